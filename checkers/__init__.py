@@ -1,8 +1,8 @@
-"""Proves from a history that promises were kept, or names the operations that contradict each other.
+"""Checks of a history: they prove that promises were kept, or name the operations that contradict each other.
 
-A verdict is made by these modules:
+These modules make a verdict:
 
-- ``check``: declares a check: SQL views over the history's tables, and a template of its findings
+- ``check``: declaration of a check: SQL views over the history's tables, and a template of its findings
 - ``claims``: templates that put a violation into words
 - ``exposure``: which claims of a history it could have contradicted
 - ``families``: lists all built-in checks
@@ -15,8 +15,8 @@ A verdict is made by these modules:
 The checks, by family:
 
 - ``log``, ``groups``, ``register``, ``objects`` (counters, sets, queues, banks, ids), ``transactions``
-- ``liveness``: work that was begun must end
-- ``servers``: observations of the servers themselves
+- ``liveness``: after the last fault, the system and its clients must make progress
+- ``servers``: events and states that servers report
 - ``administration``: topics and settings that an administrator changes
 - ``linearizability``: searches for a legal order of operations, by a model
 

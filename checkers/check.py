@@ -1,8 +1,8 @@
-"""Declaration of a check: SQL views that leave one table of violations, and a template that puts each one into words.
+"""Declaration of a check: SQL views that end in a table of violations, and a template that describes each violation.
 
-The SQL finds *all* instances of one anomaly and stores them in the table ``found``. ``evidence`` picks the first few
-and joins them with the operations that contradict each other. SQL yields numbers and names only; ``claims`` makes the
-sentences.
+The SQL finds *all* instances of one anomaly and stores them in a table (``Check.found``). The query ``evidence`` picks
+the first few instances and joins them with the operations that contradict each other. SQL yields only numbers and
+names; ``claims`` makes the sentences.
 """
 
 import itertools
@@ -19,16 +19,16 @@ from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
 from assay.checkers.times import shorten_times
 
 MOST_DOUBTS: Final = 5
-"""Keys named that cannot be judged; the rest is counted."""
+"""Maximum number of undecided keys that reasons name. Further keys are only counted."""
 
 
 @dataclass(frozen=True)
 class View:
     """A named SQL text.
 
-    - ``keep``: several later texts read it, so it is materialised.
-    - ``high_cardinality``: a kept table that groups its rows into nearly as many groups as there are rows.
-    - ``across``: in a family judged by key, the rows of a key depend on more than that key's effects.
+    - ``keep``: the view is materialised, because several queries read it.
+    - ``high_cardinality``: a materialised table that groups its rows into nearly as many groups as there are rows.
+    - ``across``: in a family judged by key, the rows of a key depend on effects of other keys, too.
     """
 
     name: str
@@ -54,10 +54,10 @@ _CREATE: Final = re.compile(r"^ *create (?P<kind>view|table) (?P<name>\w+)(?: \(
 
 
 def parse_views(script: str) -> tuple[View, ...]:
-    """Parses queries, each of which follows a line ``create view NAME as`` or ``create table NAME as``.
+    """Parses a script of queries. A line ``create view NAME as`` or ``create table NAME as`` precedes each query.
 
-    Options of :class:`View` stand after the name: ``create table NAME (high_cardinality, across) as``. Lines that begin
-    with ``--`` are comments.
+    Options of :class:`View` follow the name: ``create table NAME (high_cardinality, across) as``. Lines that begin with
+    ``--`` are comments.
     """
     code = re.sub(r"^ *--.*\n", "", script, flags=re.M)
     heads = list(_CREATE.finditer(code))
@@ -76,7 +76,7 @@ def parse_views(script: str) -> tuple[View, ...]:
 
 
 OFFSET: Final = "offset {position} of {key}"
-"""Subject of a finding: the contents of an offset."""
+"""Subject of a finding: the record at an offset."""
 VALUE: Final = "value {value} of {key}"
 """Subject of a finding: a value that was sent to a key, or read there."""
 EPOCH: Final = "leader epoch {epoch} of {key}"
@@ -85,7 +85,10 @@ EPOCH: Final = "leader epoch {epoch} of {key}"
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Subjects of a finding about each offset from that in one column to that in another. None if a column is null."""
+    """Subjects of a finding: all offsets of a range. The columns ``first`` and ``last`` hold its bounds.
+
+    If a bound is null, there are no subjects.
+    """
 
     first: str
     last: str
@@ -93,21 +96,21 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class EachOperation:
-    """Subjects of a finding about each operation in a column that lists several."""
+    """Subjects of a finding: all operations that ``column`` lists. ``subject`` is a format string for one operation."""
 
     column: str
     subject: str
 
 
 LONG_STANDSTILL: Final = 3.0
-"""Total seconds of a tester's standstills from which a missed deadline proves nothing."""
+"""Total seconds of the tester's own standstills at which a missed deadline proves nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """Finds every instance of one anomaly.
 
-    ``examined`` is SQL for one number, in a column of any name: how much data the check had. 0 means none.
+    ``examined`` is SQL for one number, in a column of any name: the amount of data that the check had.
     """
 
     anomaly: str
@@ -115,62 +118,62 @@ class Check:
     meaning: str
     """Meaning of the name for new readers: a clause without a capital and a full stop."""
     views: tuple[View, ...] = ()
-    """In order. The last one is the table of violations: one row per instance, with at least a column ``key``."""
+    """The views, in order. The last one is the table of violations: one row per instance, with a column ``key``."""
     violations: InitVar[str] = ""
-    """SQL of the table of violations, which is then added to ``views`` under the name ``found_`` and the anomaly."""
+    """SQL of the table of violations. If it is given, the table is appended to ``views`` (``name_violations``)."""
     evidence: str
-    """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations. It may have the
-    columns ``earliest`` and ``earliest_op``: when the contradiction occurred first, and the operation that showed it.
+    """SQL for at most ``MOST_FINDINGS`` rows with ``key``. Columns that end in ``_op`` name operations. The optional
+    columns ``earliest`` and ``earliest_op`` are the time of the first contradiction, and the operation that showed it.
     """
     examined: str
     exposure: Exposure | None = None
-    """Counts what the history asserts, and how much of it the history could have contradicted. None: each row in
+    """Counts the claims of the history, and those that the history could have contradicted. None: each row in
     ``examined`` is one claim, and is exposed.
     """
     claim: str
-    """An instance in words: a template with the names of columns of ``evidence``. ``claims`` explains its syntax."""
+    """Template of the sentence for an instance, with columns of ``evidence``. ``claims`` explains the syntax."""
     operations: tuple[str, ...] = ()
-    """Columns with the operations of a finding, those that contradict each other first. A column has one operation, or
-    a list such as ``3,17``. Empty: the columns that ``claim`` names, in its order.
+    """Columns with the operations of a finding. The operations that contradict each other come first. A column has one
+    operation, or a list such as ``3,17``. Empty: the columns that ``claim`` names, in its order.
     """
     more: str = ""
-    """A template of the number of further operations in the same finding, which are not listed: ``{times-2}``."""
+    """Template of the number of further operations of a finding, which are not listed: ``{times-2}``."""
     cycle: str = ""
-    """The column that is 1 if the operations of a finding stand in the order of a cycle."""
+    """The column that is 1 if the operations of a finding form a cycle, in this order."""
     time: str = ""
-    """The column with the time of a finding that has no operations: that of an event, by its node's clock."""
+    """The column with the time of a finding without operations: the time of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
-    """Columns of further times of cause and effect: a deadline, another event, call and return of an operation."""
+    """Columns with further times of cause and effect: a deadline, another event, call and return of an operation."""
     about: tuple[str | OffsetRange | EachOperation, ...] = ()
-    """The subjects of a finding: templates that name the exact records, polls and answers that it is about (``OFFSET``,
-    ``VALUE``). A subject with a column that is null is left out. Findings with a common subject may have one cause
+    """The subjects of a finding: templates that name the records, polls and answers in question (``OFFSET``,
+    ``VALUE``). A subject with a null column is left out. Findings with a common subject may have one cause
     (``cause_grouping``).
     """
     evidence_views: tuple[View, ...] = ()
-    """Further views that ``evidence`` reads; made only if something was found."""
+    """Further views that ``evidence`` reads. They are created only if the check found something."""
     needs_close: bool = False
-    """Proves nothing about a run that was not closed: operations may be missing from its history."""
+    """The check proves nothing about a run that was not closed, because operations may be missing from its history."""
     optional: bool = False
-    """Having no data is no reason for doubt, because a workload need not do what the check is about."""
+    """Missing data is no reason not to pass, because a workload need not use the feature that the check is about."""
     lacks: str = ""
-    """Why it has no data, if a history need not have any: ``no compare-and-set was done``. The check is then reported
-    as not applicable, unless the contract names it as one that must have data (``Contract.needed``).
+    """Why a history may have no data for the check: ``no compare-and-set was done``. Such a check is reported as not
+    applicable, unless the contract requires data for it (``Contract.needed``). Empty: every history must have data.
     """
     kinds: tuple[str, ...] = ()
-    """Kinds of effects of which it needs at least one. For a history without them its views are not made, because they
-    would cost as much as if they had rows.
+    """Kinds of effects of which the check needs at least one. Without them its views are not created, because even
+    empty views cost as much as others.
     """
     explained_by: tuple[str, ...] = ()
-    """Anomalies that name the cause better, the best first, if a finding has a common subject with theirs."""
+    """Anomalies that name the cause better, the best first. They apply to findings with a common subject."""
     seen_again: bool = False
-    """It finds one cause once for each replica, partition, operation or later epoch. Findings count as one cause if the
-    first entries of ``about`` are equal.
+    """The check may report one cause several times: once per replica, partition, operation or later epoch. Findings
+    have one cause if the first entries of ``about`` are equal.
     """
     needs_end: bool = False
-    """Proves nothing about a run that was interrupted, because it is about a deadline."""
+    """The check proves nothing about an interrupted run, because it is about a deadline."""
     standstill: float | None = None
-    """Total seconds of a tester's standstills from which a finding proves nothing, because it is about a time. None:
-    ``LONG_STANDSTILL`` for a check with ``needs_end``, else no limit.
+    """Total seconds of the tester's own standstills at which a finding proves nothing, because it is about a time.
+    None: ``LONG_STANDSTILL`` for a check with ``needs_end``, otherwise no limit.
     """
 
     @property
@@ -208,7 +211,7 @@ class UndecidedKeys:
 
 @dataclass(frozen=True)
 class PreparedTables:
-    """A family's ``prepare`` that makes tables. ``doubts`` then returns why the verdict cannot be pass.
+    """A family's ``prepare`` that creates tables. ``doubts`` then returns reasons not to pass.
 
     ``require`` is called first. It raises ``EngineUnavailable`` if the engine cannot judge this history exactly.
     """
@@ -226,14 +229,14 @@ class PreparedTables:
 
 @dataclass(frozen=True)
 class PreparedByIteration:
-    """A family's ``prepare`` whose tables need an iteration to a fixpoint.
+    """A family's ``prepare`` that computes tables by iteration to a fixpoint.
 
     It is skipped if the answers for all keys are already known.
     """
 
     make: Callable[[Engine], None]
     doubts: UndecidedKeys
-    """Returns reasons why the verdict cannot be pass, from the keys that the iteration did not decide."""
+    """Returns reasons not to pass: the keys that the iteration did not decide."""
 
     def __call__(self, engine: Engine) -> list[str]:
         self.make(engine)
@@ -244,7 +247,7 @@ class PreparedByIteration:
 class Family:
     """Checks that share views.
 
-    ``applies`` is SQL for one number, in a column of any name. 0: the history has no data for the family.
+    ``applies`` is SQL for one number, in a column of any name. It is 0 if the history has no data for the family.
     """
 
     name: str
@@ -252,29 +255,29 @@ class Family:
     applies: str
     views: tuple[View, ...] = ()
     prepare: Callable[[Engine], list[str]] | None = None
-    """Runs once it is known that the family applies: for fixpoints, which no view expresses, and for tables that are
-    not needed otherwise. Returns reasons why the verdict cannot be pass.
+    """Runs only if the family applies. It computes fixpoints, which no view expresses, and tables that only this family
+    needs. Returns reasons not to pass.
     """
     prepares_early: bool = False
     """Whether ``prepare`` can run while the run goes on (``early_checks``). :class:`PreparedTables` always can."""
     about_servers: bool = False
-    """It is about servers, not about clients' actions: a run that no other family can judge is unknown."""
+    """The family judges servers, not operations of clients. A run that no other family can judge is unknown."""
     kinds: tuple[str, ...] = ()
-    """Kinds of effects of which it needs at least one. Without them, ``applies`` is not queried."""
+    """Kinds of effects of which the family needs at least one. Without them, ``applies`` is not queried."""
     by_key: bool = False
-    """Its result for a key depends only on that key's effects and on data other than effects, apart from relations
-    declared ``across``, and operations. Its evidence is ordered by key. So keys may be judged separately
+    """The result for a key depends only on the key's own effects and on tables without effects. Exceptions are views
+    declared ``across``, and queries of operations. Evidence is ordered by key. So keys may be judged separately
     (``partitioned_by_key``).
     """
 
     @property
     def shared_views(self) -> tuple[View, ...]:
-        """The relations that several of its checks read."""
+        """The relations that several checks of the family read."""
         return (*self.views, *(self.prepare.tables if isinstance(self.prepare, PreparedTables) else ()))
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """The names of all anomalies that its checks can find."""
+        """The names of all anomalies that the family's checks can find."""
         return tuple(check.anomaly for check in self.checks)
 
 
@@ -285,16 +288,16 @@ def family_of(
     about_servers: bool = False,
     kinds: tuple[str, ...] = (),
 ) -> Family:
-    """Returns a family with its first check's name, so that a history without its data is not reported as lacking any.
+    """Returns a family with the name of its first check.
 
-    ``applies``: SQL after ``from``; the family needs at least one of its rows.
+    ``applies``: SQL after ``from``. The family applies if this relation has rows.
     """
     query = f"select count(*) as examined from {applies}"
     return Family(checks[0].anomaly, checks, query, prepare=prepare, about_servers=about_servers, kinds=kinds)
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:
-    """Makes the views, in order."""
+    """Creates the views, in order."""
     for view in views:
         if view.keep:
             engine.table(view.name, view.sql, high_cardinality=view.high_cardinality)
@@ -304,12 +307,12 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
 
 @dataclass
 class Answer:
-    """Answer of one check for a history, or for some of its keys. None: unknown so far."""
+    """Result of one check for a history, or for some of its keys. A value is None until it is known."""
 
     examined: int | None = None
     instances: int | None = None
     first: Sequence[Row] | None = None
-    """The first rows of its evidence."""
+    """The first rows of the check's evidence."""
     exposure: ExposureCount | None = None
 
 
@@ -326,11 +329,12 @@ NOTHING_COUNTED: Final = CheckCount(0, 0, ExposureCount(0, 0))
 
 
 def run_check(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> CheckCount:
-    """Counts what the check examined, found and could have found, once its views are built.
+    """Counts the rows that the check examined, its instances and its exposed claims. Its views must exist.
 
-    It runs a single query, because planning a second one costs Spark more than counting. A table of violations without
-    a column ``key`` is an error here even if it has no rows. But if the check was ``tried`` before, a table that cannot
-    have rows is not even planned.
+    - A single query counts all, because Spark plans a second query more slowly than it counts.
+    - A table of violations without a column ``key`` is an error, even if it has no rows.
+    - ``known``: results from an earlier judgement of all keys, which are not counted again.
+    - ``tried``: the check's SQL is known to be correct, so a table that cannot have rows is not queried.
     """
     known = Answer() if known is None else known
     examined, instances, exposure = known.examined, known.instances, known.exposure
@@ -357,10 +361,9 @@ def findings(
     worker_nodes: Mapping[str, str] = MappingProxyType({}),
     first: Sequence[Row] | None = None,
 ) -> list[Finding]:
-    """Returns the first instances in words; the judge adds leader, epoch and faults. ``worker_nodes`` is as in
-    :func:`involved`.
+    """Returns the first instances in words. The judge adds leader, epoch and faults.
 
-    ``first``: the rows of the check's evidence, if already known.
+    ``worker_nodes``: as in :func:`read_involved`. ``first``: the rows of the check's evidence, if already known.
     """
     rows = evidence(engine, check) if first is None else first
     return to_findings(check, rows, read_involved(engine, find_named_operations(rows), worker_nodes))
@@ -380,7 +383,7 @@ def to_findings(check: Check, rows: Sequence[Row], operations: Mapping[int, Invo
 def read_involved(
     engine: Engine, ops: set[int], worker_nodes: Mapping[str, str] = MappingProxyType({})
 ) -> dict[int, InvolvedOperation]:
-    """Returns process and times of some operations, by index. ``worker_nodes``: the node of each worker's clients."""
+    """Returns process, times and node of some operations, by index. ``worker_nodes``: by worker, its clients' node."""
     if not ops:
         return {}
     workers = _read_workers(engine, ops) if worker_nodes else {}
@@ -447,8 +450,9 @@ def _list_subjects(about: str | OffsetRange | EachOperation, row: Row, evidence:
 
 
 def _list_offsets(key: str, first: int | None, last: int | None) -> tuple[str, ...]:
-    """Returns the subjects of a finding about all of these offsets. If there are several, the first subject names the
-    exact range, because a long list of single offsets is cut.
+    """Returns the subjects of a finding about these offsets.
+
+    If there are several offsets, the first subject names the exact range, because a long list of offsets is cut.
     """
     if first is None or last is None:
         return ()

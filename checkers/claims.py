@@ -2,14 +2,18 @@
 
     {late_op} committed offset {position} of {key}[times>1?, {times-1} more times], called at {late_op:called}.
 
-- ``{column}`` is the value of a column; of a column that ends in ``_op``, the operation's process (``process 12``).
+- ``{column}`` is the value of a column. For a column that ends in ``_op``, it is the operation's process
+  (``process 12``).
 - ``{column-1}`` and ``{column-other}`` are differences.
 - ``{column:form}`` has another form: ``called`` and ``returned`` (when an operation began and ended), ``number`` (an
   operation's index), ``time`` (nanoseconds as seconds), ``quoted``, ``capital`` (with a capital first letter).
-- ``[one|two|three]`` is the first alternative that applies. An alternative applies if its condition holds or, without
-  a condition, if none of its columns is null. A condition is ``[column=value?...]``, also with ``<`` and ``>``, or
-  ``[column?...]``: the column is not null. The value may be a ``{column}``. Alternatives may contain alternatives.
-- If no alternative applies, the last one is used, unless it has a condition or is the only one.
+- ``[one|two|three]`` is the first alternative that applies.
+
+  - An alternative with a condition applies if its condition holds: ``[column=value?...]``, also with ``<`` and ``>``,
+    or ``[column?...]``, which means that the column is not null. The value may be a ``{column}``.
+  - An alternative without a condition applies if none of its columns is null.
+  - If no alternative applies, the last one is used, unless it has a condition or is the only one.
+  - Alternatives may contain alternatives.
 """
 
 import re
@@ -29,13 +33,13 @@ _Token = re.Match[str]
 
 @dataclass(frozen=True)
 class InvolvedOperation:
-    """Data of an operation for a sentence. ``ret`` None: it is unknown when, or whether, it ended."""
+    """Data of an operation for a sentence. ``ret`` is None if it is unknown whether and when the operation ended."""
 
     process: int
     call: int
     ret: int | None
-    through: str | None = None
-    """The node through which its client reached the system, if known."""
+    node: str | None = None
+    """The node to which the operation's client connected, if known."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,11 @@ class Evidence:
 
     operations: Mapping[int, InvolvedOperation]
 
-    def who(self, op: int | None) -> str:
+    def describe_process(self, op: int | None) -> str:
         """Returns ``process 12``, or ``process 12 through n1``."""
         if (known := self._known(op)) is None:
             return "an unknown process"
-        return f"process {known.process}" + ("" if known.through is None else f" through {known.through}")
+        return f"process {known.process}" + ("" if known.node is None else f" through {known.node}")
 
     def called(self, op: int | None) -> str:
         """Returns when the operation began, as ``14.203 s``."""
@@ -93,7 +97,7 @@ class _Field:
                 return str(value)
             case "quoted":
                 return repr(value)
-        text = evidence.who(value) if self.column.endswith("_op") else str(value)
+        text = evidence.describe_process(value) if self.column.endswith("_op") else str(value)
         return capitalize_first(text) if self.form == "capital" else text
 
 
@@ -120,7 +124,7 @@ class Template:
     parts: "tuple[str | _Field | tuple[Template, ...], ...]"
     condition: _Condition | None = None
     is_default: bool = False
-    """It is used if no other alternative applies."""
+    """Whether this alternative is used if no other applies."""
 
     def applies(self, row: Row) -> bool:
         """Returns whether the condition holds or, without one, no column outside of alternatives is null."""
@@ -140,7 +144,7 @@ class Template:
         return "".join(texts)
 
     def find_columns(self) -> Iterator[str]:
-        """Yields the columns in the order in which the texts name them, some of them several times."""
+        """Yields the columns in the order of the text. A column may occur several times."""
         for part in self.parts:
             if isinstance(part, tuple):
                 for alternative in part:
@@ -151,7 +155,7 @@ class Template:
 
 @lru_cache(None)
 def parse_template(text: str) -> Template:
-    """Parses a template. A malformed one is a ``ValueError``."""
+    """Parses a template. Raises ``ValueError`` for a malformed one."""
     template, end = _parse(_TOKEN.finditer(text), text)
     if end is not None:
         raise ValueError(f"{end.group()!r} at {end.start()} is outside of brackets: {text}")
@@ -159,7 +163,7 @@ def parse_template(text: str) -> Template:
 
 
 def _parse(tokens: Iterator[_Token], text: str, start: _Token | None = None) -> tuple[Template, _Token | None]:
-    """Returns the template between ``start`` and the sign that ends it, and that sign."""
+    """Parses up to the next ``|`` or ``]``, and returns the template and this sign. ``start``: the sign before it."""
     parts: list[str | _Field | tuple[Template, ...]] = []
     condition = _Condition(start["tested"], start["test"], start["wanted"]) if start and start["tested"] else None
     for token in tokens:
@@ -186,5 +190,5 @@ def _parse(tokens: Iterator[_Token], text: str, start: _Token | None = None) -> 
 
 
 def capitalize_first(text: str) -> str:
-    """Raises only the first letter of a sentence, which may begin with a word of the history."""
+    """Returns the text with a capital first letter. All other letters stay."""
     return text[0].upper() + text[1:]

@@ -1,18 +1,19 @@
-"""Exposure: how many claims of a history the same history could have contradicted.
+"""Exposure: how many claims of a history the history itself could have contradicted.
 
-A *claim* is an assertion of the kind that a check tests: for ``set-lost``, an acknowledged add. It is *exposed* if the
-history holds an observation that would have contradicted it, had it been false: a read of that set, called late enough.
-A run without such an observation cannot fail, so a needed check with no exposed claim makes the verdict unknown.
+A *claim* is an assertion that a check tests: for ``set-lost``, an acknowledged add. A claim is *exposed* if the history
+has an observation that would contradict a false claim: a read of that set, called late enough. Without such an
+observation a run cannot fail, so a needed check without exposed claims makes the verdict unknown.
 
-Late enough means after the claim, and after the heal of the last fault that may destroy data, stop processes or cut
-links (``exposure_bound``). A claim that was made after that heal needs only a later observation. A claim that was made
-before a fault had begun, and one made while it was in force, need an observation after its heal. A write of a
-transaction is observed by any read of another transaction (``at_any_time``), because a circle of transactions needs no
-order of time. A look at the system is observed if it belongs to the stretch of looks that was judged.
+An observation is late enough if it follows the claim and the last heal of a fault that may destroy data, stop processes
+or cut links (``exposure_bound``). Special cases:
 
-Things that may be gone rightly are no claims: removed elements, records that retention or compaction may take, and
-changes of unknown outcome. A value that was added more than once is no claim either, because the second addition hides
-the loss of the first.
+- A write of a transaction is observed by any read of another transaction (``at_any_time``), because a cycle of
+  transactions needs no order of time.
+- A snapshot of the system counts as observed if it belongs to the judged sequence of snapshots.
+
+Data that the system may rightly remove is no claim: removed elements, records that retention or compaction may delete,
+and changes of unknown outcome. A value that was added more than once is no claim either, because the second addition
+hides the loss of the first.
 
 Counts are additive over keys, so engines may count the keys separately.
 """
@@ -32,14 +33,15 @@ LOW_SHARE: Final = 0.5
 NO_BOUND: Final = -1
 """The bound of a history without such faults."""
 
-_STRIKES: Final = ("ends_process", "pauses_process", "cuts_links", "loses_unsynced", "damages_files")
-"""Columns of ``faults``: impacts after which earlier observations prove nothing. Histories of other tools have none."""
+_IMPACTS: Final = ("ends_process", "pauses_process", "cuts_links", "loses_unsynced", "damages_files")
+"""Columns of ``faults`` with the impacts of faults that make earlier observations worthless. They are null in histories
+of other tools."""
 
 EXPOSURE_BOUND: Final = f"""
     select coalesce(max(time), {NO_BOUND}) as since from faults
-    where phase = 'healed' and ({" or ".join(f"coalesce({name}, false)" for name in _STRIKES)})
+    where phase = 'healed' and ({" or ".join(f"coalesce({name}, false)" for name in _IMPACTS)})
     """
-"""SQL of the relation ``exposure_bound``: one row with the time of the last such heal in nanoseconds."""
+"""SQL of the relation ``exposure_bound``: one row with the last heal of a fault with such an impact, in nanoseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,18 +56,18 @@ class Exposure:
     nouns: str
     """Subjects of the claims, in the plural: ``elements``."""
     asserted: str
-    """A participle that completes them: ``acknowledged``."""
+    """Participle that describes the subjects of claims: ``acknowledged``."""
     observed: str
-    """The participle of the observation that exposes a claim: ``read``."""
+    """Participle that describes the subjects of exposed claims: ``read``."""
     no_claims: str = ""
-    """A clause that says what there is not, if there are no claims: ``each element was added twice or removed``."""
+    """Clause that says why there are no claims: ``each element was added twice or removed``."""
     remedy: str = ""
-    """The change that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any
-    claim, because the check is about something that need not happen."""
+    """Advice that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any claim,
+    because it need not use the feature that the check is about."""
     at_any_time: bool = False
-    """An observation counts whenever it was made. A low share is then no warning, because most values are replaced."""
+    """An observation counts at any time. Then a low share is no warning, because most values are soon replaced."""
     each_key: bool = False
-    """The check is about the state at the end, so a single key with claims but without an observation is a doubt."""
+    """The check is about the final state, so one key with claims but without observation is a reason not to pass."""
 
     @property
     def totals(self) -> str:
@@ -81,8 +83,9 @@ class Exposure:
 
 @dataclass(frozen=True)
 class ExposureCount:
-    """Counts over all keys. ``blind_keys``: number of keys with claims of which none is exposed, the first of which is
-    ``blind_key``.
+    """Counts over all keys.
+
+    ``blind_keys``: number of keys that have claims, but no exposed ones. ``blind_key``: the first of these keys.
     """
 
     claims: int
@@ -111,7 +114,7 @@ def add_counts(counts: Iterable[ExposureCount]) -> ExposureCount:
 def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, bound: int) -> str | None:
     """Returns why the history could not have shown the anomaly, with the remedy; None if it could.
 
-    ``bound``: as in ``exposure_bound``.
+    ``bound``: the value of ``exposure_bound``.
     """
     if not declared.remedy:
         return None
@@ -136,7 +139,7 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
 
 
 def describe_low_share(anomaly: str, declared: Exposure, count: ExposureCount) -> str | None:
-    """Returns a warning if the history could have contradicted few of the claims that it owes."""
+    """Returns a warning if the share of exposed claims is below ``LOW_SHARE``."""
     if not declared.remedy or declared.at_any_time or count.exposed >= LOW_SHARE * count.claims:
         return None
     return (

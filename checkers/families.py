@@ -1,9 +1,12 @@
 """Every built-in family of checks, in the order in which they are judged.
 
-The anomaly that ended a run comes first. Beyond that the order matters if one family reads what another made.
-``unflushed`` removes from the log what a power loss may have taken, before the log is judged. ``register-cas`` and the
-ordered transactions read the tables of the family before them. Your own families go after these: ``judge(...,
-families=(*FAMILIES, mine))``.
+Broken invariants come first, because they end a run. Otherwise the order matters if one family reads the tables of
+another:
+
+- ``unflushed`` removes records that a power loss may have taken, before the log is judged.
+- ``register-cas`` and the ordered transactions read the tables of the family before them.
+
+Append your own families: ``judge(..., families=(*FAMILIES, mine))``.
 """
 
 from collections.abc import Iterable

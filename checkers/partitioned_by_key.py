@@ -1,12 +1,12 @@
 """Judges subsets of the keys separately and combines the answers for all keys.
 
-Families that declare it (``Family.by_key``) can be judged on any subset of keys; the union of the results equals the
-result for all keys.
+Families with ``Family.by_key`` can be judged on any subset of keys; the union of the results equals the result for all
+keys.
 
-1. An engine that partitions the effects by key (``SupportsPartitioning``) answers these queries per part.
-2. A query of such a family that reads beyond its key, as its SQL shows (``reads_beyond_key``), runs for all keys as
-   usual.
-3. Tables that such a query reads are copied from the parts if they have few rows, as nearly all accusing tables do.
+1. An engine that partitions the effects by key (``SupportsPartitioning``) runs their queries on each part.
+2. A query that reads data of other keys (``reads_beyond_key``) runs for all keys as usual.
+3. Tables that such a query reads are copied from the parts if they have few rows. Nearly all tables of violations have
+   few rows.
 """
 
 from __future__ import annotations
@@ -40,28 +40,31 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ROWS: Final = 50_000
-"""Maximum of rows, over all keys, of a table that is copied."""
+"""Maximum number of rows, over all keys, of a table that is copied."""
 
-_COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
-"""Tables that the coverage reads in addition."""
+_TABLES_OF_COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
+"""Tables that the module ``coverage`` reads."""
 
 
 @dataclass
 class PartitionAnswers:
-    """Answers by anomaly, and copied tables by name; None: the table has too many rows."""
+    """Answers by anomaly, and copied tables by name. A table with too many rows is None."""
 
     checks: dict[str, Answer] = field(default_factory=dict)
     tables: dict[str, pa.Table | None] = field(default_factory=dict)
 
     def is_surely_empty(self, name: str) -> bool:
-        """Returns whether it is a table that has no rows."""
+        """Returns whether this is a copied table without rows."""
         table = self.tables.get(name)
         return table is not None and table.num_rows == 0
 
 
 @dataclass(frozen=True)
 class PartitionQuestion:
-    """``kinds``: the kinds of effects of all keys. ``skipped``: anomalies that are not queried."""
+    """Runs the checks of some families on one part of a history.
+
+    ``kinds``: the kinds of effects of all keys. ``skipped``: anomalies that are not queried.
+    """
 
     contract: Contract
     families: tuple[str, ...]
@@ -80,7 +83,7 @@ class PartitionQuestion:
         return answers
 
     def _ask(self, engine: Engine, family: Family, answers: PartitionAnswers) -> set[str]:
-        """Queries a family. Returns the tables that were made."""
+        """Queries a family. Returns the tables that it created."""
         build(engine, family.views)
         if family.prepare is not None:
             family.prepare(engine)
@@ -112,7 +115,7 @@ class PartitionQuestion:
 
 
 def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
-    """Combines the parts' answers to the answers for all keys."""
+    """Combines the answers for all parts into the answers for all keys."""
     combined = PartitionAnswers(
         tables={name: _concat_tables([part.tables[name] for part in parts]) for name in parts[0].tables}
     )
@@ -124,7 +127,7 @@ def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
             _is_empty(view, combined.is_surely_empty)
             for view in _find_cross_key_views(_index_checks()[anomaly].evidence) or ()
         ):
-            first = None  # a relation that is empty in one part has rows in another
+            first = None  # a part's evidence relied on a relation that has rows in another part
         exposures = [answer.exposure for answer in answers if answer.exposure is not None]
         combined.checks[anomaly] = Answer(
             _sum_known([answer.examined for answer in answers]),
@@ -136,7 +139,7 @@ def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
 
 
 def select_divisible(families: Sequence[Family]) -> list[Family]:
-    """Returns those built-in families that are judged by key."""
+    """Returns the built-in families that can be judged by key."""
     return [family for family in families if family.by_key and family in FAMILIES]
 
 
@@ -146,15 +149,13 @@ _GLOBAL_TABLES: Final = frozenset({"ops", "events", "replicas", "looks"})
 
 @lru_cache(2_000)
 def reads_beyond_key(text: str) -> bool:
-    """Returns whether a text reads, also through other relations, more than each key's own data."""
+    """Returns whether an SQL text reads data of other keys, directly or through other relations."""
     return _find_cross_key_views(text) != ()
 
 
 @lru_cache(2_000)
 def _find_cross_key_views(text: str) -> tuple[View, ...] | None:
-    """Returns the relations for which a text reads beyond a key. None: it reads tables that are complete for all keys
-    only.
-    """
+    """Returns the relations through which an SQL text reads data of other keys. None if it reads ``_GLOBAL_TABLES``."""
     read = find_all_words((text,), {name: view.sql for name, view in _index_views().items()})
     if not _GLOBAL_TABLES.isdisjoint(read):
         return None
@@ -162,7 +163,7 @@ def _find_cross_key_views(text: str) -> tuple[View, ...] | None:
 
 
 def _is_empty(view: View, is_copy_empty: Callable[[str], bool]) -> bool:
-    """Returns whether a relation has no rows for any key. ``is_copy_empty`` knows this of the copied tables."""
+    """Returns whether a relation has no rows for any key. ``is_copy_empty``: says whether a copied table is empty."""
     return find_rowless_condition(view.sql)(lambda name: name in _find_wanted_tables() and is_copy_empty(name))
 
 
@@ -182,16 +183,16 @@ def _list_views(family: Family) -> list[View]:
 
 
 def _find_own_tables(views: Iterable[View]) -> set[str]:
-    """Returns the tables whose rows depend only on each row's own key, for views of a family that is judged by key."""
+    """Returns the tables whose rows depend only on their own key. ``views``: of a family that is judged by key."""
     return {view.name for view in views if view.keep and not reads_beyond_key(view.name)}
 
 
 @lru_cache(1)
 def _find_wanted_tables() -> frozenset[str]:
-    """Returns the tables of all families that queries over all keys read."""
+    """Returns the tables of single keys that queries over all keys read, in all families."""
     own = _find_own_tables(view for family in FAMILIES if family.by_key for view in _list_views(family))
     own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, PreparedByIteration)}
-    texts = [*_COVERAGE, *(text for family in FAMILIES for text in _find_global_texts(family))]
+    texts = [*_TABLES_OF_COVERAGE, *(text for family in FAMILIES for text in _find_global_texts(family))]
     found: set[str] = set()
     seen: set[str] = set()
     while texts:
@@ -205,6 +206,7 @@ def _find_wanted_tables() -> frozenset[str]:
 
 
 def _find_global_texts(family: Family) -> Iterator[str]:
+    """Yields the SQL texts, and names of tables, that are read for all keys at once."""
     if isinstance(family.prepare, PreparedByIteration | PreparedTables) and isinstance(
         family.prepare.doubts, UndecidedKeys
     ):

@@ -1,8 +1,8 @@
 """Idioms of the checks' SQL, written so that all engines agree (``engine.base``).
 
-Columns are given as SQL has them: ``order="call, op, sub"``. Only this module decides where nulls stand.
+Columns are given as in SQL: ``order="call, op, sub"``. This module alone decides the order of nulls.
 
-- A falling order of ``x`` is the rising order of ``-1 - x``, which cannot overflow.
+- For a falling order of ``x``, sort by ``-1 - x``, which cannot overflow.
 - ``x >> 1`` is half of a whole number, because the engines disagree on the type of ``x / 2``.
 """
 
@@ -12,68 +12,70 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.judging.verdict import MOST_FINDINGS
 
 RETURNED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
-"""SQL: when the operation of an effect ``e`` had surely ended. It is infinite if the outcome is unknown."""
+"""SQL: the time by which the operation of an effect ``e`` had surely ended. It is infinite for an unknown outcome."""
 
 MAY_HAVE_BEGUN: Final = """
     max(case when phase = 'injected' then 1 else 0 end) = 1
     or max(case when phase = 'failed' and coalesce(stage, '') in ('trigger', 'target') then 1 else 0 end) = 0
 """
-"""SQL for rows of ``faults`` grouped by id: excludes faults whose trigger never came or that found no target. Such a
-fault excuses nothing.
+"""SQL for rows of ``faults`` grouped by id: excludes faults whose trigger never came, and faults without a target.
+
+Such a fault excuses nothing.
 """
 HAS_BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '') not in ('trigger', 'target')))"
-"""Matches rows of ``faults`` that say that the fault began, whatever came of it."""
+"""Matches rows of ``faults`` that show that the fault's injection began."""
 STRUCK: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))"
 """Matches rows of ``faults`` that name the targets that the fault struck, or may have struck."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
-"""Matches rows of ``faults`` written when the injection had ended. A failed one may have done half of its work."""
+"""Matches rows of ``faults`` written at the end of an injection. A failed injection may have done half of its work."""
 TARGETS_ZOOKEEPER: Final = """regexp_extract(targets, '"zk[0-9]+"', 0) <> ''"""
 """Matches rows of ``faults`` with a node of ZooKeeper (``zk1``, ``zk2``, ...) among the targets, whatever the fault."""
 EARLIEST_BEGIN: Final = "coalesce(min(not_before), min(time))"
-"""SQL for rows of ``faults`` grouped by id: the earliest possible begin. ``min(time)`` alone is too early, because a
-run writes all intentions as it begins.
+"""SQL for rows of ``faults`` grouped by id: the earliest time at which the fault may have begun.
+
+``min(time)`` alone is too early, because a run records all intended faults when it begins.
 """
 
 MAX_MS: Final = 2**42
-"""Over a hundred years. Longer times, such as the setting "for ever", are cut to it, so that sums of times fit into 64
-bits.
+"""Over a hundred years. Longer times, such as the setting "for ever", are cut to this limit, so that sums of times fit
+into 64 bits.
 """
 
 ROWS_BEFORE: Final = "rows between unbounded preceding and 1 preceding"
-"""The frame of all rows before this one."""
+"""Window frame: all rows before the current row."""
 ROWS_SO_FAR: Final = "rows between unbounded preceding and current row"
-"""The frame of all rows before this one, and this one."""
+"""Window frame: all rows up to and including the current row."""
 ALL_ROWS: Final = "rows between unbounded preceding and unbounded following"
-"""The frame of all rows of the group."""
+"""Window frame: all rows of the partition."""
 
 
 def order_by(columns: str) -> str:
-    """Returns ``order by`` with the place of nulls, on which the engines otherwise disagree."""
+    """Returns ``order by`` with ``nulls first``, because the engines have different defaults."""
     return "order by " + ", ".join(f"{column.strip()} nulls first" for column in columns.split(","))
 
 
 def select_first(table: str, order: str, *, also: str = "") -> str:
-    """Returns SQL: the rows of a table of violations that are explained. ``also`` adds columns: ``op as poll_op``."""
+    """Returns SQL: the first rows of a table of violations. ``also`` adds columns: ``op as poll_op``."""
     columns = f"*, {also}" if also else "*"
     return f"select {columns} from {table} {order_by(order)} limit {MOST_FINDINGS}"
 
 
 def first_rows_subquery(table: str, order: str) -> str:
-    """Returns the SQL of ``select_first`` as a subquery, to join evidence to."""
+    """Returns the SQL of ``select_first`` as a subquery, for joins with evidence."""
     return f"({select_first(table, order)})"
 
 
 def greatest_before(value: str, *, by: str, order: str) -> str:
-    """Returns the running maximum of ``value`` over all rows strictly before this one.
+    """Returns the running maximum of ``value`` over all rows strictly before the current row.
 
-    Over places in order, it is the heart of rule U: no operation may have a lower place than one that had returned
-    before its call. The frame counts rows, so equal places must have been folded into one row first.
+    Rule U uses it over places in order: no operation may have a lower place than an operation that returned before its
+    call. The frame counts rows, so operations at equal places must first be grouped into one row.
     """
     return _window(f"max({value})", by, order, ROWS_BEFORE)
 
 
 def is_not_next(position: str, former: str) -> str:
-    """Returns SQL for ``position <> former + 1``, without overflow for any number of 64 bits."""
+    """Returns SQL for ``position <> former + 1`` that cannot overflow 64 bits."""
     return f"case when {former} < {INFINITY} then {position} <> {former} + 1 else {former} = {INFINITY} end"
 
 
@@ -82,7 +84,7 @@ LARGE: Final = "decimal(38, 0)"
 
 
 def cast_large(value: str) -> str:
-    """Returns a value of 64 bits, cast so that its sums are ``LARGE``."""
+    """Returns SQL that casts a value of 64 bits. Sums of the result have the type ``LARGE``."""
     return f"cast({value} as decimal(19, 0))"
 
 
@@ -92,7 +94,7 @@ def sum_so_far(value: str, *, by: str, order: str, kind: str = "bigint") -> str:
 
 
 def previous(value: str, *, by: str, order: str) -> str:
-    """Returns ``value`` of the row before this one; null for the first."""
+    """Returns ``value`` of the previous row; null for the first row."""
     return f"lag({value}) over (partition by {by} {order_by(order)})"
 
 
@@ -111,15 +113,16 @@ def row_number(*, by: str, order: str) -> str:
 
 
 def total_of(value: str) -> str:
-    """Returns a sum as a whole number, 0 over no rows."""
+    """Returns a sum as a whole number; 0 if there are no rows."""
     return f"cast(coalesce(sum({value}), 0) as bigint)"
 
 
 def select_late_calls(places: str, place: str) -> str:
-    """Returns SQL: rule U over folded ``places`` (``key``, the columns of ``place``, ``last_call``, ``first_ret``).
+    """Returns SQL: the late calls by rule U (:func:`greatest_before`). A late call followed a return at a higher place.
 
-    There is one row per late call, whose time is ``before``: it came after operations at higher places had returned.
-    ``overtaken`` is the number of these places, ``first_ret`` the earliest of these returns.
+    ``places`` has one row per place, with ``key``, the columns of ``place``, ``last_call`` and ``first_ret``. The
+    result has one row per late call: ``before`` (its time), ``overtaken`` (the number of higher places with an earlier
+    return) and ``first_ret`` (the earliest of these returns).
     """
     return f"""
         select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
@@ -130,21 +133,22 @@ def select_late_calls(places: str, place: str) -> str:
 
 
 EARLIEST: Final = "earliest, earliest_op"
-"""Columns of :func:`select_nearest_pairs`. Evidence that has them says when a contradiction occurred first."""
+"""Columns of :func:`select_nearest_pairs`: the time of the first contradiction, and the operation that showed it."""
 
 
 def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
-    """Returns SQL: for each group of ``statements``, the two that contradict each other and are nearest in time.
+    """Returns SQL: for each group of ``statements``, the two contradicting statements that are nearest in time.
 
     ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and the
     columns of ``carry``, which the result repeats. Two statements contradict each other if their sides differ.
 
-    - The nearest two are neighbours in time. Ties go to the earliest ones, then to the least operations.
-    - ``rising``: side 0 states a fact that holds from its moment on, side 1 denies it. Pairs with side 0 first are
-      preferred, however far apart.
-    - The result has ``by``, ``moment``, ``op``, ``side`` and ``carry`` of the later statement, and of the other one as
-      ``former_moment`` and so on. ``contradicted_at`` is the time since which there were such pairs.
-    - ``earliest`` and ``earliest_op`` are moment and operation of the later statement of the first pair.
+    - Ties go to the earliest pair, then to the pair with the lowest operation index.
+    - ``rising``: side 0 states a fact that holds from its moment on, and side 1 denies it. Pairs with side 0 first are
+      preferred, even if they are farther apart.
+    - The result has ``by``, and ``moment``, ``op``, ``side`` and ``carry`` of the later statement. Columns with the
+      prefix ``former_`` belong to the earlier statement.
+    - ``contradicted_at`` is the moment of the earlier statement of the first pair. ``earliest`` and ``earliest_op`` are
+      moment and operation of the later statement of the first pair.
     """
     names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
     order = "moment, back, op, side"
@@ -172,11 +176,11 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
 
 
 def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
-    """Returns SQL: for rows of :func:`select_late_calls`, the late call and the last return before it at a higher
+    """Returns SQL: for each row of :func:`select_late_calls`, the late call and the last earlier return at a higher
     place.
 
     ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``. In the result, these two columns
-    are the place of the operation that had returned; with the prefix ``late_``, that of the late call.
+    are the place of the operation that had returned. Columns with the prefix ``late_`` belong to the late call.
     """
     value, tie = place
     return f"""
@@ -193,10 +197,10 @@ def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
 
 
 _END: Final = "concat(chr(92), 'z')"
-"""SQL for the end mark of a regular expression.
+r"""SQL for ``\z``, the end of the text in a regular expression.
 
-It is built because engines read a backslash in a literal differently. ``$`` is no end mark, because in some engines it
-also matches before a last line break.
+``chr(92)`` avoids a backslash in a literal, which engines read in different ways. ``$`` is not used, because in some
+engines it also matches before a last line break.
 """
 
 
@@ -222,7 +226,7 @@ def strip_topic_incarnation(topic: str) -> str:
 
 
 def extract_incarnation(topic: str) -> str:
-    """Returns SQL for the incarnation's number: 2 of ``orders#2``, 1 of ``orders``."""
+    """Returns SQL for the number of the incarnation: 2 for ``orders#2``, and 1 for ``orders``."""
     number = f"regexp_extract({topic}, concat('#([0-9]+)', {_END}), 1)"
     return f"cast(coalesce(nullif({number}, ''), '1') as bigint)"
 
@@ -233,9 +237,9 @@ def strip_end(text: str, pattern: str) -> str:
 
 
 def _replace_first(text: str, pattern: str, by: str) -> str:
-    """Returns SQL that replaces the first match. ``regexp_replace`` replaces one or all, depending on the engine.
+    """Returns SQL that replaces the first match. ``regexp_replace`` replaces one match or all, depending on the engine.
 
-    The pattern must match each copy of a matched text, so that ``instr`` finds the first match.
+    The pattern must match every copy of the matched text, because ``instr`` finds the first copy.
     """
     match = f"regexp_extract({text}, '{pattern}', 0)"
     place = f"instr({text}, {match})"
@@ -244,21 +248,21 @@ def _replace_first(text: str, pattern: str, by: str) -> str:
 
 
 def list_contains(brokers: str, broker: str) -> str:
-    """Returns SQL: is this number in a comma-separated list?"""
+    """Returns SQL: whether a comma-separated list has this number."""
     return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
 
 
 def count_in_list(brokers: str) -> str:
-    """Returns SQL: how many numbers such a list has."""
+    """Returns SQL: the number of entries of a comma-separated list."""
     return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
 
 
 def list_covers(brokers: str, others: str) -> str:
-    """Returns SQL: is each number of the second list in the first?
+    """Returns SQL: whether the first list has every number of the second list.
 
-    The first list becomes a regular expression. A text that is no list of numbers counts as an empty list, because it
-    could match anything, or take for ever. The expression has no end mark, because numbers that occur twice would then
-    take exponential time.
+    The first list becomes a regular expression. A text that is no list of numbers counts as an empty list, because its
+    expression could match anything or run for ever. The expression does not end with an anchor, because repeated
+    numbers would then cause exponential backtracking.
     """
     numbers = f"case when regexp_extract({brokers}, '^[-0-9,]*', 0) = {brokers} then {brokers} else '' end"
     apart = f"concat(',', replace({others}, ',', ',,'), ',')"

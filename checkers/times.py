@@ -7,7 +7,7 @@ from typing import Final
 NANOSECONDS: Final = 1_000_000_000
 MILLISECONDS: Final = 3
 MICROSECONDS: Final = 6
-"""Number of decimal places of a second."""
+"""Numbers of decimal places of a time in seconds."""
 
 _EXACT: Final = re.compile(r"\b(\d+)\.(\d{9}) s\b")
 
@@ -18,17 +18,20 @@ def in_seconds(time: int, digits: int = MILLISECONDS) -> str:
 
 
 def find_digits(times: Iterable[int | None]) -> int:
-    """Returns milliseconds, or microseconds if two different times agree in milliseconds."""
+    """Returns the number of decimals: ``MILLISECONDS``, or ``MICROSECONDS`` if these keep more times distinct."""
     different = {time for time in times if time is not None}
     return MILLISECONDS if len({in_seconds(time) for time in different}) == len(different) else MICROSECONDS
 
 
 def seconds(time: int) -> str:
-    """Formats nanoseconds for a sentence with all digits; :func:`shorten_times` keeps those that the sentence needs."""
+    """Formats nanoseconds with all digits for a sentence. :func:`shorten_times` later removes needless digits."""
     return f"{in_seconds(time, 9)} s"
 
 
 def shorten_times(sentence: str) -> str:
-    """Shortens ``14.203456789 s`` to ``14.203 s``, or all times of the sentence to microseconds."""
+    """Shortens all times of the sentence to milliseconds, or to microseconds if milliseconds do not keep them distinct.
+
+    ``14.203456789 s`` becomes ``14.203 s``.
+    """
     digits = find_digits(int("".join(found.groups())) for found in _EXACT.finditer(sentence))
     return _EXACT.sub(lambda found: f"{in_seconds(int(''.join(found.groups())), digits)} s", sentence)

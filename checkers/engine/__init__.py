@@ -6,8 +6,8 @@
 - ``spark``: one Spark session, with ``spark_application`` (the JVM) and ``spark_settings``
 - ``spark_parts``: large histories on Spark, partitioned by key, with DuckDB in its tasks
 - ``engine_selection``: chooses the engine for a history; imports Spark only when it is used
-- ``lazy_relations``, ``empty_relations``: skip relations that no query reads or that must be empty; the engines' base
-  class
+- ``lazy_relations``: base class of the engines, which creates a relation only when a query reads it
+- ``empty_relations``: finds relations that must be empty
 - ``parquet_stats``: reads column statistics from Parquet footers
 - ``batch``: many histories in one database
 

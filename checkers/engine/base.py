@@ -1,12 +1,12 @@
 """Interface of the engines that run the checks' SQL: one SQL text, three engines.
 
 A check is SQL in the subset that DuckDB, Spark SQL and SQLite share. So an engine needs only this Protocol: Parquet
-files as views, views and materialised tables from SQL, rows as results. SQLite, in process, judges most test runs, and
-DuckDB the longer ones. Spark is for histories too large for one machine. ``engine_selection`` chooses the engine.
+files as views, views and materialised tables from SQL, rows as results. SQLite judges most test runs, and DuckDB the
+longer ones, both in process. Spark is for histories too large for one machine. ``engine_selection`` chooses the engine.
 
-Rules of the subset. Each rule avoids a difference between the engines:
+Rules of the subset, each of which avoids a difference between the engines:
 
-- NULLS FIRST or LAST is always written, and ORDER BY ends in ``op, sub``.
+- Every ORDER BY has NULLS FIRST or NULLS LAST, and ends in ``op, sub``.
 - Rows of equal position are grouped before a window function. Windows use ROWS frames, never RANGE.
 - There is no division and no arithmetic on an infinite ``ret``. Sums are cast to bigint.
 - There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion. To pick an example row, use row_number,
@@ -34,25 +34,25 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 
 INFINITY: Final = 9223372036854775807
-"""Replaces an operation's missing ``ret``; never used in arithmetic."""
+"""Replaces the missing ``ret`` of an operation. Arithmetic with it would overflow."""
 
 _TYPES: Final = {"int64": "bigint", "int32": "int", "bool": "boolean"}
 
 
 class EngineError(Exception):
-    """An engine could not run a query; the message says which, and why."""
+    """An engine could not run a query. The message names the query and the reason."""
 
 
 class EngineExhausted(EngineError):
-    """A query ran out of memory or of disk for temporary files; the message says what to do."""
+    """A query ran out of memory, or of disk space for temporary files. The message says what to do."""
 
 
 class EngineUnavailable(EngineError):
-    """An engine is not available here; the message says what to install or choose instead."""
+    """An engine is not available on this machine. The message says what to install or choose instead."""
 
 
 class Engine(Protocol):
-    """Runs the checks' SQL. Names live as long as the engine; a redefined name replaces the former one.
+    """Runs the checks' SQL. Views and tables live as long as the engine; a new definition replaces an earlier one.
 
     Every method raises ``EngineError`` if the engine fails, for example because of a damaged file.
     """
@@ -68,13 +68,13 @@ class Engine(Protocol):
         """
 
     def view(self, name: str, sql: str) -> None:
-        """Defines a view. ``sql`` may run once for each query that reads the view; an engine may parse it only then."""
+        """Defines a view. ``sql`` may run once for each query that reads the view. Its errors may appear only then."""
 
     def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
-        """Defines a table, materialised once from the present meaning of the names in ``sql``.
+        """Defines a table, which is materialised once. Names in ``sql`` have their meaning at the time of this call.
 
-        An engine may wait until something reads the table. A table must not be made from itself.
-        ``high_cardinality``: the result has nearly as many groups as rows, so partial aggregation does not pay.
+        An engine may wait until a query reads the table. ``sql`` must not read a table of the same name.
+        ``high_cardinality``: the result has nearly as many groups as rows, so partial aggregation is not worth it.
         """
 
     def is_surely_empty(self, name: str) -> bool:
@@ -93,8 +93,8 @@ class Engine(Protocol):
         """Creates a table from rows of this process."""
 
     def validation_engine(self) -> AbstractContextManager[Engine]:
-        """Returns the engine that validates the history and counts its kinds of effects: this one, or one that is
-        faster with files.
+        """Returns the engine that validates the history and counts its kinds of effects: this engine, or another one
+        that reads files faster.
         """
 
     def close(self) -> None:
@@ -107,13 +107,14 @@ def to_sql_type(kind: pa.DataType | str) -> str:
 
 
 def quote(name: str) -> str:
-    """Returns a column's name as all engines accept it, whatever words they reserve."""
+    """Returns a column's name in double quotes, which all engines accept even for reserved words."""
     return f'"{name}"'
 
 
 def quote_texts(texts: Iterable[str]) -> str:
-    """Returns SQL: a list of literals. Raises ``ValueError`` for a quote, a backslash or a NUL: no text of a history
-    or of its contract may become SQL. Such texts go into a table (``Engine.load``).
+    """Returns SQL: a list of literals. Raises ``ValueError`` for a text with a quote, a backslash or a NUL.
+
+    No text of a history may become SQL; load such texts into a table (``Engine.load``).
     """
     given = list(texts)
     if wrong := [text for text in given if any(letter in text for letter in "'\\\0")]:
@@ -144,14 +145,14 @@ def select_conforming(
 
 
 def shorten(sql: str) -> str:
-    """Returns the beginning of a text, for an error."""
+    """Returns the beginning of an SQL text, for an error."""
     text = " ".join(sql.split())
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 @runtime_checkable
 class SupportsPartitioning(Protocol):
-    """An engine that can partition a history by key and ask each part by itself."""
+    """An engine that can partition a history by key and query each part by itself."""
 
     def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]

@@ -1,15 +1,16 @@
-"""Judges many small histories in one database, so that a query common to them all runs once.
+"""Judges many small histories in one database, so that a query that they have in common runs once.
 
-A query on a few thousand rows costs as much as its planning, and each history needs some three hundred queries.
+Each history needs some three hundred queries. With a few thousand rows, most of a query's cost is its planning.
 
-1. The tables hold the rows of all histories, with the run's number as an additional column.
+1. The tables hold the rows of all runs' histories, with the run's number as an additional column.
 2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. Inside the
-   join, each relation's name is bound to the rows of the current run (``_bind_names``). DuckDB turns it into joins and
-   windows over all runs.
-3. Each history has an engine of its own (:class:`RunEngine`), which judges as if it were alone.
+   join, each relation's name is bound to the rows of the current run (``_bind_names``). DuckDB turns the join into
+   joins and windows over all runs.
+3. Each history has its own engine (:class:`RunEngine`), which looks like an engine of this history alone.
 4. A relation is identified by its text and by the relations that it reads. Equal declarations of two runs are one
-   relation, made once. A declaration that differs, or reads rows that only one run has, belongs to that run.
-5. A query that a second run repeats is run for all runs; a query of a single run is run for that run alone.
+   relation, created once. A declaration that differs, or reads rows of one run only, belongs to this run.
+5. The first run that sends a query gets an answer for itself alone. When a second run repeats the query, it runs for
+   all runs.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ else:
 
 KEPT_TEXTS: Final = 4_000
 RUN: Final = "run_in_batch"
-"""The column with a run's number. No check may have a column of this name."""
+"""Name of the column with a run's number. No check may have a column of this name."""
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _repeated_texts: set[str] = set()
-"""Texts that more than one run of this process has queried. They are kept across batches, because the next batch
-probably repeats them, too: its first query of such a text is for all its runs."""
+"""Texts that more than one run of this process has queried. The next batch probably repeats them, so its first query of
+such a text runs for all its runs."""
 
 
 @dataclass(eq=False)
@@ -50,12 +51,12 @@ class BatchRelation:
     is_table: bool
     reads: Mapping[str, BatchRelation]
     run: int | None = None
-    """The only run that has it; None: all have."""
+    """The only run that has this relation; None: all runs have it."""
     exists: bool = False
     is_surely_empty: bool | None = None
-    """Whether it has no rows of any run; None: unknown so far."""
+    """Whether the relation has no rows of any run. None: not yet known."""
     runs_with_rows: frozenset[int] = frozenset()
-    """Known once it exists, if it is a table."""
+    """Valid for a table that exists."""
 
     @property
     def table_name(self) -> str:
@@ -63,9 +64,9 @@ class BatchRelation:
 
 
 class HistoryBatch:
-    """The histories of a batch, by number from 0. Load their tables first, and close the object.
+    """The histories of a batch, numbered from 0. Load their tables first, and close the batch in the end.
 
-    ``effects`` is the total number of effects. If they are few, DuckDB need not optimize its plans.
+    ``effects``: the total number of effects. If they are few, DuckDB does not optimize its plans.
     """
 
     def __init__(self, runs: int, effects: int) -> None:
@@ -76,12 +77,12 @@ class HistoryBatch:
         self._numbers = itertools.count(1)
         self._answers: dict[tuple[object, ...], dict[int, list[Row]]] = {}
         self._for_all: set[tuple[object, ...]] = set()
-        """Queries already run for all runs; an answer that is missing then is queried for its run alone."""
+        """Queries already run for all runs. If the answer of a run is missing, the query runs for this run alone."""
         self._loaded: dict[str, BatchRelation] = {}
         self._duck.run(f"create or replace temporary table batch_runs as select range as {RUN} from range({runs})")
 
     def load(self, name: str, tables: Sequence[pa.Table]) -> None:
-        """Loads the table ``name`` of each run, in their order."""
+        """Loads the table ``name`` of each run. ``tables``: one per run, in order."""
         numbered = [
             table.add_column(0, RUN, pa.array([run] * table.num_rows, pa.int64())) for run, table in enumerate(tables)
         ]
@@ -104,7 +105,7 @@ class HistoryBatch:
         return self._load(rows.add_column(0, RUN, pa.array([run] * rows.num_rows, pa.int64())), run)
 
     def declare(self, sql: str, reads: Mapping[str, BatchRelation], *, is_table: bool) -> BatchRelation:
-        """Returns the relation of this text over these other relations."""
+        """Returns the relation with this text, which reads these other relations."""
         identity = (sql, is_table, *sorted((name, relation.number) for name, relation in reads.items()))
         if identity not in self._relations:
             runs = {relation.run for relation in reads.values() if relation.run is not None}
@@ -113,11 +114,11 @@ class HistoryBatch:
         return self._relations[identity]
 
     def is_surely_empty(self, relation: BatchRelation) -> bool:
-        """Returns whether the relation certainly has no rows of any run; makes a table if necessary."""
+        """Returns whether the relation certainly has no rows of any run. Creates tables if necessary."""
         if relation.is_surely_empty is None:
             if any(
                 _lacks_input_rows(relation.sql, relation.reads, is_empty)
-                for is_empty in (self._is_known_empty, self.is_surely_empty)  # the first one makes no table
+                for is_empty in (self._is_known_empty, self.is_surely_empty)  # the first function creates no table
             ):
                 relation.is_surely_empty = True
             elif relation.is_table:
@@ -125,13 +126,13 @@ class HistoryBatch:
         return relation.is_surely_empty is True
 
     def is_surely_empty_for(self, relation: BatchRelation, run: int) -> bool:
-        """Returns whether the relation certainly has no rows of this run; makes a table if necessary."""
+        """Returns whether the relation certainly has no rows of this run. Creates tables if necessary."""
         return self.is_surely_empty(relation) or (
             relation.is_table and relation.exists and run not in relation.runs_with_rows
         )
 
     def _is_known_empty(self, relation: BatchRelation) -> bool:
-        """Returns whether the relation is known to have no rows of any run, without making any."""
+        """Returns whether the relation is known to have no rows of any run. Creates no relation."""
         is_open = relation.is_surely_empty is None and relation.sql
         if is_open and _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty):
             relation.is_surely_empty = True
@@ -165,8 +166,8 @@ class HistoryBatch:
     def _query_all(self, sql: str, reads: Mapping[str, BatchRelation]) -> dict[int, list[Row]]:
         """Returns the rows by run.
 
-        A run is missing if its rows may have an order, because the order is lost here. All are missing if DuckDB cannot
-        run the text for all runs at once.
+        A run is missing if the query orders its rows, because the join loses the order. All runs are missing if DuckDB
+        cannot run the text for all runs at once.
         """
         found: dict[int, list[Row]] = {run: [] for run in range(self._runs)}
         try:
@@ -179,13 +180,13 @@ class HistoryBatch:
         return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
     def _to_lateral_join(self, sql: str, reads: Mapping[str, BatchRelation], run: int | None) -> str:
-        """Returns SQL that runs the text for all runs, or for one, with the run's number as the first column."""
+        """Returns SQL that runs the text for all runs, or only for ``run``. The first column is the run's number."""
         runs = "batch_runs" if run is None else f"(select {run} as {RUN})"
         inner = self._bind_names(sql, reads, f"runs.{RUN}")
         return f"select runs.{RUN}, each.* from {runs} as runs cross join lateral ({inner}) as each"
 
     def _bind_names(self, sql: str, reads: Mapping[str, BatchRelation], run: str) -> str:
-        """Returns the text with each name standing for the rows of one run. ``run`` is SQL for its number."""
+        """Returns the text with each relation's name bound to the rows of one run. ``run``: SQL for its number."""
         if not reads:
             return sql
         for relation in reads.values():
@@ -200,12 +201,12 @@ class HistoryBatch:
         if relation.exists:
             return
         if relation.is_table and relation.is_surely_empty is None:
-            # None and not False: the rows are unknown until they are made.
+            # None and not False, because the relation may still turn out to be empty.
             relation.is_surely_empty = _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty) or None
         sql = self._to_lateral_join(relation.sql, relation.reads, relation.run)
         kind = "table" if relation.is_table else "view"
         is_empty = relation.is_table and relation.is_surely_empty
-        limit = " limit 0" if is_empty else ""  # spares the work of a query without rows
+        limit = " limit 0" if is_empty else ""  # avoids the work of a query that has no rows
         self._duck.run(f"create or replace temporary {kind} {relation.table_name} as {sql}{limit}")
         relation.exists = True
         if relation.is_table:

@@ -1,4 +1,4 @@
-"""DuckDB in this process: serves test runs, and all histories that one machine can hold on its disk."""
+"""DuckDB engine in this process, for test runs and all histories that one machine can hold on its disk."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ else:
 DEFAULT_MEMORY: Final = "4GB"
 NO_SPACE: Final = "No space left on device"
 KEPT_CELLS: Final = 250_000_000
-"""Maximum of values of a table that is kept decoded, counted as rows times columns with any values. They take about 1
-GB. Some hundred queries of the checks read each table.
+"""Maximum number of values of a decoded table in memory, which takes about 1 GB. It counts rows times columns with
+values. Decoding once pays, because some hundred queries of the checks read each table.
 """
 STORED: Final = "stored_"
 KEPT_TEXTS: Final = 1_000
-"""The checks have some 700 texts. Texts that name a history's files or operations are used only once."""
+"""Maximum number of parsed SQL texts in the cache. The checks have some 700 texts. Texts that name files or operations
+of a history are used only once."""
 
 SMALL_ROWS: Final = 50_000
-"""Histories with at most this many effects take longer to plan a query than to run it."""
+"""Maximum number of effects of a small history, whose queries take longer to plan than to run."""
 _NEEDED_OPTIMIZERS: Final = (
     "column_lifetime", "deliminator", "filter_pushdown", "in_clause", "unnest_rewriter", "unused_columns",
 )  # fmt: skip
-"""Optimizers without which a plan over few rows may become a large one. The others cost a sixth of a small
-judgement."""
-_WRONG_LATERALLY: Final = ("projection_pullup",)
-"""With it DuckDB 2.0 fails to find a column of some lateral joins, and the database is unusable afterwards."""
+"""Optimizers that small histories need, because some plans would explode without them. All others together cost a sixth
+of a small judgement."""
+_WRONG_FOR_LATERAL_JOINS: Final = ("projection_pullup",)
+"""Optimizers with which DuckDB 2.0 misses a column of some lateral joins. The database is unusable afterwards."""
 
 ENUM_COLUMNS: Final = ("key", "kind", "outcome", "phase")
 """Columns of repeated texts, by which checks join, group and sort."""
@@ -62,25 +63,27 @@ _CONFIG: Final = {
 }
 """Nothing is fetched from the network: the built-in extensions are enough to read Parquet files."""
 MAX_SESSIONS: Final = 4
-"""Sessions per database: each leaves something behind, and after ten of them a judgement takes a fifth longer."""
+"""Maximum number of sessions per database. Sessions slow a database down: after ten of them a judgement takes a fifth
+longer."""
 _shared: dict[int, tuple[Any, int]] = {}
-"""For each process, the database of small histories, and how many more sessions it takes. Creating and closing a
-database costs as much as some thirty queries.
+"""By process, the database of small histories, and the number of sessions that it may still have. Creating and closing
+a database costs as much as some thirty queries.
 """
 
 _numbers = itertools.count()
 """Numbers for enum types, because one database may have the types of several sessions."""
 _parsed_statements: dict[str, Any] = {}
-"""Parsed statements by text. The checks send the same texts for each history, and parsing takes a quarter of a
+"""Parsed statements by text. The checks have equal texts for each history, and parsing takes a quarter of a
 judgement."""
 
 
 class DuckDB(LazyEngine):
-    """Spills data that does not fit into ``memory`` to a temporary folder, which is removed in the end.
+    """DuckDB engine. It spills data that does not fit into ``memory`` to a temporary folder, which is removed in the
+    end.
 
     - ``threads``: None means one per core.
     - ``kept_cells``: a table with at most this many values is decoded once and kept in memory.
-    - ``small``: for at most ``SMALL_ROWS`` effects; the other options have no effect then.
+    - ``small``: for at most ``SMALL_ROWS`` effects. Then the other options have no effect.
     - ``lateral``: for queries that run as lateral joins.
 
     Use it as a context manager, or close it.
@@ -104,21 +107,21 @@ class DuckDB(LazyEngine):
         if small:
             self._connection = _connect_small()
             return
-        # DuckDB's own choice for a database in memory is the working directory.
+        # By default DuckDB would spill into the working directory.
         self._spill = tempfile.TemporaryDirectory(prefix="assay-duckdb-")
         config: dict[str, Any] = {"memory_limit": memory, "temp_directory": self._spill.name, **_CONFIG}
         if threads is not None:
             config["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=config)
         if lateral:
-            _disable_optimizers(self._connection, lambda name: name in _WRONG_LATERALLY)
+            _disable_optimizers(self._connection, lambda name: name in _WRONG_FOR_LATERAL_JOINS)
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         if not parts:
             self.view(name, select_nothing(schema))
             return
         files = ", ".join(f"'{_escape_path(part)}'" for part in parts)
-        # DuckDB would take a folder such as ``event=push`` above the history for a column of the files.
+        # With Hive partitioning, a folder such as ``event=push`` above the history would become a column.
         source = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
         rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
         if rows == 0:
@@ -135,10 +138,10 @@ class DuckDB(LazyEngine):
             self.view(name, select_conforming(source, present, schema))
 
     def _create_enums(self, source: str, present: Sequence[str]) -> dict[str, str]:
-        """Creates enum types for columns of repeated texts. Returns them by column.
+        """Creates enum types for columns of repeated texts. Returns their names by column.
 
-        The values of an enum are in the order of the texts. So such columns compare, sort and read like texts, several
-        times as fast. Comparisons with other texts compare texts.
+        The values of an enum are in the order of the texts. So such columns behave like texts, but compare and sort
+        several times as fast.
         """
         types = {}
         for column in ENUM_COLUMNS:
@@ -152,7 +155,7 @@ class DuckDB(LazyEngine):
         return types
 
     def register_rows(self, name: str, rows: pa.Table, schema: pa.Schema) -> None:
-        """Creates a view of rows with the columns of ``schema``; nothing is stored for missing columns."""
+        """Creates a view of the rows with the columns of ``schema``. A missing column takes no memory."""
         self._connection.register("loaded", rows)
         try:
             self._store(name, "loaded", rows.column_names, schema)
@@ -160,7 +163,7 @@ class DuckDB(LazyEngine):
             self._connection.unregister("loaded")
 
     def _store(self, name: str, source: str, columns: Sequence[str], schema: pa.Schema) -> None:
-        """Creates a table of these columns alone, and a view of it."""
+        """Creates a table with only these columns, and a view of it with all columns of ``schema``."""
         types = self._create_enums(source, columns)
         kinds = {field.name: types.get(field.name) or to_sql_type(field.type) for field in schema}
         stored = ", ".join(f"cast({quote(column)} as {kinds[column]}) as {quote(column)}" for column in columns)
@@ -168,7 +171,7 @@ class DuckDB(LazyEngine):
         self.view(name, select_conforming(f"{STORED}{name}", columns, schema, types))
 
     def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, high_cardinality: bool = False) -> None:
-        """Defines a table. A table with parameters is made at once."""
+        """Defines a table. A table with parameters is created at once."""
         if parameters:
             self._relations.ensure(sql)
             self._table(name, sql, parameters)
@@ -235,7 +238,7 @@ class DuckDB(LazyEngine):
         return int(cursor.fetchall()[0][0])
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Returns the rows of a query on existing relations. Fetching them may also fail or be interrupted."""
+        """Returns the rows of a query on existing relations."""
         cursor = self.run(sql, parameters)
         names = [column[0] for column in cursor.description or ()]
         try:
@@ -308,5 +311,5 @@ def _to_error(error: Exception, sql: str) -> BaseException:
 
 
 def _escape_path(part: Path) -> str:
-    """Escapes a path so that no character of it is a pattern."""
+    """Escapes a path, so that none of its characters is a wildcard."""
     return re.sub(r"([*?\[])", r"[\1]", str(part)).replace("'", "''")

@@ -1,9 +1,9 @@
-"""Decides from the text of a query whether it certainly has no rows, because a relation that it needs has none.
+"""Decides from the text of a query whether it certainly has no rows, because a relation that it needs is empty.
 
-In a good history about half of all tables are empty: no anomaly occurred, and relations derived from empty ones are
-often empty. Running a query costs milliseconds even then. A query *needs* a relation if it has no rows without it:
+In a history without anomalies about half of all tables are empty, and a query costs milliseconds even without rows. A
+query *needs* a relation if the query has no rows whenever the relation is empty:
 
-- Inner joins need both sides, and left joins their left one.
+- Inner joins need both sides, and left joins the left side.
 - A union needs a relation only if each of its parts needs it.
 - An aggregate without groups needs nothing, because it always has a row.
 - SQL that this module does not fully understand needs nothing: such a query is always run.
@@ -15,9 +15,9 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 IsEmpty = Callable[[str], bool]
-"""Returns whether the relation of a name has no rows."""
+"""Function of a relation's name: whether the relation has no rows."""
 EmptinessCondition = Callable[[IsEmpty], bool]
-"""Returns whether a query certainly has no rows, given a function that tells this for each relation."""
+"""Function that says whether a query certainly has no rows, given ``IsEmpty`` for the relations."""
 
 CACHE_SIZE: Final = 2_000
 
@@ -27,7 +27,7 @@ _WORD: Final = re.compile(r"'[^']*'|(\w+)")
 _ANY: Final = re.compile(r"\w+")
 _ESCAPE: Final = re.compile(r"--|/\*|\\")
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
-"""Matches where an apostrophe may not begin a text."""
+"""Matches syntax in which an apostrophe may not begin a quoted text."""
 _UNSUPPORTED_TOKENS: Final = frozenset("\"'$:;[")
 """Tokens of syntax that is not analysed: quoted names that are no words, other quotes, ``name: value``, lists."""
 
@@ -58,15 +58,15 @@ def _always(is_empty: IsEmpty) -> bool:
 
 
 def find_all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
-    """Returns all words of the texts and, transitively, of the relations named there. ``sql``: relation name to SQL."""
+    """Returns all words of the texts and, transitively, of the relations that they name. ``sql``: by name, the SQL."""
     found: set[str] = set()
-    left = list(texts)
-    while left:
-        for word in find_words(left.pop()):
+    pending = list(texts)
+    while pending:
+        for word in find_words(pending.pop()):
             if word not in found:
                 found.add(word)
                 if word in sql:
-                    left.append(sql[word])
+                    pending.append(sql[word])
     return found
 
 
@@ -79,7 +79,7 @@ def find_words(sql: str) -> tuple[str, ...]:
 
 @lru_cache(CACHE_SIZE)
 def find_rowless_condition(sql: str) -> EmptinessCondition:
-    """Returns the condition under which ``sql`` has no rows, as far as its text shows it."""
+    """Returns a condition under which ``sql`` certainly has no rows."""
     text = sql.lower()
     tokens = _TOKEN.findall(text)
     return (
@@ -90,7 +90,7 @@ def find_rowless_condition(sql: str) -> EmptinessCondition:
 
 
 def _nest(tokens: Iterator[str]) -> list[Any]:
-    """Returns the tokens, with a list for each pair of parentheses."""
+    """Returns the tokens as a tree: each pair of parentheses becomes a list."""
     found: list[Any] = []
     for token in tokens:
         if token == ")":
@@ -100,8 +100,8 @@ def _nest(tokens: Iterator[str]) -> list[Any]:
 
 
 def _analyse_query(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
-    """Returns the condition under which a query has no rows. ``named``: those of the queries after ``with``, by
-    name."""
+    """Returns the condition under which a query has no rows. ``named``: by name, the conditions of queries after
+    ``with``."""
     if not tokens or not _UNSUPPORTED_WORDS.isdisjoint(token for token in tokens if isinstance(token, str)):
         return _never
     if tokens[0] == "with":
@@ -131,14 +131,14 @@ def _analyse_select(tokens: list[Any], named: Mapping[str, EmptinessCondition]) 
         return _analyse_query(tokens[0], named)
     if not tokens or tokens[0] != "select":
         return _never
-    # In `is distinct from`, the word begins no clause.
-    start = next((at for at, one in enumerate(tokens) if one == "from" and tokens[at - 1] != "distinct"), None)
+    # The `from` of `is distinct from` begins no clause.
+    start = next((index for index, one in enumerate(tokens) if one == "from" and tokens[index - 1] != "distinct"), None)
     if start is None:
         return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _has_aggregate(tokens[1:-4]) else _never
-    stop = next((at for at in range(start, len(tokens)) if tokens[at] in _CLAUSES_AFTER_FROM), len(tokens))
+    stop = next((index for index in range(start, len(tokens)) if tokens[index] in _CLAUSES_AFTER_FROM), len(tokens))
     rest = tokens[stop:]
-    late = next((at for at, one in enumerate(rest) if one in _CLAUSES_AFTER_GROUPING), len(rest))
-    aggregates = "group" in rest or "having" in rest or _has_aggregate(tokens[1:start]) or _has_aggregate(rest[late:])
+    tail = next((index for index, one in enumerate(rest) if one in _CLAUSES_AFTER_GROUPING), len(rest))
+    aggregates = "group" in rest or "having" in rest or _has_aggregate(tokens[1:start]) or _has_aggregate(rest[tail:])
     if aggregates and not _is_grouped(rest):
         return _never
     needed = list(_find_needed(tokens[start + 1 : stop], named))
@@ -146,22 +146,22 @@ def _analyse_select(tokens: list[Any], named: Mapping[str, EmptinessCondition]) 
 
 
 def _is_grouped(tokens: list[Any]) -> bool:
-    """Returns whether rows are grouped by columns, so that without rows there is no group."""
-    for at, token in enumerate(tokens[:-2]):
-        if token == "group" and tokens[at + 1] == "by":
-            return isinstance(tokens[at + 2], str) and tokens[at + 2] != "all"
+    """Returns whether rows are grouped by columns. Then there is no group without rows."""
+    for index, token in enumerate(tokens[:-2]):
+        if token == "group" and tokens[index + 1] == "by":
+            return isinstance(tokens[index + 2], str) and tokens[index + 2] != "all"
     return False
 
 
 def _has_aggregate(tokens: list[Any]) -> bool:
-    """Returns whether there may be an aggregate. Window functions are no aggregates.
+    """Returns whether the tokens may have an aggregate function. A window function is none.
 
-    Subqueries count, too, because an aggregate of a correlated subquery may be over the outer rows.
+    Aggregates in subqueries count, too, because a correlated subquery may aggregate the outer rows.
     """
-    for at, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if not isinstance(token, list):
             continue
-        before, after = tokens[at - 1] if at else ",", tokens[at + 1] if at + 1 < len(tokens) else ","
+        before, after = tokens[index - 1] if index else ",", tokens[index + 1] if index + 1 < len(tokens) else ","
         called = isinstance(before, str) and before[-1] not in _SIGNS and before not in _NOT_AGGREGATES
         if (called and after != "over") or _has_aggregate(token):
             return True
@@ -169,31 +169,31 @@ def _has_aggregate(tokens: list[Any]) -> bool:
 
 
 def _find_needed(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> Iterator[EmptinessCondition]:
-    """Yields a condition for each relation after ``from`` whose emptiness leaves the query without rows."""
-    at, optional = 0, False
-    while at < len(tokens):
-        item, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
+    """Yields the condition of each relation after ``from`` that the query needs."""
+    index, optional = 0, False
+    while index < len(tokens):
+        item, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
         if not optional:
             if isinstance(item, list):
                 yield _analyse_query(item, named)
             elif not isinstance(after, list):  # otherwise it is a function
                 name = _strip_quotes(item)
                 yield named[name] if name in named else partial(_has_no_rows, name)
-        at += 1
-        after_item = at
-        while at < len(tokens) and not _is_join(tokens, at):
-            at += 1
-        if optional and "on" not in tokens[after_item:at] and "using" not in tokens[after_item:at]:
+        index += 1
+        after_item = index
+        while index < len(tokens) and not _is_join(tokens, index):
+            index += 1
+        if optional and "on" not in tokens[after_item:index] and "using" not in tokens[after_item:index]:
             return  # as in `a left join b join c on ... on ...`: all further relations are on the optional side
-        optional = at < len(tokens) and tokens[at] == "left"
-        while at < len(tokens) and tokens[at] in (*_JOINS, "outer"):
-            at += 1
+        optional = index < len(tokens) and tokens[index] == "left"
+        while index < len(tokens) and tokens[index] in (*_JOINS, "outer"):
+            index += 1
 
 
-def _is_join(tokens: list[Any], at: int) -> bool:
-    """Returns whether another relation is joined here; ``left`` may also be a function."""
-    called = at + 1 < len(tokens) and isinstance(tokens[at + 1], list)
-    return tokens[at] in _JOINS and not (tokens[at] == "left" and called)
+def _is_join(tokens: list[Any], index: int) -> bool:
+    """Returns whether a join begins here. ``left`` may also be a function."""
+    called = index + 1 < len(tokens) and isinstance(tokens[index + 1], list)
+    return tokens[index] in _JOINS and not (tokens[index] == "left" and called)
 
 
 def _strip_quotes(name: str) -> str:

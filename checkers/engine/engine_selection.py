@@ -3,11 +3,10 @@
 ``auto`` chooses
 
 - SQLite for some thousand rows (``is_small``),
-- DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet, which a single machine can judge with some gigabytes
-  of memory and its disk,
+- DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet, which one machine can judge,
 - Spark for more, if Spark is installed, and whenever a master is given.
 
-Spark tries an unreachable master for minutes, without output. So the choice checks first whether the master answers.
+Spark retries an unreachable master for minutes without output. So the module first checks whether the master answers.
 """
 
 from __future__ import annotations
@@ -33,14 +32,15 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 STANDALONE: Final = "spark://"
-"""Prefix of masters whose addresses are known: ``spark://host:port,host:port``."""
+"""Prefix of standalone masters, which have addresses: ``spark://host:port,host:port``."""
 PORT: Final = "7077"
-ANSWER_WITHIN: Final = 3.0
-"""Seconds for all of the addresses together."""
+"""The default port of a standalone master."""
+CONNECT_TIMEOUT: Final = 3.0
+"""Total seconds to connect to the addresses of a master."""
 
 
 def require_reachable(master: str | None) -> None:
-    """Raises :class:`EngineUnavailable` for a standalone master if no address of it accepts a connection."""
+    """Raises :class:`EngineUnavailable` if no address of a standalone master accepts a connection."""
     if master is None or not master.startswith(STANDALONE):
         return
     errors = []
@@ -48,7 +48,7 @@ def require_reachable(master: str | None) -> None:
     for address in addresses:
         host, _, port = address.rpartition(":") if ":" in address else (address, "", PORT)
         try:
-            with closing(socket.create_connection((host, int(port)), ANSWER_WITHIN / len(addresses))):
+            with closing(socket.create_connection((host, int(port)), CONNECT_TIMEOUT / len(addresses))):
                 return
         except (OSError, ValueError, OverflowError) as error:
             errors.append(f"{address}: {error}")
@@ -66,34 +66,37 @@ ENGINES: Final = (AUTO, SQLITE, DUCKDB, SPARK)
 
 SMALL_TABLES: Final = ("ops", "effects")
 SMALL_ROWS: Final = 6_000
-"""Maximum of rows in ``SMALL_TABLES`` for SQLite. A history with one sort of objects and nothing else is faster on
-DuckDB from some three thousand rows on, any other from ten thousand on.
+"""Maximum number of rows in ``SMALL_TABLES`` for SQLite.
+
+DuckDB is faster for more than three thousand rows if the history has one kind of object only, and for more than ten
+thousand rows in any other history.
 """
 SMALL_ROWS_IN_ALL: Final = 25_000
-"""Maximum of rows in all tables. Few checks read servers' events, disks and answers."""
+"""Maximum number of rows in all tables for SQLite. Few checks read the other tables."""
 MAX_NUMBER: Final = 2**52
-"""Largest whole numbers of a history for SQLite. SQLite would silently change a result beyond 64 bits, while DuckDB
+"""Largest whole number in a history for SQLite. Beyond 64 bits, SQLite would silently change a result, while DuckDB
 raises an error.
 """
 SUMMED_COLUMNS: Final = ("value", "zxid")
-"""Columns that checks sum, which DuckDB and Spark do with more than 64 bits."""
+"""Columns that checks sum. DuckDB and Spark sum them with more than 64 bits."""
 MAX_SUMMED: Final = 2**48
-"""Largest number in these columns, so that the sum over a small history fits into 64 bits."""
+"""Largest number in these columns for SQLite, so that the sum over a small history fits into 64 bits."""
 
 FITS_ROWS: Final = 500_000_000
 FITS_BYTES: Final = 16 * 1024**3
-"""Limit for DuckDB on one machine. Its tables need about three times the size of the Parquet files on disk."""
+"""Limits for DuckDB on one machine. Its tables need about three times the size of the Parquet files on disk."""
 
 ONE_GROUP: Final = 122_880
-"""DuckDB divides a table by groups of this many rows: a history of one group has no work for a second thread."""
+"""Rows in one row group of a DuckDB table. A history of one row group has no work for a second thread."""
 
 
 class Engines:
-    """Opens an engine for each history. Starts Spark for the first history that needs it and keeps it until closed.
+    """Opens an engine for each history. The first history that needs Spark starts it; Spark then runs until ``close``.
 
-    ``threads`` and ``memory`` are DuckDB's; None threads means one per core. ``spark`` False: ``auto`` never chooses
-    Spark, whatever the history's size. Raises ``ValueError`` for an unknown name, or for a master with another engine
-    than Spark.
+    - ``threads``, ``memory``: options of DuckDB. If ``threads`` is None, there is one per core.
+    - ``spark``: if False, ``auto`` never chooses Spark.
+
+    Raises ``ValueError`` for an unknown name, and for a master with an engine other than Spark.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class Engines:
         return DUCKDB if not self._may_be_spark or fits_in_duckdb(reader) or not _is_spark_available() else SPARK
 
     def spark(self, rows: int) -> Spark | None:
-        """Returns a session for non-SQL work on that many rows if Spark was requested, else None.
+        """Returns a session for work other than SQL on ``rows`` rows if Spark was requested, otherwise None.
 
         Raises ``EngineUnavailable`` if Spark is not installed.
         """
@@ -152,7 +155,7 @@ class Engines:
     def open(self, reader: HistoryReader, *, shared: bool = True) -> Iterator[Engine]:
         """Yields an engine for this history alone. Raises ``EngineUnavailable`` if Spark is wanted but not available.
 
-        ``shared``: all checks use the common SQL subset. If they may not, SQLite is not chosen.
+        ``shared``: all checks use the common SQL subset. If False, SQLite is not chosen.
         """
         effects = reader.rows("effects")
         match self.pick(reader):
@@ -208,7 +211,7 @@ def _require_spark() -> None:
 
 
 def is_small(reader: HistoryReader) -> bool:
-    """Returns whether SQLite judges the history with equal results, and faster."""
+    """Returns whether SQLite judges the history faster than DuckDB, with equal results."""
     few = sum(map(reader.rows, SMALL_TABLES)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
     if not few or not is_available():
         return False
@@ -236,6 +239,6 @@ def _read_sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float
 
 
 def fits_in_duckdb(reader: HistoryReader) -> bool:
-    """Returns whether DuckDB on this machine is expected to judge it."""
+    """Returns whether DuckDB on one machine can be expected to judge the history."""
     size = sum(path.stat().st_size for name in SMALL_TABLES for path in reader.paths(name))
     return reader.rows("effects") <= FITS_ROWS and size <= FITS_BYTES

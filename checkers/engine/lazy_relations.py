@@ -1,7 +1,7 @@
-"""Relations that are made only when a query reads them, and that may be known to be empty before that.
+"""Relations that are created only when a query reads them. A relation may be known to be empty before that.
 
 A judgement declares some three hundred views and tables. Many are never read, because the history has no such data, or
-because the reading query has no rows anyway (``empty_relations``).
+because the query that reads them certainly has no rows (``empty_relations``).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class LazyRelation:
-    """Declared relation: a view, or a table, whose names keep the meaning that they had at its declaration."""
+    """A declared view or table. Names in ``sql`` keep the meaning that they had at its declaration."""
 
     name: str
     sql: str | None
     """None for a table that the engine has filled itself."""
     is_table: bool
     reads: tuple[str, ...] = ()
-    """The names in ``sql``, and perhaps more, because a column may have the name of a relation."""
+    """The relations that ``sql`` names. May have too many names, because a column may have the name of a relation."""
     exists: bool = False
     is_surely_empty: bool | None = None
-    """Whether it has no rows; None: unknown so far."""
-    current: bool = True
-    """Whether the relations that it reads are still those of its declaration."""
+    """Whether the relation has no rows. None: not yet known."""
+    is_current: bool = True
+    """False if a relation that it reads has been redefined since its declaration."""
 
 
 class LazyRelations:
-    """The relations of a session, by name. A redefined name stands for the new relation from then on."""
+    """The relations of a session, by name. A new definition of a name replaces the earlier one."""
 
     def __init__(self, make: Callable[[LazyRelation], int | None]) -> None:
         """``make`` creates a relation whose inputs exist. It returns the number of rows of a table, and None for a
@@ -49,22 +49,22 @@ class LazyRelations:
         """Declares a relation. Does nothing if an equal relation with equal rows is already declared."""
         name = name.lower()
         former = self._relations.get(name)
-        if former is not None and former.current and (former.sql, former.is_table) == (sql, is_table):
+        if former is not None and former.is_current and (former.sql, former.is_table) == (sql, is_table):
             return
         reads = tuple(word for word in find_words(sql) if word != name and word in self._relations)
         self._define(LazyRelation(name, sql, is_table, reads))
 
     def release(self, name: str) -> None:
-        """Makes the tables that must still read the present relation of this name, before the name stands for another.
+        """Creates the tables that read the present relation of this name, because the name will be redefined.
 
-        The engine must call it before it fills a table of this name itself, and :meth:`register_table` afterwards.
+        The engine must call this method before it fills a table of this name itself, and :meth:`register_table` after.
         """
         readers = list(self._find_readers(name.lower()))
         for reader in readers:
             if reader.is_table:
                 self._ensure(reader)
         for reader in readers:
-            reader.current = False
+            reader.is_current = False
             if not reader.is_table:
                 reader.exists, reader.is_surely_empty = False, None
 
@@ -73,17 +73,17 @@ class LazyRelations:
         self._define(LazyRelation(name.lower(), None, is_table=True, exists=True, is_surely_empty=rows == 0))
 
     def ensure(self, sql: str) -> None:
-        """Makes the relations that ``sql`` reads."""
+        """Creates the relations that ``sql`` reads."""
         for word in find_words(sql):
             if word in self._relations:
                 self._ensure(self._relations[word])
 
     def has_no_rows(self, sql: str) -> bool:
-        """Returns whether ``sql`` certainly has no rows; may make some of the relations that it reads."""
+        """Returns whether ``sql`` certainly has no rows. May create some of the relations that it reads."""
         return find_rowless_condition(sql)(self.is_known_empty) or find_rowless_condition(sql)(self.is_surely_empty)
 
     def is_known_empty(self, name: str) -> bool:
-        """Returns whether a relation is known to have no rows, without making any."""
+        """Returns whether a relation is known to have no rows. Creates no relation."""
         relation = self._relations.get(name)
         if relation is None:
             return False
@@ -92,7 +92,7 @@ class LazyRelations:
         return relation.is_surely_empty is True
 
     def is_surely_empty(self, name: str) -> bool:
-        """Returns whether a relation certainly has no rows; makes a table if necessary."""
+        """Returns whether a relation certainly has no rows. Creates tables if necessary."""
         relation = self._relations.get(name)
         if relation is None:
             return False
@@ -140,7 +140,7 @@ class LazyRelations:
 def _lacks_input_rows(relation: LazyRelation, is_empty: IsEmpty) -> bool:
     """Returns whether a relation has no rows because relations that it reads have none.
 
-    Relations declared later do not count: if they changed, this one would not be evaluated again.
+    Relations that were declared later do not count, because the result would not be updated when they change.
     """
     return relation.sql is not None and find_rowless_condition(relation.sql)(
         lambda name: name in relation.reads and is_empty(name)
@@ -148,7 +148,7 @@ def _lacks_input_rows(relation: LazyRelation, is_empty: IsEmpty) -> bool:
 
 
 class LazyEngine(ABC):
-    """Common part of the engines: a context manager, whose relations are made when a query reads them."""
+    """Base class of engines: a context manager that creates relations when a query reads them."""
 
     def __init__(self) -> None:
         self._relations = LazyRelations(self._make)

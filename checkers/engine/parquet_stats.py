@@ -13,9 +13,10 @@ UNBOUNDED: Final = float("inf")
 
 
 def find_columns_with_values(parts: Sequence[Path], names: Sequence[str]) -> list[str]:
-    """Returns those of the columns in which some file may have a value.
+    """Returns the columns in which some file may have a value.
 
-    Each footer is decoded once: its fragments would take eight megabytes per column of a part of a million rows.
+    The footers are decoded directly, because Arrow's dataset fragments would take eight megabytes per column of a
+    million rows.
     """
     import pyarrow.parquet as pq
 
@@ -31,7 +32,7 @@ def find_columns_with_values(parts: Sequence[Path], names: Sequence[str]) -> lis
 
 
 def read_sizes(part: Path) -> Mapping[str, float]:
-    """Returns the largest possible absolute value of each whole-number column; 0 without values."""
+    """Returns the largest possible absolute value of each whole-number column; 0 for a column without values."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -45,7 +46,7 @@ def read_sizes(part: Path) -> Mapping[str, float]:
 
 
 def _read_groups(metadata: pq.FileMetaData, place: int) -> Iterator[Any]:
-    """Returns the metadata of the column in each row group."""
+    """Returns the column's metadata in each row group. ``place``: the index of the column."""
     return (metadata.row_group(number).column(place) for number in range(metadata.num_row_groups))
 
 

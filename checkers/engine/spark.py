@@ -1,8 +1,8 @@
-"""Spark engine: runs the checks' SQL if one machine's memory and disk do not suffice, and on clusters.
+"""Spark engine: runs the checks' SQL on clusters, and if one machine's memory and disk do not suffice.
 
-Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint. The checkpoint
-cuts the plan, so that a view over ten tables is not planned from the files up again, and it needs no shared disk. For a
-large history this happens when something reads the table, and tasks answer the queries by key (``spark_parts``).
+Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint, which needs no
+shared disk. It cuts the plan, so that a view over ten tables is not planned again from the files on. For a large
+history, a table is materialised only when a query reads it, and tasks answer the queries by key (``spark_parts``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 VALIDATION_MEMORY: Final = "1GB"
-"""Memory that DuckDB may take next to the driver."""
+"""Memory that DuckDB may take for validation. The driver needs memory, too."""
 
 PROGRESS_INTERVAL: Final = 0.2
 """Seconds between two checks of a job's progress."""
@@ -57,7 +57,7 @@ JVM_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
 
 @contextmanager
 def raising_engine_errors(what: str) -> Iterator[None]:
-    """Raises ``EngineError`` for failures inside the block; ``what`` is the query, or the action."""
+    """Raises ``EngineError`` for failures inside the block. ``what``: the query or action, for the message."""
     try:
         yield
     except (PySparkException, *JVM_ERRORS) as error:
@@ -65,8 +65,9 @@ def raising_engine_errors(what: str) -> Iterator[None]:
 
 
 def find_reason(error: Exception) -> str:
-    """Returns the reason in one line: the text of the JVM's exception, or of the Python exception if a Python task
-    failed. The text of py4j's exception only names the method that was called.
+    """Returns the reason in one line: the text of the JVM's exception, or of a Python task's exception.
+
+    The text of py4j's own exception only names the method that was called.
     """
     if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
         return JVM_ENDED
@@ -86,7 +87,7 @@ class Spark(LazyEngine):
     name = "spark"
 
     def __init__(self, session: SparkSession, *, large: bool = False) -> None:
-        """``large``: the history is so large that it pays to skip tables that no query reads or that have no rows."""
+        """``large``: tables that no query reads, or that have no rows, are skipped. This pays for a large history."""
         super().__init__()
         self._session = session
         self._large = large
@@ -132,7 +133,7 @@ class Spark(LazyEngine):
     def load(self, name: str, rows: pa.Table) -> None:
         self._relations.release(name)
         with raising_engine_errors(f"load {name}"):
-            whole = rows.combine_chunks()  # Spark 4.3 leaves out everything after an empty chunk
+            whole = rows.combine_chunks()  # Spark 4.3 loses all rows after an empty chunk
             self._add_view(name, self._session.createDataFrame(whole).localCheckpoint(eager=True))
         self._relations.register_table(name, rows.num_rows)
 
@@ -144,7 +145,7 @@ class Spark(LazyEngine):
             self._views[relation.name] = None
             return None
         with raising_engine_errors(sql):
-            # The disk takes what memory does not, as DuckDB's tables spill.
+            # Rows that do not fit into memory spill to the disk.
             table = self._plan(sql, high_cardinality=relation.name in self._high_cardinality).localCheckpoint(
                 eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK
             )
@@ -170,14 +171,14 @@ class Spark(LazyEngine):
         return max(1, self._session.sparkContext.defaultParallelism)
 
     def require_running(self) -> None:
-        """Raises ``EngineError`` if Spark itself has ended: its JVM, or its context, ended by its cluster."""
+        """Raises ``EngineError`` if the JVM has ended, or if the cluster has stopped the context."""
         with raising_engine_errors("find out whether it is there"):
             stopped = self._session.sparkContext._jsc.sc().isStopped()
         if stopped:
             raise EngineError(CONTEXT_STOPPED)
 
     def run_everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
-        """Calls a module's function on executors, by as many tasks as run at once. Returns the results."""
+        """Calls a module's function on the executors, once per task slot. Returns the results."""
         tasks = self.parallelism
         with raising_engine_errors(f"run {function.__module__}.{function.__name__}"):
             found: list[str] = self._session.sparkContext.parallelize([argument] * tasks, tasks).map(function).collect()
@@ -191,16 +192,17 @@ class Spark(LazyEngine):
         schema: pa.Schema,
         parts: Sequence[Sequence[str | None]],
     ) -> GroupedRows:
-        """Calls ``function`` with all rows of one key, for each key of a query. Returns its rows, with ``schema``.
+        """Calls ``function`` for each key of a query, with all rows of the key. Its results have the columns of
+        ``schema``.
 
-        Keys are texts. ``parts``: the wanted keys, each in one part. Other keys are skipped. Needs pandas, here and on
-        the executors.
+        Keys are texts. ``parts``: the wanted keys, each in one part. Other keys are skipped. Needs pandas in this
+        process and on the executors.
         """
         keys = [one for part in parts for one in part]
         numbers = [number for number, part in enumerate(parts) for _ in part]
         divided = pa.table({"wanted": pa.array(keys, pa.string()), "part": pa.array(numbers, pa.int32())})
         with raising_engine_errors(sql):
-            # An adaptive plan would run the whole shuffle here, in ``rdd``, instead of with the first part.
+            # An adaptive plan would run the whole shuffle in ``rdd`` below, instead of with the first part.
             self._session.conf.set("spark.sql.adaptive.enabled", "false")
             rows, part_of_key = self._query(sql), broadcast(self._session.createDataFrame(divided))
             partitioned = (
@@ -227,8 +229,7 @@ class Spark(LazyEngine):
         return self.ask_parts(self, history, question, progress) if self._large and self.can_partition() else None
 
     def can_partition(self) -> bool:
-        """Returns whether its tasks can load what they need to judge a part; a cluster's nodes may lack Python
-        packages."""
+        """Returns whether tasks can judge parts. The nodes of a cluster may lack Python packages."""
         return self._local or not any(self.run_everywhere(find_missing_package, b""))
 
     def ask_parts(
@@ -238,13 +239,12 @@ class Spark(LazyEngine):
         question: Callable[[Engine], T],
         progress: Callable[[int, int], None],
     ) -> list[T] | None:
-        """Asks each part of a history, as :class:`SupportsPartitioning` says. ``engine`` has the history's tables, and
-        ``effect_kinds``."""
+        """Implements :class:`SupportsPartitioning`. ``engine``: has the history's tables, and ``effect_kinds``."""
         if history.translation("effects") or history.in_memory("effects") is not None:
-            return None  # the files do not have these rows
+            return None  # the rows are not in files of the current format
         sizes = engine.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
         part_of_bucket, loads = assign_parts([(row["key"], row["many"]) for row in sizes], self.parallelism)
-        # If one part has most of the rows, the other cores would idle during its task, so that task gets more threads.
+        # The largest part may have most of the rows. Other cores would idle during its task, so it gets more threads.
         share = max(loads) / max(1, sum(loads))
         threads = max(1, round(self.parallelism * share + 0.2)) if self._local else 1
         paths = history.paths("effects")
@@ -260,7 +260,7 @@ class Spark(LazyEngine):
         return [pickle.loads(one) for one in self._collect("judge by key", answers, lambda done: progress(done, total))]
 
     def _collect(self, description: str, results: RDD[Any], progress: Callable[[int], None]) -> list[Any]:
-        """Returns all results, by one job, which ends with Ctrl-C."""
+        """Runs one job and returns all results. Ctrl-C ends the job."""
         context, group = self._session.sparkContext, f"assay-{uuid.uuid4()}"
 
         def run() -> list[Any]:
@@ -289,8 +289,7 @@ class Spark(LazyEngine):
             self._session.sparkContext.cancelAllJobs()
 
     def validation_engine(self) -> AbstractContextManager[Engine]:
-        """Returns DuckDB if Spark is local: it reads this machine's files in seconds, and these queries need little
-        memory."""
+        """Returns DuckDB if Spark is local, because DuckDB reads this machine's files faster with little memory."""
         return DuckDB(memory=VALIDATION_MEMORY, kept_cells=0) if self._local else nullcontext(self)
 
     @property
@@ -299,16 +298,16 @@ class Spark(LazyEngine):
 
     def close(self) -> None:
         """Drops the views. The context's cleaner frees the tables once nothing refers to them."""
-        with suppress(EngineError), raising_engine_errors("drop views"):  # a JVM that has ended has none
+        with suppress(EngineError), raising_engine_errors("drop views"):  # the JVM may have ended
             for name in self._views:
                 self._session.catalog.dropTempView(name)
         self._views.clear()
 
 
 class GroupedRows:
-    """Results of a function that was called with the rows of each key. All results of one key are in one part.
+    """Results of a function that is called with the rows of each key. All results of one key are in one part.
 
-    The first part that is requested shuffles the rows for all.
+    The first request of a part shuffles the rows of all parts.
     """
 
     def __init__(self, rows: RDD[Any]) -> None:
@@ -321,7 +320,7 @@ class GroupedRows:
 
 
 def _read_columns(part: Path, schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """Returns the wanted columns that a part has, with the type that Spark reads them as."""
+    """Returns the columns of ``schema`` that a file has, with their types in Spark."""
     found = pq.read_schema(part)
     columns = []
     for field in schema:

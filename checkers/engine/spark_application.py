@@ -1,11 +1,10 @@
-"""A JVM with one Spark context: its start, its sessions, and its end with all files that it left on disk.
+"""Lifetime of a JVM with one Spark context: starts it, opens sessions, ends it and removes its files.
 
-It takes seconds to start, so a pytest session keeps one. Each ``Spark`` engine is a session of its own in it, with its
-own views.
+The start takes seconds, so a pytest session keeps one JVM. Each ``Spark`` engine is a session with its own views.
 
-For a large history that one machine can read, Spark's tasks answer the queries by key, and ``DuckDBInSpark`` runs the
-remaining queries in this process, on the same files. These read few rows, or read all in a simple way, and Spark would
-need a tenth of a second and more to plan and compile each.
+For a large history that one machine can read, Spark's tasks answer the queries by key. ``DuckDBInSpark`` runs the
+remaining queries in this process, on the same files. These queries are small or simple, and Spark would need a tenth of
+a second or more to plan and compile each.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 MEMORY: Final = "1GB"
-"""Memory that DuckDB may take here, next to the driver and the tasks, before it spills."""
+"""Memory that DuckDB may take in this process before it spills. The driver and the tasks need memory, too."""
 
 
 class DuckDBInSpark(DuckDB):
@@ -71,9 +70,11 @@ DRIVER_MEMORY: Final = "4g"
 class SparkApplication:
     """A running Spark. Raises ``EngineUnavailable`` with the JVM's output if it does not start.
 
-    ``memory`` is the driver's, which does all the work in local mode. ``quick``: for small histories only, whose
-    queries run too rarely to be worth optimised machine code. Use it as a context manager, or close it: that ends the
-    JVM and removes its files. pyspark allows only one at a time in a process.
+    - ``memory``: memory of the driver, which does all the work in local mode
+    - ``quick``: for small histories only, whose queries run too rarely to be worth optimised machine code
+
+    Use it as a context manager, or close it, to end the JVM and remove its files. pyspark allows one at a time in a
+    process.
     """
 
     def __init__(self, master: str | None = None, *, memory: str = DRIVER_MEMORY, quick: bool = False) -> None:
@@ -103,8 +104,8 @@ class SparkApplication:
         self.close()
 
     def engine(self, *, effects: int | None = None) -> Spark:
-        """Returns a session of its own. ``effects``: the history's rows, if known; small histories are judged
-        differently."""
+        """Returns an engine with a new session. ``effects``: number of effects, if known; small histories have other
+        settings."""
         return Spark(self.session(effects=effects), large=effects is None or effects >= SMALL_ROWS)
 
     def judging_engine(self, *, effects: int, readable: bool) -> Spark | DuckDBInSpark:
@@ -114,7 +115,7 @@ class SparkApplication:
         return DuckDBInSpark(spark) if readable and effects >= SMALL_ROWS and spark.can_partition() else spark
 
     def session(self, *, effects: int | None = None) -> SparkSession:
-        """Returns a plain pyspark session, for work other than a history."""
+        """Returns a plain pyspark session, for work other than judging."""
         assert self._session is not None, "closed"
         session = self._session.newSession()
         for name, value in build_session_settings(self.master, effects).items():
@@ -122,7 +123,7 @@ class SparkApplication:
         return session
 
     def close(self) -> None:
-        """Idempotent."""
+        """Ends the JVM and removes its files. Idempotent."""
         self._session = None
         if self._context is not None:
             with suppress(*JVM_ERRORS):
@@ -149,7 +150,7 @@ class SparkApplication:
             # Python functions run in this interpreter with its import path, unless the environment names another one.
             self._context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
             self._context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
-        # Nothing here uses accumulators; the next call reports in one line that the JVM has ended.
+        # pyspark would print a traceback when the JVM ends. The next call reports the end in one line.
         accumulators: Any = self._context._accumulatorServer
         accumulators.handle_error = lambda request, address: None
         self._session = SparkSession(self._context)
@@ -160,13 +161,13 @@ class SparkApplication:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Returns False for py4j's log records: it logs each failed call with a traceback before it raises the error."""
+    """Returns False for py4j's log records, because py4j logs each failed call with a traceback and then raises it."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
 def _without_submit_arguments() -> Iterator[None]:
-    """Hides arguments for ``spark-submit`` in the environment, such as packages to download; none are wanted."""
+    """Hides arguments for ``spark-submit`` in the environment, such as packages to download."""
     before = os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
     try:
         yield
@@ -179,7 +180,7 @@ def _end_gateway(gateway: Any) -> None:
     """Ends the JVM by closing its standard input; pyspark would keep it for the next context."""
     with suppress(*JVM_ERRORS):
         gateway.shutdown()
-    SparkContext._active_spark_context = None  # a context whose JVM has ended does not get this far itself
+    SparkContext._active_spark_context = None  # pyspark keeps it if the JVM has ended by itself
     SparkContext._gateway = None
     SparkContext._jvm = None
     process: subprocess.Popen[bytes] | None = gateway.proc

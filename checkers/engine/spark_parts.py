@@ -1,7 +1,7 @@
-"""Partitions a history by key among Spark's tasks, each of which queries its part with DuckDB.
+"""Partitions a history by key among Spark's tasks. Each task queries its part with DuckDB.
 
-A hundred queries over all rows cost Spark a hundred shuffles, and Spark compiles Java code for each. Here the effects
-are shuffled once:
+A hundred queries over all rows would cost Spark a hundred shuffles, and compiled Java code for each. With this module
+the effects are shuffled once:
 
 1. Tasks read the files, a range of rows each, and send every row to the part of its key.
 2. Other tasks load one part each into DuckDB.
@@ -33,12 +33,12 @@ else:
     duckdb = LazyModule("duckdb")
 
 BUCKETS: Final = 4096
-"""Each key is hashed to a bucket, and each bucket belongs to a part. So a task gets a table of this size, and not an
-entry for each key."""
+"""Number of hash buckets. A key belongs to a bucket, and a bucket belongs to a part. So a task needs a table with an
+entry per bucket, not per key."""
 PART_ROWS: Final = 2_500_000
-"""Approximate number of effects in a part; one key is never divided."""
+"""Approximate number of effects in a part. The effects of one key are never divided."""
 RANGE_ROWS: Final = 1_000_000
-"""Effects that a task reads and divides at once."""
+"""Approximate number of effects that one task reads and divides."""
 PART_MEMORY: Final = "1200MB"
 """Memory that DuckDB may take for one part before it spills."""
 EFFECTS: Final = "effects"
@@ -84,9 +84,9 @@ class ShuffleTask:
 
 @dataclass(frozen=True)
 class AskTask:
-    """Loads one part into DuckDB and asks ``question``, which may read only ``effects`` and ``faults``.
+    """Loads one part into DuckDB and calls ``question``, which may read only ``effects`` and ``faults``.
 
-    ``faults`` is the table of faults, packed.
+    ``faults``: the table of faults, packed by :func:`pack`.
     """
 
     question: Callable[[Engine], Any]
@@ -109,7 +109,7 @@ class AskTask:
 
 
 def find_missing_package(argument: bytes) -> str:
-    """Runs on an executor. Returns what it cannot load, or an empty string. ``argument`` is ignored."""
+    """Runs on an executor. Returns why DuckDB cannot be loaded there, or an empty string. ``argument`` is ignored."""
     try:
         duckdb.connect(":memory:").close()
     except ImportError as error:
@@ -118,7 +118,7 @@ def find_missing_package(argument: bytes) -> str:
 
 
 def find_bucket(key: str | None) -> int:
-    """Returns the bucket of a key, which is equal on every machine."""
+    """Returns the bucket of a key. Every machine computes an equal result."""
     return zlib.crc32((key or "").encode()) % BUCKETS
 
 
@@ -141,8 +141,8 @@ def divide_into_ranges(paths: Sequence[Path]) -> list[RowGroupRange]:
 def assign_parts(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
     """Returns the part of each bucket, and the number of rows of each part.
 
-    There are as many parts as tasks run at once, or a multiple. ``rows`` has the number of rows per key. The largest
-    bucket comes first, and each goes to the part with the fewest rows.
+    ``rows``: the number of rows of each key. ``tasks``: the number of tasks that run at once. The number of parts is a
+    multiple of ``tasks``. Buckets are assigned in falling order of size, each to the part with the fewest rows.
     """
     sizes = [0] * BUCKETS
     for key, many in rows:

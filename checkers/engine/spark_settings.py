@@ -1,11 +1,10 @@
-"""Settings of Spark: those that the JVM starts with, and those of each session by the size of its history.
+"""Settings of Spark: for the start of the JVM, and for each session by the size of its history.
 
-Locally, Spark is isolated: loopback only, no UI, no package resolution, and all its files in one temporary folder that
-is removed in the end. Any other master (standalone, YARN, Kubernetes) is passed through, and that cluster's own
-settings (``spark-defaults.conf``, ``SPARK_CONF_DIR``) are left alone. The history must then be readable from all its
-nodes.
+Locally, Spark is isolated: it uses only loopback, has no UI, downloads no packages, and keeps all files in one
+temporary folder, which is removed in the end. With any other master (standalone, YARN, Kubernetes), the cluster's own
+settings (``spark-defaults.conf``, ``SPARK_CONF_DIR``) apply. The history must then be readable from all its nodes.
 
-Small histories are judged without generated code: compiling Java for each of some hundred tiny queries takes ten times
+Small histories are judged without generated code, because compiling Java for some hundred tiny queries takes ten times
 as long as running them.
 """
 
@@ -20,7 +19,7 @@ SMALL_ROWS: Final = 1_000_000
 
 LEAST_PARTITIONS: Final = 4
 PARTITION_ROWS: Final = 2_000_000
-"""Effects per shuffle partition of a large history on this machine. On a cluster, its own setting counts."""
+"""Effects per shuffle partition of a large history on this machine. A cluster uses its own setting."""
 
 SHARED: Final[Mapping[str, str]] = {
     "spark.app.name": "assay",
@@ -35,20 +34,20 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The functions by key need both: otherwise keys would be shuffled out of the requested parts, and texts would have
-    # another type.
+    # Functions that are called per key need both settings: without the first, keys would be shuffled out of the
+    # requested parts; without the second, texts would have another type.
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.parquet.enableVectorizedReader": "true",
-    # Tables keep their rows serialised. Java's serialiser takes three times as long, and so does Kryo if it must detect
-    # whether a row refers to itself.
+    # Tables keep their rows serialised. Java's serialiser takes three times as long as Kryo. Kryo takes as long if it
+    # must track references.
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.referenceTracking": "false",
     "spark.kryo.classesToRegister": "org.apache.spark.sql.catalyst.expressions.UnsafeRow",
     "spark.kryoserializer.buffer.max": "2047m",  # the result of one task must fit
-    # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
+    # Each of some hundred queries runs once, so a generated hash map costs more to compile than it saves.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
-    # Spark formats the text of each plan before it runs, and keeps the last thousand, for pages that are not served.
+    # Spark would format the text of each plan, and keep the last thousand, for the UI, which is off.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.ui.retainedExecutions": "1",
@@ -56,7 +55,7 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "1",
 }
-"""Settings that are equal everywhere: the semantics of the SQL, and costs of some hundred small queries."""
+"""Settings for every master: the semantics of the SQL, and lower costs of some hundred small queries."""
 
 LOG4J: Final = """\
 rootLogger.level = error
@@ -96,18 +95,18 @@ def build_settings(master: str, memory: str, folder: Path, quick: bool) -> dict[
     if quick:
         # Each sort, join or group of a task takes a page, by default of 64 MB: zeroing it costs more than the work.
         chosen["spark.buffer.pageSize"] = "1m"
-        # Such a JVM has less room for machine code than Spark needs: it would discard and recompile code.
+        # With one compiler tier the default code cache is too small for Spark: code would be discarded and recompiled.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
         # Verifying Spark's classes takes a quarter of its start.
         java += ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
-    else:  # Some hundred queries that run once each: less inlining halves the compile time.
+    else:  # Each of some hundred queries runs once, so less inlining halves the compile time.
         java += ["-XX:MaxInlineLevel=5", "-XX:InlineSmallCode=1000"]
     return chosen | {"spark.driver.extraJavaOptions": " ".join(java)}
 
 
 def build_session_settings(master: str, effects: int | None) -> dict[str, str]:
-    """Returns the settings of a session, which divide the work by the size of the history. On a cluster, Spark divides
-    it."""
+    """Returns the settings of a session, which depend on the size of the history. A cluster uses its own settings for
+    large histories."""
     if effects is not None and effects < SMALL_ROWS:
         return {
             "spark.sql.shuffle.partitions": "1",

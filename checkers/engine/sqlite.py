@@ -1,8 +1,8 @@
-"""SQLite in this process: judges small histories.
+"""SQLite engine in this process, for small histories.
 
-A judgement runs some three hundred queries. DuckDB needs a millisecond or two to plan and set up each query, however
-few rows there are, and SQLite a tenth of that. SQLite runs a plan row by row and joins with one index at most, so it
-loses more with more rows (``engine_selection`` has the limit).
+A judgement runs some three hundred queries. DuckDB needs one or two milliseconds to plan each query, even for few rows,
+and SQLite a tenth of that. SQLite runs a plan row by row and joins with at most one index, so it is slower for many
+rows (``engine_selection`` has the limit).
 
 ``translate`` replaces the words of the common SQL that SQLite spells differently. Functions that SQLite lacks are
 written in Python.
@@ -30,7 +30,7 @@ else:
 
 KEPT_TEXTS: Final = 2_000
 PROGRESS_STEPS: Final = 1_000_000
-"""Steps of a query, some hundredth of a second, after which Ctrl-C takes effect."""
+"""Number of steps of a query, about a hundredth of a second, after which Ctrl-C takes effect."""
 
 OLDEST: Final = (3, 39)
 """The first version with ``is distinct from``."""
@@ -40,7 +40,7 @@ _TRANSLATED: Final = re.compile(r"'[^']*'|\bas (string)\b|\.(group|index)\b")
 
 
 class SQLite(LazyEngine):
-    """Keeps everything in memory. Whole numbers have 64 bits, and so have their sums.
+    """SQLite engine. It keeps all data in memory. Whole numbers and their sums have 64 bits.
 
     Use it as a context manager, or close it. Raises ``EngineUnavailable`` if SQLite is too old.
     """
@@ -130,9 +130,9 @@ class SQLite(LazyEngine):
             raise self._to_error(error, sql) from error
 
     def _to_error(self, error: sqlite3.Error, sql: str) -> BaseException:
-        """Returns the exception to raise. A Ctrl-C during a query ends that query.
+        """Returns the exception to raise. Ctrl-C during a query ends the query.
 
-        If Ctrl-C comes while SQLite calls a Python function, SQLite reports an error of that function.
+        If Ctrl-C comes while SQLite calls a Python function, SQLite reports an error of this function.
         """
         in_function = str(error).startswith("user-defined ")
         if str(error) == "interrupted" or (in_function and not self._fails(sql)):
@@ -140,7 +140,7 @@ class SQLite(LazyEngine):
         return EngineError(f"SQLite could not run {shorten(sql)}: {error}")
 
     def _fails(self, sql: str) -> bool:
-        """Runs a query again, without an effect, and returns whether it fails."""
+        """Runs a statement again, rolls its effects back, and returns whether it failed."""
         self._connection.execute("savepoint tried")
         try:
             self._connection.execute(translate(sql)).fetchall()
@@ -182,14 +182,14 @@ def _translate_match(found: re.Match[str]) -> str:
 
 
 def _connect() -> sqlite3.Connection:
-    # Several threads may judge one after the other, and nothing is ever stored.
+    # Threads use a connection one after the other.
     database = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
     for setting in ("secure_delete = off", "case_sensitive_like = on"):
         database.execute(f"pragma {setting}")
     for name, function in _FUNCTIONS.items():
         database.create_function(name, -1, function, deterministic=True)
     database.create_aggregate("bit_or", 1, _BitOr)
-    database.set_progress_handler(lambda: 0, PROGRESS_STEPS)  # running Python lets Ctrl-C take effect
+    database.set_progress_handler(lambda: 0, PROGRESS_STEPS)  # a call of Python code lets Ctrl-C take effect
     return database
 
 
@@ -219,7 +219,7 @@ def _regexp_replace(text: str | None, pattern: str, by: str) -> str | None:
 
 @lru_cache(KEPT_TEXTS)
 def _to_python(pattern: str) -> str:
-    r"""Returns the pattern with the end mark of Python, ``\Z``, in the place of ``\z``."""
+    r"""Replaces ``\z``, the end of the text, by Python's ``\Z``."""
     return pattern.replace(r"\z", r"\Z")
 
 

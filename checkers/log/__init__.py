@@ -1,6 +1,6 @@
 """Checks of a log whose sends return offsets and whose polls return offsets and values.
 
-- ``family``: how a workload records itself; lists the checks.
+- ``family``: the families of log checks, and how a workload records itself.
 - ``views``: the tables that the checks share.
 - ``integrity``: which value an offset may hold, and which offset a value may have.
 - ``loss``: acknowledged and observed values that are gone.
@@ -9,18 +9,18 @@
 - ``positions``: where a reader's polls begin. ``stuck``: readers that make no progress.
 - ``altered``: records that differ from what was sent. ``wrong_partition``: records in a partition to which no one sent
   them.
-- ``retention``: log starts, and what deletion may take. ``offset_by_time``: look-ups by time.
+- ``retention``: log starts, and records that deletion may remove. ``offset_by_time``: look-ups by time.
 - ``fetches``: fetches rejected as out of range, and fetches that wait.
 - ``reports``: a producer's reports of one message.
 
 These modules make families of their own:
 
-- ``unflushed``: what a power loss may take.
-- ``replicas``: what is on the replicas' disks.
-- ``epochs``: where each leader epoch begins, who joins the in-sync set, and damaged logs.
+- ``unflushed``: records that a power loss may remove.
+- ``replicas``: records on the replicas' disks.
+- ``epochs``: starts of leader epochs, joins of the in-sync set, and damaged logs.
 - ``partition_state``: the state of partitions in ZooKeeper.
 - ``transitions``: the controller's state machines.
 
-The package imports what all checks share. ``checkers.groups`` and ``checkers.liveness`` import some of its views, and
-the workloads import the names of its families.
+The package imports the modules that all checks share. ``checkers.groups`` and ``checkers.liveness`` import some of its
+views, and the workloads import the names of its families.
 """

@@ -1,41 +1,44 @@
-"""Leader epochs: each begins with all that was committed before it, and at the same offset on every replica.
+"""Leader epochs: each begins with all records committed before it, and at the same offset on every replica.
 
-These checks read the nodes' events and what was on their disks after the run; they need no clocks. They read:
+The checks need no clocks. They read the nodes' events, effects of clients, and the disks after the run:
 
-- ``became-leader`` (``key``, ``epoch``): ``position`` is the log end at which the epoch begins, ``high_watermark`` what
-  the new leader knew to be committed.
-- ``high-watermark`` (without a position): known to be committed in that epoch, by a leader or a follower.
-- ``isr-change``: ``position`` is how far a joining replica had come when the leader of this ``epoch`` proposed the
-  change, ``high_watermark`` the leader's at that moment.
-- an ``end`` or an acknowledged ``append`` with its epoch: committed in that epoch. An append without an epoch gets the
+- ``became-leader`` (``key``, ``epoch``): ``position`` is the log end at which the epoch begins. ``high_watermark`` is
+  the end of the records that the new leader knew to be committed.
+- ``high-watermark`` (without a position): the end of the records that a leader or a follower knew to be committed in
+  this epoch.
+- ``isr-change``: the leader of this ``epoch`` proposed a joining replica. ``position`` is the replica's log end, and
+  ``high_watermark`` that of the leader at this moment.
+- an ``end`` or an acknowledged ``append`` with its epoch: committed in this epoch. An append without an epoch gets the
   last epoch in which its ``node`` led from that offset or below.
-- a polled record: committed by the last epoch in which the ``node`` that answered ever led, wherever that epoch began.
-- ``replicas``: ``epoch`` and ``epoch_start`` of records that count (``below_hw``). A log that begins above offset 0 has
+- a polled record: committed by the last epoch in which the answering ``node`` ever led, at whatever offset this epoch
+  began.
+- ``replicas``: ``epoch`` and ``epoch_start`` of committed records (``below_hw``). A log that begins above offset 0 has
   moved the start of its first epoch there. So only starts above the first offsets of both replicas are compared, or all
-  if both begin at 0.
+  starts if both logs begin at 0.
 
-Appends without an epoch and polls are left out if lines of the node's event log are missing. If several topics had one
-name (``orders-0``, ``orders#2-0``), nodes and clients may have counted them differently; then clients' statements do
-not count.
+Appends without an epoch and polls do not count if lines of the node's event log are missing. If several topics had one
+name (``orders-0``, ``orders#2-0``), nodes and clients may have numbered them differently, so effects of clients do not
+count.
 
 ``leader-completeness`` allows for these cases:
 
-- A topic that any client asked to delete is not judged: replicas that have deleted theirs may still lead for a while.
-- If records may go unflushed (``Contract.unflushed``), each power loss may have taken that many.
-- If one in-sync replica is enough (``min_insync``) and the set had shrunk to one, any power loss may have taken what
-  only that replica had. Such a partition is not judged.
+- A topic that a client tried to delete is not judged, because a replica may lead for a while after it deleted its log.
+- If the contract allows the loss of unflushed records (``Contract.unflushed``), each power loss may have taken that
+  many.
+- If one in-sync replica is enough (``min_insync``) and the set had shrunk to one, a power loss may have taken records
+  that only this replica had. Such a partition is not judged.
 - A partition loses nothing if each of its in-sync sets had a member that kept power and data in the whole run
-  (``epoch_kept``): that member had all that was committed.
+  (``epoch_kept``), because this member had all committed records.
 
-``member-completeness``: a replica that joins the in-sync set must have all that is committed, because it may be the
-next leader (KAFKA-7128). So it must have reached the leader's high watermark. It must also have reached what is known
-to be committed in earlier epochs: a leader with a lagging high watermark need not know of it yet. The exceptions above
-apply to earlier epochs only.
+``member-completeness``: a replica that joins the in-sync set must have all committed records, because it may be the
+next leader (KAFKA-7128). So its log must reach the leader's high watermark. The log must also reach the end of all
+records that are known to be committed in earlier epochs, which a leader may not yet know. The exceptions above apply to
+earlier epochs only.
 
-``damaged-log``: a kill leaves the files as they are, and a power loss takes nothing that was fsynced. So a log never
-lacks what its node has noted as durable, and no byte of it fails its checksum. A node that finds otherwise, at a start
-or at a read, writes the event ``log-damaged`` (``key``; ``position``: where the good part ends). Runs with a fault that
-changed files, or may have, are not judged.
+``damaged-log``: a kill changes no file, and a power loss removes nothing that was fsynced. So a log never lacks records
+that its node has recorded as durable, and all checksums are right. If a node finds damage, at a start or at a read, it
+writes the event ``log-damaged`` (``key``; ``position``: where the undamaged part ends). Runs in which a fault changed
+files, or may have changed files, are not judged.
 """
 
 from typing import Final
@@ -81,14 +84,17 @@ _COMMITTED_BEFORE: Final = f"""
                 select count(*) as losses from (select id from faults where loses_unsynced and {HAS_BEGUN} group by id)
                     as power_losses) p
         where l.before - case when k.key is null then d.unflushed * p.losses else 0 end"""
-"""SQL up to the left side of a comparison. It is the end of all that was committed before an epoch (a row ``l`` of
-``epoch_levels``), less what power losses may have taken.
+"""SQL: joins, and the left side of a comparison.
+
+The left side is the end of all records committed before an epoch (a row ``l`` of ``epoch_levels``), minus the number of
+records that power losses may have taken.
 """
 
 
 def _select_evidence(found: str, event: str) -> str:
-    """Returns SQL: violations with the last earlier epoch in which ``before`` was known to be committed, who knew that,
-    and the node of the ``event``.
+    """Returns SQL: each violation with the last earlier epoch in which ``before`` was known to be committed.
+
+    Further columns are the node or operation that knew of it, and the node of the ``event``.
     """
     return f"""
         select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,
@@ -130,7 +136,7 @@ LEADER_COMPLETENESS: Final = Check(
             group by e.key, e.isr) as sets
         group by key having min(kept) = 1
 
-        -- partitions of which a power loss may have taken what one replica alone had
+        -- partitions in which a power loss may have taken records that only one replica had
         create view epoch_single_replicas as
         select e.key from events e left join epoch_kept k on k.key = e.key cross join (
             select count(*) as losses from faults where loses_unsynced and {HAS_BEGUN}) p
@@ -181,7 +187,7 @@ LEADER_COMPLETENESS: Final = Check(
             join events b on b.event = 'became-leader' and b.key = s.key and b.node = s.node
         where b.epoch is not null group by s.key, s.node, s.position
 
-        -- each offset below which all was known to be committed in an epoch, and to whom
+        -- each offset below which all records were known to be committed in an epoch (`mark`), and by whom
         create table epoch_marks as
         select key, epoch, high_watermark as mark, node, cast(null as bigint) as op
         from events
@@ -205,7 +211,7 @@ LEADER_COMPLETENESS: Final = Check(
         where e.kind = 'observe' and e.outcome = 'ok'
         group by a.key, a.epoch, a.position
 
-        -- each epoch with its begin, and what was committed in earlier epochs
+        -- each epoch with its begin, and the end of all records committed in earlier epochs (`before`)
         create table epoch_levels as
         select key, epoch, position, {greatest_before("mark", by="key", order="epoch")} as before
         from (
@@ -255,7 +261,7 @@ MEMBER_COMPLETENESS: Final = Check(
     time="moment",
     about=(OffsetRange("position", "last"),),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
-    optional=True,  # a run in which no replica ever left has none that comes back
+    optional=True,  # in some runs no replica leaves the in-sync set
 )
 
 
@@ -311,7 +317,7 @@ COMPLETENESS: Final = family_of(
 EPOCH_HISTORIES: Final = family_of(EPOCH_HISTORY_DIVERGENCE, applies="replicas where epoch_start is not null")
 
 REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, MISSING_RECORDS, DAMAGE, STATES, TRANSITIONS)
-"""Each is a family of its own, so that a history without its input is not reported as lacking data."""
+"""Separate families, so that a history without the input of one family is not reported as lacking data."""
 
 REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)
-"""All anomalies between the replicas of a log, as their nodes' events and disks show them."""
+"""All anomalies of a log's replicas, found in their nodes' events and disks."""

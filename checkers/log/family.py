@@ -18,29 +18,29 @@ A log workload records itself in ``effects`` as follows (``key`` is always ``top
     found from begin to end. A poll that cannot guarantee this omits the row or gives it another outcome.
 
   ``assignment`` is a number that is new after each assignment, seek or reset.
-- ``seek`` and ``reset``: ``position`` is the offset sought (resolved, not negative), already under the new assignment.
+- ``seek`` and ``reset``: ``position`` is the new position (an offset, not negative), already under the new assignment.
 - ``end``: ``position`` is the log end offset that ListOffsets (-1) reported, ``leader_epoch`` is given if known.
 - ``start``: ``position`` is the log start offset reported. Records below it are no longer expected.
-- The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain and read from the earliest offset
-  until they are past the sentinel. Then one ``drained`` row has the settled end as ``position``: the sentinel's offset
-  + 1.
+- The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain. They read from the earliest
+  offset until they are past the sentinel. Then the ``position`` of one ``drained`` row is the settled end: the
+  sentinel's offset + 1.
 
 The family ``statements`` compares clients' statements about a log with each other. It also reads ``message_key``,
 ``timestamp`` and ``size`` of records, ``node``, ``leader_epoch`` and ``incarnation`` of a ``start``, and these kinds:
 
-- ``look-up``: ``timestamp`` is the time asked for, ``position`` the answer (null: there is none), with the meaning that
-  version 1 of ListOffsets gives it.
+- ``look-up``: ``timestamp`` is the requested time, and ``position`` the answer (null: no such offset), as in version 1
+  of ListOffsets.
 - ``out-of-range``: the answer to a fetch at ``position`` was OFFSET_OUT_OF_RANGE.
-- ``waited``: how long a fetch at the log's end waited; see ``fetches``.
+- ``waited``: how long a fetch at the log's end waited (``fetches``).
 - ``setting``: ``key`` is the topic, ``name`` retention.ms or retention.bytes, ``value`` the limit (-1: none; null: the
   default).
 - ``topic-create``: ``key`` is the topic, with its incarnation.
 
 A send that asked for no acknowledgement is info, even if its client reports success.
 
-All checks are sound for sends and polls of every outcome, for values sent again after an indeterminate send, for
-unknown offsets, unfinished drains and gaps in raw offsets. They miss the order of records inside a poll that did not
-end ok. They also miss the order between the polls before and after such a poll if it showed any record.
+All checks are sound for every outcome of sends and polls, for values sent again after a send of unknown outcome, and
+for unknown offsets, unfinished drains and gaps in offsets. They do not judge the order of records inside a poll that
+did not end ok. If such a poll showed a record, they do not judge the order between the polls before and after it.
 """
 
 from typing import Final
@@ -68,10 +68,10 @@ LOG_TABLES: Final = tuple(
 STATEMENT_TABLES: Final = (*POSITION_TABLES, DISTURBANCES, *RETENTION_TABLES)
 
 
-# These tables are made only for a history with a log: each costs Spark a tenth of a second, even if empty.
+# These tables are created only for a history with a log, because each costs Spark a tenth of a second, even if empty.
 LOG: Final = Family(
     name="log",
-    views=(SENDS, SETTLED),  # other families read them, in any history
+    views=(SENDS, SETTLED),  # other families read these views in any history
     prepare=PreparedTables(LOG_TABLES),
     checks=(
         INCONSISTENT_OFFSET,
@@ -119,7 +119,7 @@ STATEMENTS: Final = Family(
 """Reads the views of ``LOG`` and must come after it."""
 
 REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies, by_key=True)
-"""A producer's reports of its messages besides their outcomes. Most producers report nothing."""
+"""Compares the further reports of a producer on its messages with their outcomes. Most producers report nothing."""
 
 LOG_ANOMALIES: Final = (*LOG.anomalies, *STATEMENTS.anomalies, *REPORTED.anomalies)
 """All anomalies that these families can report, in the order of the definitions."""

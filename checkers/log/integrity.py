@@ -12,7 +12,7 @@ _EXAMINED: Final = "select count(*) as examined from log_value_offsets where obs
 
 
 def _describe_source(which: str) -> str:
-    """Says who states that the value is there."""
+    """Returns a template of the operation that states that the value is there."""
     op = f"{which}_op"
     return f"[{which}_acked=1?acknowledged to {{{op}}} at {{{op}:returned}}|read by {{{op}}} at {{{op}:called}}]"
 

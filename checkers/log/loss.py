@@ -1,5 +1,5 @@
-"""Loss: acknowledged values and observed values must stay, and acknowledged values must reach the drain by its
-deadline."""
+"""Lost records: acknowledged and observed values must stay in the log, and the drain must deliver acknowledged values
+by its deadline."""
 
 from typing import Final
 
@@ -22,9 +22,8 @@ from assay.checkers.sql_idioms import (
 def _select_evidence(found: str, *, acked: bool) -> str:
     """Returns SQL for the evidence that a value is gone.
 
-    The SQL pairs the last statement of the value (its acknowledgement, or a poll that showed it) with the first later
-    poll that passed the offset without it. If no such poll was called later, the SQL takes the statement and the poll
-    that are nearest in time.
+    Each row pairs two operations: one states that the value is there (its acknowledgement, or a poll that showed it),
+    and a poll passed the offset without the value. The pair nearest in time is taken, if possible with the poll later.
     """
     first_rows = first_rows_subquery(found, "key, position, value")
     return f"""
@@ -63,7 +62,7 @@ _ABSENCE: Final = (
     "poll by {poll_op} from {poll_op:called} to {poll_op:returned} passed that offset without it[without_it>1?, as did "
     "{without_it-1} other poll[without_it>2?s]]]"
 )
-"""Says why the value is gone."""
+"""Template of a clause that says why the value is known to be gone."""
 
 _GONE_COLUMNS: Final = (
     "g.key, g.value, g.position, g.acked, g.seen, g.ack_op, g.seen_op, g.without_it, g.settled, g.sentinel_op"
@@ -71,11 +70,10 @@ _GONE_COLUMNS: Final = (
 
 
 def _declare_exposure(values: str, asserted: str, remedy: str = "") -> Exposure:
-    """Declares the exposure of values at their offsets; ``values`` is a column of ``log_pass_counts``.
+    """Declares the exposure of values at their offsets. ``values``: a column of ``log_pass_counts``.
 
-    A poll that passes an offset shows its content, so a value is exposed if a poll that was called after the last fault
-    passed its offset. A topic that was created in the run may be deleted before its end; its values are claims only if
-    they were read.
+    A value is exposed if a poll that was called after the last fault passed its offset. A topic that the run created
+    may be deleted before the end, so its values are claims only if such a poll passed them.
     """
     return Exposure(
         rows=f"""
@@ -141,7 +139,7 @@ VANISHED: Final = Check(
     moments=("contradicted_at",),
     about=(VALUE, OFFSET),
     explained_by=("inconsistent-offset",),
-    seen_again=True,  # a value that moves is gone from either offset for some reader
+    seen_again=True,  # a value that moves is missing from each of two offsets for some reader
 )
 
 
@@ -182,13 +180,13 @@ UNSEEN: Final = Check(
     anomaly="unseen",
     meaning="an acknowledged value was not delivered by the deadline",
     views=parse_views("""
-        -- When the last phase of each log began and ended, and the lowest offset that the drain asked for.
+        -- Begin and end of the final phase of each log, and the lowest offset that the drain requested.
         create table log_drains as
         select key, min(call) as final_call, max(coalesce(ret, call)) as last,
             coalesce(min(case when kind = 'observe-begin' and phase = 'drain' then position end), 0) as lowest
         from log_effects where phase in ('sentinel', 'drain') and key is not null group by key
 
-        -- Acknowledged values that the drain must deliver. It need not deliver those below the place where it began.
+        -- Acknowledged values that the drain must deliver. It need not deliver values below the offset where it began.
         create view log_due as
         select p.key, p.value, p.position, p.any_ack_op
         from log_judged p join log_drains f on p.key = f.key

@@ -1,17 +1,17 @@
-"""Order of a log: rule U over the offsets, the offsets of one process's sends, and message sets that stay together.
+"""Order of a log: real-time order of offsets, offsets of one process's sends, and message sets that stay together.
 
-Rule U (``docs/reference/anomalies.md``): give each operation its place in the object's order. No operation may have a
-lower place than an operation x that had returned before its call. The history is linearizable iff this holds for each
-x: the greatest call at all strictly lower places does not exceed x's return.
+Rule U (``docs/reference/anomalies.md``): each operation has a place in the object's order. No operation may have a
+lower place than an operation that had returned before its call. The history is linearizable iff, for each operation x,
+no operation at a strictly lower place was called after x's return.
 
-- There is one row per (value, offset). The value is there at the latest when its send was acknowledged with this
-  offset, or when the first poll that showed it returned.
-- An acknowledgement without an offset counts for the lowest offset at which its value was observed, if it was sent
-  once. A value that was sent again may be there because of the other send.
-- Records are placed at 2 * offset. Log end reads, if the contract declares them linearizable, are placed between them
-  at 2 * end - 1.
-- Offsets of 2^61 or more, or as far below 0, have no place here. No log has them; only damaged data claims them, and
-  other checks report it.
+- There is one row per (value, offset). The value is at the offset as soon as its send was acknowledged with this
+  offset, or the first poll that showed it there returned.
+- An acknowledgement without an offset counts for the lowest offset at which its value was observed, if the value was
+  sent once. If it was sent again, the other send may have put it there.
+- The place of a record is 2 * offset. If the contract declares reads of the log end linearizable, their place is
+  between two records: 2 * end - 1.
+- Offsets whose absolute value is 2^61 or more have no place. Only damaged data has such offsets, and other checks
+  report it.
 """
 
 from typing import Final
@@ -48,7 +48,7 @@ def _decode_place(place: str, name: str) -> str:
 
 
 def _describe_filling(position: str, op: str) -> str:
-    """Returns a subject: the operation that filled an offset after others had filled higher ones."""
+    """Returns a subject: an offset and the operation that filled it later than higher offsets."""
     return f"offset {{{position}}} of {{key}} by operation {{{op}:number}}"
 
 
@@ -63,7 +63,8 @@ REAL_TIME_ORDER: Final = Check(
         select key, value, position, seen from log_value_offsets
         where acks = 0 and position is not null and value is not null
 
-        -- Places with the call and the return of the operations there. `seen`: when a poll had shown the record.
+        -- Places with the call and the return of the operations there. `seen`: return of the first poll that showed the
+        -- record.
         create view log_timeline as
         select key, 2 * position as place, acked_call as call,
             least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
@@ -152,7 +153,7 @@ REAL_TIME_ORDER: Final = Check(
         "offset {late_offset} of {key}",
     ),
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
-    seen_again=True,  # a late record comes after all records above it
+    seen_again=True,  # a late record contradicts every record above it
     evidence_views=(
         LOCATIONS,
         *parse_views(f"""
@@ -160,14 +161,14 @@ REAL_TIME_ORDER: Final = Check(
         select op, key, min(call) as call, min(ret) as ret from effects
         where kind in ('append', 'observe', 'end') group by op, key
 
-        -- The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone.
+        -- The operation of each call and return, which is unique because times increase. Only evidence reads this view.
         create view log_moments as
         select key, call as moment, 0 as is_return, min(op) as op from log_operation_times group by key, call
         union all
         select key, ret as moment, 1 as is_return, min(op) as op from log_operation_times
         where ret is not null group by key, ret
 
-        -- For records whose send did not report the offset: the send `op`, and the operation that showed the offset.
+        -- Records whose send did not report the offset: the send `op`, and the operation that showed the offset.
         create view log_unreported_offsets as
         select s.op, p.key, p.position, min(p.seen_op) as seen_op
         from log_value_offsets p join log_sends s on p.key = s.key and p.value = s.value
@@ -185,14 +186,14 @@ _SUBJECTS: Final = (
     VALUE,
     "value {former_value} of {key}",
 )
-"""The subjects of a finding about two values that one process sent, one after the other."""
+"""The subjects of a finding about two consecutive values of one process."""
 
 
 NONMONOTONIC_SEND: Final = Check(
     anomaly="nonmonotonic-send",
     meaning="the offsets of one process's sends fall",
     views=parse_views(f"""
-        -- Acknowledged sends, each with the one before it of the same process.
+        -- Acknowledged sends, each with the previous one of the same process.
         create view log_send_pairs as
         select op as op, sub, process, key, position, value,
             {previous("position", by="process, key", order="call, op, sub")} as former,
@@ -219,7 +220,7 @@ SEND_SKIP: Final = Check(
     anomaly="send-skip",
     meaning="the values of one message set are not consecutive",
     views=parse_views(f"""
-        -- Values of message sets, each with the one before it in its set.
+        -- Values of message sets, each with the previous value of its set.
         create view log_set_pairs as
         select op, sub, key, request, position, value, outcome,
             {previous("position", by="key, request", order="op, sub")} as former,
@@ -247,7 +248,7 @@ SEND_SKIP: Final = Check(
         where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
             and p.observed > 0 and c.key is null and p.position >= coalesce(t.log_start, 0)
 
-        -- Values of sets that do not follow the value before them.
+        -- Values that were read at an offset that does not follow the previous value of their set.
         create view log_torn as
         select s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value, min(s.seen_op) as seen_op,
             min(o.value) as other, min(o.op) as other_op

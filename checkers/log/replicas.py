@@ -1,18 +1,18 @@
-"""Records on the replicas' disks after a run: equal where they count, without holes, with the last value of each key.
+"""Records on the replicas' disks after a run: equal on all replicas, without holes, with the last value of each key.
 
-The table ``replicas`` has the records of every replica's log, read after all had rejoined. ``below_hw`` marks the
-records that count: for an in-sync replica, those below the leader's high watermark; for another replica, those below
-the high watermark that it had noted itself. The row at the end of each replica's log has the log start and the high
-watermark that its node had noted.
+The table ``replicas`` has the records of every replica's log, read after all replicas had rejoined. ``below_hw`` marks
+the committed records. For an in-sync replica, these are the records below the leader's high watermark. For another
+replica, they are the records below its own stored high watermark. The last row of each replica's log has the log start
+and the high watermark that its node had stored.
 
-- ``replica-divergence``: records that count at one offset must be equal. Only common offsets are compared, so logs that
-  begin at different offsets, and compacted logs, agree.
+- ``replica-divergence``: committed records at one offset must be equal. Only offsets that both replicas have are
+  compared, so logs that begin at different offsets, and compacted logs, do not differ.
 - ``replica-hole``: between log start and high watermark, an in-sync replica must have every offset that another replica
   has. A replica without a log start (a compacted log) is not judged.
-- ``lost-last-value``: an in-sync replica of a topic that the contract calls compacted must have the last value of each
-  key. A record's key is the key with which its value was sent. Keys with any tombstone are left out because each
-  replica deletes tombstones at its own time. The check catches a compaction that already considers uncommitted records:
-  it removes a value in favour of a record that a later truncation removes.
+- ``lost-last-value``: an in-sync replica of a compacted topic (``Contract.compacted``) must have the last value of each
+  key. A record's key is the key with which its value was sent. Keys with a tombstone are not judged, because each
+  replica deletes tombstones at its own time. The check detects a compaction that considers uncommitted records: it
+  removes a value because of a later record, which a truncation then removes.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ REPLICA_DIVERGENCE: Final = Check(
     anomaly="replica-divergence",
     meaning="replicas hold different records below their high watermark",
     views=parse_views("""
-        -- Records that count.
+        -- Committed records.
         create table replica_records as
         select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
             case when value is null then 1 else 0 end as unknown

@@ -1,17 +1,17 @@
-"""Log starts: what deletion may take, and starts that go back.
+"""Retention: which records deletion may remove, and log starts that go back.
 
-1. A topic's limits are ``retention.ms`` and ``retention.bytes``, as effects of kind ``setting`` give them. Before the
-   first setting, the contract gives them. An unknown limit may have taken anything.
+1. A topic's limits are ``retention.ms`` and ``retention.bytes``. Effects of kind ``setting`` give them; before the
+   first setting, the contract gives them. With an unknown limit, any record may have been deleted.
 2. A limit holds from its setting's call until every server must obey a later acknowledged setting. Servers must obey
    once a period without faults has lasted for the contract's ``obedience_deadline``. A setting of unknown outcome may
    hold for ever.
-3. Any limit that may have been in force between a record's creation and the report of the start may have taken the
-   record: the tightest of them counts.
-4. By time, a record's age follows from its create time, measured by the senders' wall clock. The lead of the senders'
-   clock over the harness's clock is taken as the greatest lead of any create time, so a lagging clock makes no record
-   younger. If a fault sets servers' clocks wrong, or tried to, servers may take any record that has a time limit.
-5. By size, everything that may be in the log from the reported start on is counted: each send that did not fail, at its
-   upper bound.
+3. Any limit that may have held between a record's creation and the report of the start may have caused the deletion, so
+   the tightest limit counts.
+4. By time: a record's age follows from its create time, measured by the senders' wall clock. The lead of the senders'
+   clock over the harness's clock is taken as the greatest lead of any create time, so that no record seems younger than
+   it is. If a fault set servers' clocks wrong, or tried to, servers may delete any record that has a time limit.
+5. By size: the size of the log from the reported start on is estimated by an upper bound. It counts each send that did
+   not fail.
 
 A start goes back only if one incarnation of one node reports it in one leader epoch. Replicas delete on their own, so a
 new leader's start may rightly be lower.
@@ -34,16 +34,16 @@ from assay.checkers.sql_idioms import (
 )
 
 UNCERTAINTY: Final = 1_000_000_000
-"""Nanoseconds by which two clocks may differ if no fault moves one."""
+"""Nanoseconds by which two clocks may differ if no fault changes a clock."""
 WRONG_CLOCKS: Final = f"""
     select count(*) as wrong from faults where {HAS_BEGUN} and coalesce(wrong_clock, true)
     """
-"""If there is any, servers may delete records that are too young for a time limit."""
+"""SQL: the number of faults of clocks. If there are any, servers may delete records that are too young."""
 CLOCK_LEAD: Final = f"""
     select max({nanoseconds("timestamp")} - call) as lead from log_effects
     where kind = 'append' and timestamp is not null
     """
-"""The greatest lead of create times over the history's time. Null if no send has a create time."""
+"""SQL: the greatest lead of create times over the history's time. Null if no send has a create time."""
 
 RETENTION_TABLES: Final = parse_views(f"""
     create table log_start_reports as
@@ -51,7 +51,7 @@ RETENTION_TABLES: Final = parse_views(f"""
     from log_effects
     where kind = 'start' and outcome = 'ok' and position is not null and ret is not null
 
-    -- When every server must obey an acknowledged setting. The rows `c` are the times without a fault.
+    -- The time from which every server must obey an acknowledged setting. Rows `c` are intervals without a fault.
     create table log_settings_obeyed as
     select t.topic, t.name, t.since, min(greatest(t.settled, c.since) + d.obedience_deadline) as obeyed
     from (
@@ -135,9 +135,9 @@ LOG_START_REGRESSION: Final = Check(
 
 
 def keep_undeletable(rows: str) -> str:
-    """Returns SQL joins and a condition. They keep only the ``rows`` whose record no limit may delete during the run.
+    """Returns SQL joins and a condition that keep only ``rows`` whose record no limit may delete during the run.
 
-    ``rows`` has the record's ``key`` and a ``timestamp``: the record was created then or later.
+    ``rows`` has the columns ``key`` and ``timestamp`` of the record. The record was created at this time or later.
     """
     return f"""
         join (select topic, min(case when name = 'retention.ms' then value end) as ms,
@@ -157,8 +157,7 @@ FORBIDDEN_DELETION: Final = Check(
     anomaly="forbidden-deletion",
     meaning="a log start has left out a record that no limit allowed to delete",
     views=parse_views(f"""
-        -- Starts above 0, each when it was first reported: the earlier the report, the younger were the deleted
-        -- records.
+        -- Starts above 0, each with its first report. The earlier the report, the younger were the deleted records.
         create table log_advanced_starts as
         select r.key, r.position, min(r.ret) as reported, min(r.op) as op
         from log_start_reports r left join log_compacted c on r.key = c.key
@@ -175,7 +174,7 @@ FORBIDDEN_DELETION: Final = Check(
             cross join ({CLOCK_LEAD}) w
         where p.position is not null group by p.key, p.value, p.position
 
-        -- When the youngest record below each of these starts was created.
+        -- Creation of the youngest record below each of these starts.
         create view log_youngest_below as
         select key, position, reported, op, created from (
             select key, position, is_record, reported, op,
@@ -200,7 +199,7 @@ FORBIDDEN_DELETION: Final = Check(
             cross join ({WRONG_CLOCKS}) c
         where ms = {INFINITY} or (c.wrong = 0 and reported - created + {UNCERTAINTY} < {nanoseconds("ms")})
 
-        -- The most bytes that may have been in the log from a start on; no row if a size is unknown.
+        -- The maximum number of bytes in the log from a start on. No row if a size is unknown.
         create view log_greatest_sizes as
         select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as max_bytes
         from log_suspect_starts t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'

@@ -1,23 +1,23 @@
-"""Durability contract of unflushed logs: what a log may lose if all its servers lose power together.
+"""Durability of unflushed logs: the records that a log may lose if all its servers lose power together.
 
-A server that fsyncs every M messages holds up to M - 1 records of a partition in memory alone. They are safe while one
-server that has them keeps its power. If all lose power, each partition is cut to a prefix. The contract may allow this
-(``Contract.unflushed``, M - 1). An allowed loss is reported as ``unflushed-loss``. All other checks then treat those
-records as sent with an unknown outcome and never read. The history before the loss ends at the cut, and a consumer
-begins again after it.
+A server that fsyncs every M messages holds up to M - 1 records of a partition in memory alone. The records are safe as
+long as one server that has them keeps its power. If all servers lose power, each partition is cut to a prefix. The
+contract may allow this (``Contract.unflushed``, M - 1). An allowed loss is reported as ``unflushed-loss``. All other
+checks then treat the lost records as sent with an unknown outcome and never read. For them the log before the loss ends
+at the cut, and consumers start again after it.
 
-Nothing else is allowed:
+Conditions of an allowed loss:
 
-- A power loss counts when it was injected, proved or not. A proof asks for more than the loss, for example that a
-  process ended in the middle of an fsync.
+- A power loss counts when it was injected, even without proof that it took effect. A proof requires more than the loss,
+  for example that a process ended in the middle of an fsync.
 - Its targets must be all servers that serve at that moment. A server whose process another fault has ended or stopped
-  does not count, because it may be in no in-sync set any more.
-- M - 1 records of a partition may go, counted from the last one known before, by a send or by a poll. Other checks find
-  further losses.
-- The records must go together. If any record at or above the cut is there afterwards, there or at a higher offset, no
-  cut is granted.
+  does not count, because it may not be in any in-sync set.
+- At most M - 1 records of a partition may go, counted from the last record known before, by a send or by a poll. Other
+  checks find further losses.
+- The records must go together. No cut is granted if a record at or above the cut is seen after the loss, at its offset
+  or at a higher one.
 
-Whether unflushed records become durable with age is not judged, because the duration of an fsync depends on the disk.
+The age of unflushed records is not judged, because the duration of an fsync depends on the disk.
 
 A record is gone if one of these holds:
 
@@ -26,7 +26,7 @@ A record is gone if one of these holds:
 - The drain ended at or below it.
 
 Records known only from a log end are gone if a record sent after the loss is below that end, or if the log ended lower.
-A run that was cut short may lack such evidence; then no one is accused, and the run is judged by what it shows.
+A run that was interrupted may lack such evidence. Then no cut is granted.
 """
 
 import itertools
@@ -45,7 +45,7 @@ from assay.harness.core.history.data_sets import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
 ERA: Final = 1 << 32
-"""Added to assignments for each earlier cut, so that no chain of polls crosses a cut."""
+"""Added to assignments once per earlier cut, so that no chain of polls crosses a cut."""
 _ABSENCES: Final = f"""
     select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
         coalesce(h.time, {INFINITY}) as until, h.id is not null as over,
@@ -56,17 +56,17 @@ _ABSENCES: Final = f"""
     where j.ends_process or j.pauses_process
     """
 RESUME_MARGIN: Final = NANOSECONDS
-"""Events this long before a heal begins do not count: the process may have written them as it resumed."""
+"""Nanoseconds before a heal in which events do not count, because the process may have written them as it resumed."""
 NO_ERAS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
 
 @dataclass(frozen=True)
 class LogCut:
-    """A cut of one log: everything of ``key`` that was there at ``moment`` (nanoseconds) ends below offset ``at``."""
+    """A cut of one log at ``moment`` (nanoseconds): the log of ``key`` then ended at ``offset``."""
 
     key: str
     moment: int
-    at: int
+    offset: int
 
 
 def find_cuts(engine: Engine, unflushed: int) -> list[LogCut]:
@@ -78,11 +78,10 @@ def find_cuts(engine: Engine, unflushed: int) -> list[LogCut]:
 
 
 def _find_power_losses(engine: Engine) -> list[int]:
-    """Returns the moments when all servers were, or may have been, without power.
+    """Returns the moments at which all servers were, or may have been, without power.
 
-    An unproved loss counts, because its proof may lack only what came before or after the loss. A failed loss counts,
-    because it may have losses all the same. If servers go down one after the other, only the last one loses its power
-    (``outage-power-loss``).
+    A loss counts without proof, and even if its injection failed, because servers may have lost power all the same. If
+    servers go down one after the other, only the last server loses power (``outage-power-loss``).
     """
     find_serving = _make_serving_lookup(engine)
     rows = engine.rows(
@@ -102,9 +101,9 @@ def _find_power_losses(engine: Engine) -> list[int]:
 def _make_serving_lookup(engine: Engine) -> Callable[[int], set[str]]:
     """Returns a function that finds the servers that serve at a moment.
 
-    A server serves if it has written an event by then and no other fault stops it. A server that a fault has added and
-    removed again does not serve once the heal has ended, whether or not the fault was proved. A fault that pauses its
-    targets one by one does not pause a target before the last event that the target wrote.
+    A server serves if it has written an event by then and no other fault stops it. A server that a fault added does not
+    serve after the heal, which removes it. A fault that pauses its targets one by one does not pause a target before
+    the last event that the target wrote.
     """
     rows = engine.rows("select node, min(time) as first from events group by node")
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}
@@ -120,21 +119,21 @@ def _make_serving_lookup(engine: Engine) -> Callable[[int], set[str]]:
         return {
             name
             for name, since in first.items()
-            if since <= moment and not any(begun < moment < over for begun, over in absent.get(name, ()))
+            if since <= moment and not any(begin < moment < end for begin, end in absent.get(name, ()))
         }
 
     return find_serving
 
 
 def _find_last_events(engine: Engine, fault: Row) -> dict[str, int]:
-    """Returns, by node, the last event of the incarnation that ran when a one-by-one pause began.
+    """Returns, by node, the time of the last event of the incarnation that ran when a one-by-one pause began.
 
-    The process was not paused before that event: a paused one would not have gone on until the heal.
+    The process was not paused before that event, because a paused process does not continue before the heal.
     """
     if not (fault["one_by_one"] and fault["over"]):
         return {}
     injected, healed = json.loads(fault["injected"]), json.loads(fault["healed"])
-    if not {"began", "at"} <= injected.keys() or "at" not in healed:  # a history from elsewhere
+    if not {"began", "at"} <= injected.keys() or "at" not in healed:  # a history of another tool
         return {}
     began = injected["began"]
     until = began + int((healed["at"] - injected["at"]) * NANOSECONDS) - RESUME_MARGIN
@@ -148,7 +147,7 @@ def _find_last_events(engine: Engine, fault: Row) -> dict[str, int]:
 
 
 def _parse_names(targets: str) -> set[str]:
-    """Parses a JSON list of targets; a history from elsewhere may have the name of one node instead."""
+    """Parses a JSON list of targets. A history of another tool may have the name of one node instead."""
     try:
         found = json.loads(targets)
     except ValueError:
@@ -157,6 +156,7 @@ def _parse_names(targets: str) -> set[str]:
 
 
 def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence[LogCut]) -> list[LogCut]:
+    """Returns the cuts of one power loss. ``granted``: the cuts of earlier power losses."""
     gone: dict[str, int] = {}
     hidden: dict[str, list[int]] = {}
     found: dict[str, int] = {}
@@ -175,14 +175,16 @@ def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence
         key, position = row["key"], row["position"]
         if position > found.get(key, -1):
             gone[key] = min(position, gone.get(key, position))
-    return [LogCut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
+    return [LogCut(key, moment, offset) for key, offset in gone.items() if found.get(key, -1) < offset]
 
 
 def _select_ends(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
-    """Returns SQL: offsets where a log continued or ended after the moment, below its earlier end by at most what may
-    go."""
+    """Returns SQL: offsets at which a log continued or ended after the moment, below its earlier end.
+
+    The offsets are at most ``unflushed`` below the earlier end.
+    """
     exclusion = "".join(
-        f" and not (key = {quote_key(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
+        f" and not (key = {quote_key(cut.key)} and position > {cut.offset} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with ends as (
@@ -204,18 +206,18 @@ def _select_ends(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
 
 
 def _select_tail(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
-    """Returns SQL: the last records known before the moment, and what became of each.
+    """Returns SQL: the last records known before the moment, and their fate.
 
-    - ``gone``: the record certainly is gone.
-    - ``hidden``: a log end at or below it was reported. It may be gone, but reported ends may also lag behind.
-    - ``found``: the highest offset at which its value was shown afterwards.
+    - ``gone``: the record is certainly gone.
+    - ``hidden``: a log end at or below the record was reported. The record may be gone, or the end may lag.
+    - ``found``: the highest offset at which the record's value was shown afterwards.
 
-    A record acknowledged in an operation that spans the moment may have been stored before it, as one message of
-    several, and be gone. If it is there, it may have been sent afterwards, and proves nothing. But if it is at the
-    offset of another record, one of the two is gone.
+    An operation may span the moment (``late``). Its record may have been stored before the moment, as one message of
+    several, and be gone. If the record is there, it may have been sent afterwards, and proves nothing. If it has the
+    offset of another record, one of the two records is gone.
     """
     exclusion = "".join(
-        f" and not (key = {quote_key(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
+        f" and not (key = {quote_key(cut.key)} and position >= {cut.offset} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with known as (
@@ -268,14 +270,16 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
 
 
 def divide_into_eras(granted: list[LogCut]) -> list[tuple[str, int, int, int, int]]:
-    """Returns each key's intervals between cuts: key, since, until (exclusive), the lowest cut still to come, number
-    from 0."""
+    """Returns each key's intervals between cuts.
+
+    A tuple has the key, since, until (exclusive), the lowest offset of all later cuts, and the number from 0.
+    """
     eras = []
     for key in sorted({cut.key for cut in granted}):
         cuts = sorted((cut for cut in granted if cut.key == key), key=lambda cut: cut.moment)
         edges = [0, *(cut.moment for cut in cuts), INFINITY]
         for era, (since, until) in enumerate(itertools.pairwise(edges)):
-            eras.append((key, since, until, min([cut.at for cut in cuts[era:]], default=INFINITY), era))
+            eras.append((key, since, until, min([cut.offset for cut in cuts[era:]], default=INFINITY), era))
     return eras
 
 
@@ -300,7 +304,7 @@ def _rewrite_effects() -> str:
 
 
 def prepare(engine: Engine) -> list[str]:
-    """Creates ``log_eras``, and replaces ``log_effects`` for the checks of the log, which come after."""
+    """Creates ``log_eras``, and replaces ``log_effects`` for the log checks, which are judged later."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
     eras = divide_into_eras(find_cuts(engine, unflushed))
     values = ", ".join(f"({quote_key(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in eras)
@@ -339,4 +343,4 @@ UNFLUSHED: Final = Family(
     applies="select unflushed as examined from log_declared",
     prepare=prepare,
 )
-"""Only for contracts that allow the loss. The family must precede that of the log, which reads the result."""
+"""Applies only to contracts that allow the loss. The family must precede ``LOG``, which reads ``log_effects``."""

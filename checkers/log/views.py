@@ -1,13 +1,13 @@
-"""Tables that the log checks share: sends, polls and their ranges, one row per known (value, offset), and what is gone.
+"""Tables that the log checks share: sends, polls and their ranges, one row per known (value, offset), and lost values.
 
-A poll *passes* offset o if begin <= o < end. Only a poll that ended ok, with a begin and an end, passes anything. A
-failed or timed-out poll may have lost records on its way. A running sum over the ends of the polls' ranges (+1 at
-begin, -1 at end) counts the polls that passed an offset. It needs no range join and no dense vector. A value is gone
-from an offset if more polls passed than showed it there, or if the drain settled at or below the offset.
+A poll *passes* offset o if begin <= o < end. Only a poll that ended ok, with a begin and an end, passes an offset; a
+failed poll may have lost records on the way. A running sum over the bounds of the polls' ranges (+1 at begin, -1 at
+end) counts the polls that passed an offset. It needs no range join. A value is gone from an offset if more polls passed
+the offset than showed the value there, or if the drain settled at or below the offset.
 
-The time of a poll does not matter: consumers read up to the high watermark, so the content of an offset is settled once
-a consumer is past it. The settled end lacks this property, because sends that race with the sentinel may rightly land
-behind it. So the settled end counts only against records that were there before the sentinel was called.
+The time of a poll does not matter: consumers read up to the high watermark, so the record at an offset is final once a
+consumer is past it. The settled end is different, because sends that race with the sentinel may rightly get a higher
+offset. So it counts only against records that were there before the sentinel was called.
 """
 
 from typing import Final
@@ -53,8 +53,9 @@ SETTLED: Final = Table(
     group by d.key, d.settled
     """,
 )
-"""The end at which the drain settled, and when the sentinel below it was called. The call is null if the sentinel is
-unknown; then nothing is judged.
+"""By key, the end at which the drain settled, and the call of the sentinel below this end.
+
+If the sentinel is unknown, the call is null, and the end proves nothing.
 """
 
 LOCATIONS: Final = View(
@@ -67,18 +68,18 @@ LOCATIONS: Final = View(
     where kind = 'observe' and position is not null
     """,
 )
-"""Each statement that a value is at an offset. Used for evidence alone."""
+"""Each statement that a value is at an offset. Only evidence reads this view."""
 
 LOG_VIEWS: Final = (
     SENDS,
     *parse_views(f"""
-    -- Aggregates over all rows that an operation read of a key. Nearly always they are one poll, and suffice.
+    -- Aggregates over all rows that an operation read of a key. Nearly always the rows are one poll.
     create table log_reads as
     select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
         cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE_AGGREGATES}
     from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
 
-    -- Operations whose rows of a key are several polls, or begin before a poll does. Nearly always there are none.
+    -- Operations whose rows of a key are several polls, or begin before the first poll. Nearly always there are none.
     create table log_multi_polls as
     select op, key from log_reads where polls <> 1 or first_begin > first_row
 
@@ -90,8 +91,8 @@ LOG_VIEWS: Final = (
     from log_effects e join log_multi_polls u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end')
 
-    -- `segment` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there
-    -- is one poll, and then no rows need sorting.
+    -- `segment` numbers the polls of one key inside one operation from 1. Rows before the first poll have 0. Nearly
+    -- always there is one poll, so no rows need sorting.
     create view log_poll_rows as
     select {_POLL_COLUMNS}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
     from log_effects e left join log_multi_polls u on e.op = u.op and e.key = u.key
@@ -132,7 +133,7 @@ LOG_VIEWS: Final = (
         and p.position >= s.first_offset and p.position < s.next_offset
     group by p.key, p.value, p.position, p.op, p.segment
 
-    -- Each poll's shown (value, offset) pairs in its range, one row per pair. Used for evidence alone.
+    -- The (value, offset) pairs that each poll showed in its range, one row per pair. Only evidence reads this view.
     create view log_shown_records as
     select p.key, p.value, p.position, p.op, p.segment
     from log_poll_rows p left join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
@@ -140,11 +141,11 @@ LOG_VIEWS: Final = (
     union all
     select key, value, position, op, segment from log_inexact_records
 
-    -- Everything known of each (key, value, position), one row each. Position is null for sends without an
-    -- acknowledged offset, value for undecodable records.
+    -- One row for each (key, value, position). The position is null for sends without an acknowledged offset, and the
+    -- value is null for undecodable records.
     -- - `any_acks`, `any_acked`, `any_ack_op`: number of acknowledgements, return and operation of the first one.
     -- `acks`, `acked`, `ack_op` count only acknowledgements with an offset.
-    -- - `live`, `failed`: number of sends that may have happened, and of failed ones. `sentinel`: it was one.
+    -- - `live`, `failed`: number of sends that may have happened, and of failed sends. `sentinel`: 1 for a sentinel.
     -- - `observed`, `drained`: number of records read, and of those read by the drain. `seen`, `seen_op`: return and
     -- operation of the first poll that read it. `shown`: number of polls that read it inside their range.
     create table log_value_offsets (high_cardinality) as
@@ -187,8 +188,8 @@ LOG_VIEWS: Final = (
             from log_inexact_records) as sources
         group by key, value, position) as placed
 
-    -- `offsets`: number of offsets at which a value was acknowledged or read. `unplaced`: when it was first
-    -- acknowledged without an offset.
+    -- `offsets`: number of offsets at which a value was acknowledged or read. `unplaced`: return of its first
+    -- acknowledgement without an offset.
     create table log_values (high_cardinality) as
     select key, value,
         cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
@@ -201,8 +202,8 @@ LOG_VIEWS: Final = (
     create table log_starts as
     select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
 
-    -- The offset of each message key's last value in compacted topics. `doubtful`: a send of unknown outcome may be
-    -- later, or a value is known at fewer offsets than it was sent.
+    -- The offset of each message key's last value in compacted topics. `doubtful`: a later value is possible, because a
+    -- value was sent more often than it is known at offsets.
     create view log_last_of_key as
     select s.key, s.message_key, max(p.position) as last_offset,
         max(case when v.live > v.offsets then 1 else 0 end) as doubtful
@@ -264,14 +265,14 @@ LOG_VIEWS: Final = (
     """),
     SETTLED,
     *parse_views(f"""
-    -- The few offsets that may have lost a value; all others need no look-up.
+    -- The few offsets that may have lost a value. The others need no further query.
     create table log_suspect_offsets as
     select c.key, c.position, c.passes
     from log_pass_counts c left join log_settled t on c.key = t.key
     where c.passes > c.least_shown or c.position >= t.settled or c.position < 0
 
-    -- Every (value, offset) that `without_it` polls passed without showing it, that lies behind the settled end, or
-    -- that was acknowledged with a negative offset.
+    -- Each (value, offset) that is gone: `without_it` polls passed the offset and did not show the value, or the offset
+    -- is at or above the settled end, or it is negative.
     create table log_gone_values as
     select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.observed, p.seen, p.seen_op,
         c.passes - p.shown as without_it,
@@ -285,6 +286,6 @@ LOG_VIEWS: Final = (
             and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))))
     """),
 )
-"""The views in order of dependency. They also read the contract's tables ``log_compacted`` (key) and ``log_declared``
-(linearizable_ends), and ``log_effects``: the effects without what the contract allows a log to lose (``unflushed``).
+"""The views in order of dependency. They also read ``log_compacted`` and ``log_declared``, which hold values of the
+contract, and ``log_effects``: the effects without the records that the contract allows a log to lose (``unflushed``).
 """
