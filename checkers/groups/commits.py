@@ -1,4 +1,4 @@
-"""Committed offsets of a group: only committed positions are fetched, and none lies above what its owner has read.
+"""Committed offsets of a group: only committed positions are fetched, and none is above the position of its reader.
 
 A workload records ``commit``, ``fetched`` and ``advance`` in ``effects`` as in ``groups.family`` and
 ``groups.offsets``. ``key`` is the group's name, a slash, and the log's key (``workers/orders-0``). A member's
@@ -10,14 +10,17 @@ commit of this number is unknown.
 
 ``commit-beyond-log`` takes two forms:
 
-- A member committed a position above everything that its reads under this assignment had reached: where reading began,
-  and how far each poll came. A poll that did not end ok may have shown more, so it prevents the judgement. So does a
-  failed poll without rows after the last recorded read, because it may have moved its reader. Nothing is judged after a
-  reset of the process either, because its later reads have another assignment.
-- A log ended below an accepted commit. Either a call after the commit's return found this end, and the contract
-  declares ends linearizable. Or the drain, whose sentinel was sent after that return, settled the log's end
-  (``log_settled``). Commits by non-members do not count. Nothing is claimed if a power loss may cut the log
-  (``unflushed``).
+- A member committed a position above all positions that its reads under this assignment had reached: the begin of
+  reading, and the end of each poll. Such a commit is not judged in three cases:
+
+  - A poll did not end ok, so it may have read further.
+  - An operation failed without rows after the last recorded read, so it may have moved its reader.
+  - The process was reset, so its later reads have another assignment.
+
+- A log ended below an accepted commit. The end counts if a call after the commit's return found it, and the contract
+  declares ends linearizable. It also counts if it is the end at which the drain settled (``log_settled``), and the
+  drain's sentinel was sent after the commit's return. Commits by non-members do not count. Nothing is judged if a power
+  loss may cut the log (``unflushed``).
 """
 
 from typing import Final
@@ -34,7 +37,7 @@ COMMIT_MISMATCH: Final = Check(
     anomaly="commit-mismatch",
     meaning="a group's commit was fetched with another offset than it was made with",
     views=parse_views("""
-        -- Commits by number: how many, how many of them with a known offset, and the offset.
+        -- Commits by number: their count, the count of those with a known offset (`placed`), and the offset.
         create view commit_places as
         select e.key, e.value, count(*) as commits, count(e.position) as placed,
             min(e.position) as position, min(e.op) as op
@@ -74,7 +77,7 @@ COMMIT_BEYOND_LOG: Final = Check(
         where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
             and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
 
-        -- How far each operation had read a log under an assignment. `least` keeps the addition from overflowing.
+        -- The position that each operation reached in a log under an assignment. `least` prevents an overflow.
         create view commit_reads as
         select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
             e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
@@ -85,7 +88,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             and e.group is not null
         group by e.op, e.key, e.group, e.process, e.assignment, e.call
 
-        -- Commits above all that was read before under their assignment.
+        -- Commits above all positions reached before under their assignment.
         create view commits_above_reads as
         select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
         from (

@@ -1,26 +1,26 @@
-"""Offset retention: offsets are there until their time is over, gone soon after, and never return.
+"""Retention of committed offsets: they are there until they expire, gone soon after, and never return.
 
 A workload records itself in ``effects`` as follows (``key`` names group and partition, ``group`` the group):
 
-- ``keep``: a commit, with its unique number as ``value``. ``retention_ms`` says how long it must be kept while the
-  group has no members. A member's commit also has ``generation`` and ``owner``.
+- ``keep``: a commit, with its unique number as ``value``. ``retention_ms`` is the time for which it must be kept while
+  the group has no members. A member's commit also has ``generation`` and ``owner``.
 - ``kept``: a read; ``value`` is the number of the commit found, or null.
 - ``part``: a client has left the group ``key``, or was no member.
 
-A commit *stays* until its time is over, counted from its call. A member's commit also stays until the call of this
-member's last accepted commit in this generation: until then the group had a member. A commit of unknown outcome may
-count at any time after its call, a rejected one never. If one operation made several commits of one key in a row
-(``sub``), the last acknowledged one is left when it returns.
+A commit *must stay* for its retention time, counted from its call. A member's commit must also stay until the call of
+this member's last accepted commit in this generation, because until then the group had a member. A commit of unknown
+outcome may take effect at any time after its call; a rejected commit never does. If one operation made several commits
+of one key in order (``sub``), only the last acknowledged one is in place when the operation returns.
 
-- ``early-expiry``: a read found nothing, although the last commit before it had to stay until the read returned, and so
-  did each commit that may have come later.
-- ``revived-offset``: a read found a commit again after another read had found nothing, or after a later commit. Both of
-  these began when the first commit was in place.
-- ``overdue-offset``: a read at the end found something after the contract's retention deadline. Its time begins
-  when the key's last commit need no longer stay, and after the group's last commit, the last departure of a client and
-  the last heal.
+- ``early-expiry``: a read found nothing, although the last commit before it had to stay until the read returned. Each
+  commit that may have come later had to stay as long.
+- ``revived-offset``: a read found a commit again after another operation ended it. This operation is a read that found
+  nothing, or a later commit. It began when the first commit was in place.
+- ``overdue-offset``: a read at the end of the run found a commit after the contract's retention deadline. The deadline
+  counts from the latest of these: the key's last commit need no longer stay, the group's last commit, the last
+  departure of a client, the last heal.
 
-The coordinators' wall clocks count: a contract must tolerate the effects of a wrong clock.
+Coordinators expire offsets by their wall clocks, so a contract must tolerate these anomalies under a wrong clock.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import RETURNED, first_rows_subquery, nanoseconds, order_by, select_first
 
 SLACK: Final = 2_000_000
-"""Nanoseconds that are granted because times in the offsets topic are whole milliseconds."""
+"""Nanoseconds of tolerance, because times in the offsets topic are whole milliseconds."""
 
 
 EARLY_EXPIRY: Final = Check(

@@ -1,24 +1,24 @@
-"""The families of group checks: who owns what, and generations and tokens that fence older ones.
+"""The families of group checks: ownership of partitions, and generations and tokens that fence older ones.
 
-A workload records itself in ``effects`` as follows. ``group`` is the group's name, ``generation`` its present one (null
-in a design without generations), ``owner`` the member's or consumer's id:
+A workload records itself in ``effects`` as follows. ``group`` is the group's name. ``generation`` is its present
+generation (null in a design without generations). ``owner`` is the member's or consumer's id:
 
-- ``acquire``: a member was given the partition ``key``, one row each; ``key`` is the group's name if it was given none.
-  ``assignment`` is a number unique for each process, key and hold.
+- ``acquire``: a member was given the partition ``key``, with one row per partition. If it was given no partition,
+  ``key`` is the group's name. ``assignment`` is a number unique for each process, key and hold.
 - ``release``: the member gave the partition up by itself. ``lost``: it learned, or noticed, that it no longer owns the
   partition. Columns are as in the hold's ``acquire``, with the ``position`` at which the hold ended, if known. Every
-  operation reports what its process acquired, gave up or lost since the operation before.
+  operation reports the changes of its process since its previous operation.
 - ``idle``: an operation had no such change to report; ``key`` is the group's name. Without this row, a member that owns
-  nothing may have acquired something, and no partition is certainly an orphan.
+  nothing may have acquired something, so no partition is certainly an orphan.
 - polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` is the commit's unique number, ``position`` the offset.
-  Without ``generation`` the client is no member. ``assignment`` is that of the member's reads. ``fetched``: ``value``
-  and ``position`` as committed.
+  Without ``generation`` the client is no member. ``assignment`` is that of the member's reads.
+- ``fetched``: ``value`` and ``position`` of the commit that was found.
 - ``claim``, ``share``: see ``split_views``.
 - A lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its ``token``. ``guarded``
   records actions under the lease (see ``fencing``).
 
-Each check is a family of its own, so that a history is not reported as lacking data that it never had.
+Each check is a family of its own, so that a history is not reported as lacking data that its workload never records.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Fencing tokens of leases: once a newer token was given or used, nothing is done under an older one.
+"""Fencing tokens of leases: once a newer token was given or used, no action under an older token is accepted.
 
 A workload records itself in ``effects`` as follows. ``key`` is always the lease's name, also for actions under the
 lease. ``token`` is the fencing token, which rises with each new holder. ``group`` is null, or distinguishes leases of
@@ -6,17 +6,19 @@ one name.
 
 - ``acquire``: the lease was given, with this token. An owner may get its token again.
 - ``renew``: the holder asked the giver of the lease to prolong it.
-- ``guarded``: an action under the lease. Its guard accepted the token (ok), rejected it (fail), or the answer is
-  unknown (info). A rejection *because there is a newer token* has the error ``stale-epoch``; other rejections prove
-  nothing.
+- ``guarded``: an action under the lease. The leased resource (the guard) accepted the token (ok), rejected it (fail),
+  or the answer is unknown (info). A rejection *because there is a newer token* has the error ``stale-epoch``; other
+  rejections prove nothing.
 - ``release`` and ``lost`` are not needed here: a lease that ends without a new holder fences no one.
 
 For example, no action under token 4 may be accepted if it was called after token 5 was given. The check is rule U: no
-operation may have a lower place than one that had returned before its call. With the token t, an acquire has place 2t,
-an accepted action 2t + 1, and a rejection as stale 2t + 2. A rejection proves only that a newer token existed by its
-return, so its call never counts. A guard that learns tokens only from requests cannot know of an acquire; if the
-contract says so (``fenced_by_requests``), acquires and renewals do not count. Operations of unknown outcome are
-dropped, because no one observed whether they were accepted.
+operation may have a lower place than an operation that had returned before its call. For token t, an acquire has the
+place 2t, an accepted action or a renewal 2t + 1, and a rejection as stale 2t + 2.
+
+- A rejection proves only that a newer token existed by its return, so its call never counts.
+- A guard that learns tokens only from requests cannot know of an acquire. If the contract says so
+  (``fenced_by_requests``), acquires and renewals do not count.
+- Operations of unknown outcome are dropped, because no client knows whether they were accepted.
 """
 
 from typing import Final

@@ -1,16 +1,16 @@
-"""Generations fence: no member of an old generation commits, and no number is given twice.
+"""Generations of groups: no member of an old generation commits, and no generation number is given twice.
 
-A generation is over for all once any member is in the next one. A commit called after that must not be accepted (rule
-U, with each operation at its generation).
+A generation is over as soon as any member is in the next one. A commit of the old generation that is called later must
+be rejected. This is rule U, with the generation as the place of an operation.
 
-- Nothing is claimed within one generation: a member that missed its answer gets it again when others have already
-  committed.
-- It is no error to be given an old generation. A coordinator that does not know that it was replaced may give one, but
-  no member can commit with it. So JoinGroup replies never count.
-- A commit of unknown outcome counts when its number was fetched: it happened by the return of the first such fetch.
+- Operations of one generation are not compared with each other, because a member that missed its answer may get it
+  again after other members have committed.
+- A member may rightly be given an old generation: a replaced coordinator may still give one, but it accepts no commits.
+  So calls of acquires are not judged.
+- A commit of unknown outcome counts if its number was fetched: it had happened by the return of the first such fetch.
 
-The brokers' event logs have what a coordinator stored: ``group-generation`` (``key``, ``epoch``), written each time a
-generation was stored in the offsets topic.
+Brokers write the event ``group-generation`` (``key``, ``epoch``) each time a coordinator has stored a generation in the
+offsets topic.
 """
 
 from typing import Final
@@ -32,8 +32,9 @@ FORGOTTEN_GROUPS: Final = Table(
     "group_forgotten",
     "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
 )
-"""A group without members and offsets is finally forgotten, and its generations begin again. So each number may be
-given once more per such event. The order between these events and the actions of clients or other nodes is unknown.
+"""Groups that were forgotten, and how often. A group without members and offsets is finally forgotten, and its
+generations begin again. So each number may be given once more per event. The order of these events and the actions of
+clients or other nodes is unknown.
 """
 
 _FIRST: Final = first_rows_subquery("found_zombie_commit", "key, place")
@@ -44,8 +45,8 @@ ZOMBIE_COMMIT: Final = Check(
     views=(
         FORGOTTEN_GROUPS,
         *parse_views(f"""
-        -- Operations that show their group's generation (`place`), which are commits or acquires. A commit is in place
-        -- when it is answered, or when its number is fetched, in `seen_op`, if that is earlier.
+        -- Commits and acquires with their generation (`place`). A commit has happened when it is answered, or when
+        -- `seen_op` has fetched its number, if that is earlier.
         create table group_steps as
         select e.group as key, e.generation as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
             min(e.ret) as ret, cast(null as bigint) as seen_op

@@ -1,18 +1,18 @@
-"""Group convergence: after the last heal every partition is owned and read to its end by the contract's group deadline.
+"""Group convergence: after the last heal a group owns every partition and reads it to its end by the group deadline.
 
-At its end a run sends one last record to each partition (the sentinel), and lets the members of a group poll until they
-are past it.
+At its end a run sends one last record to each partition (the sentinel), and the members of a group poll until they are
+past it.
 
 1. A group must read every sentinel of the topics that it ever owned. If it never owned anything and there is only one
    topic, it must read all sentinels.
-2. The clock starts when the sentinel is acknowledged, the group has polled in that phase, and all faults are healed and
-   recovered. The last operation of unknown outcome, sends excluded, must also have ended. Such an operation ends with
-   the next call on its worker, because the member is a new one from then on.
-3. The clock runs only while members poll: operations of the group in that phase were answered, with pauses of at most a
+2. The clock starts when the sentinel is acknowledged, the group has polled in this phase, and all faults are healed and
+   recovered. The last operation of unknown outcome, sends excluded, must also have ended. Such an operation ends at the
+   next call of its worker, because the worker then has a new member.
+3. The clock runs only while members poll: operations of the group in this phase were answered, with pauses of at most a
    quarter of the deadline.
 
-Nothing is required of a single member, because surplus members rightly own nothing. A contract for groups whose members
-give up after a number of retries tolerates this anomaly, and says why. The check cannot judge a group without a drain.
+Nothing is required of a single member, because surplus members rightly own nothing. If members may give up after a
+number of retries, the contract must tolerate this anomaly. The check does not judge a group without a drain.
 """
 
 from typing import Final
@@ -69,7 +69,7 @@ UNSETTLED_GROUP: Final = Check(
             cross join (select min(topic) as topic, max(topic) as other from settle_sentinels) t
         where t.topic = t.other
 
-        -- When the last operation of unknown outcome has surely ended.
+        -- The time by which the last operation of unknown outcome has surely ended.
         create view settle_doubts as
         select coalesce(max(resumed), 0) as since from (
             select "index" as op, outcome, coalesce(
@@ -86,7 +86,7 @@ UNSETTLED_GROUP: Final = Check(
             join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
             cross join rest_quiet q cross join settle_doubts b
 
-        -- When a group had read a sentinel.
+        -- The time at which each group had read a sentinel.
         create view settle_reached as
         select s.op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
             join effects e on e.key = s.key and e.position > s.position

@@ -1,17 +1,17 @@
-"""Group offsets that only move forward: none goes back, and none is lost, wherever they are kept.
+"""Offsets of groups that only move forward: no offset goes back or is lost.
 
 A workload records its offset calls in ``effects`` as follows (``key`` names group and partition, ``group`` the group):
 
 - ``advance``: a commit of ``position`` by a client that only reads forward and never seeks; outcome ok, fail or info.
 - ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An offset is a floor from the moment at which its commit was acknowledged, or at which a new owner was given it to begin
-at. No later call may begin or commit below a floor. This is rule U with each operation at its offset: no operation
-may have a lower place than one that had returned before its call.
+An offset becomes a *floor* when its commit is acknowledged, or when a new owner is given it. No later call may begin or
+commit below a floor. This is rule U, with the offset as the place of an operation: no operation may have a lower place
+than an operation that had returned before its call.
 
 A ``resume`` is not judged if a late or unknown commit can explain it:
 
-- A commit of this offset had an unknown outcome, so it may have taken effect late, after higher ones.
+- A commit of this offset had an unknown outcome, so it may have taken effect late, after commits of higher offsets.
 - A commit may be missing from the history, in two cases. An ``advance`` of unknown outcome has no position. Or an
   earlier owner has an operation of unknown outcome without effects. That owner cannot have committed an offset below
   the one at which it began.
@@ -84,9 +84,9 @@ OFFSET_REGRESSION: Final = Check(
             ) h on s.key = h.key and s.place = h.place
         where s.judged = 0 and h.higher < s.call
 
-        -- ``era``: the number of resets called no later than this call, which is judged in this era. ``floor_era``: the
-        -- number of resets that had returned before this call, which is a floor in that era. So during a reset, a call
-        -- is judged in the new era, and is a floor of the old one.
+        -- A call is judged in its ``era``: the number of resets called no later than this call. It is a floor in its
+        -- ``floor_era``: the number of resets that had returned before this call. So during a reset, a call is judged
+        -- in the new era, and is a floor in the old era.
         create table offset_eras as
         select s.key, s.place, s.op, s.kind, s.call, s.ret,
             s.judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,

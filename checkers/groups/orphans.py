@@ -1,29 +1,32 @@
-"""Orphaned partitions: no member of a living group owns the partition for longer than the rebalance deadline
-(liveness).
+"""Orphaned partitions (liveness): a partition of a living group has no owner for longer than the rebalance deadline.
 
-Silence is no proof. A partition counts as owned as long as any member *may* own it. The group counts as living only
-while some member certainly acts under a hold of the same topic. An interval counts if all of these hold throughout:
+A partition counts as owned as long as any member *may* own it. The group counts as living only while some member
+certainly acts under a hold of the same topic. An interval counts if all of these are true throughout:
 
-- No member may own the partition. An owner may own it from the call of its process's operation *before* the one that
-  reported the ``acquire``. A consumer that gets a partition in the background reports it later. This also holds for an
-  acquire of unknown outcome. The ownership ends with the return of its ``release`` (ok), with the return of the
-  operation that noticed the loss, or with the owner's death. An owner dies at the next call of its worker after an
-  operation of unknown outcome, because a worker then replaces its client.
+- No member may own the partition.
+
+  - Ownership may begin at the call of the process's operation *before* the operation that reported the ``acquire``,
+    because a consumer that gets a partition in the background reports it later. An acquire of unknown outcome counts,
+    too.
+  - Ownership ends with the return of its ``release`` (ok), with the return of the operation that noticed the loss, or
+    with the owner's death. After an operation of unknown outcome a worker replaces its client. So the owner is dead
+    from the worker's next call on.
+
 - Some member lives: operations under a hold of another partition of the topic were answered again and again, with
   pauses of at most a quarter of the deadline.
-- No fault is between its intended time and recovery. A fault without recovery lasts for ever. A fault that found no
-  target, or whose trigger never came, does not count.
+- No fault is active or recovering. A fault without recovery lasts for ever. A fault without a target, or whose trigger
+  never came, does not count.
 - No process may have acquired something that it never reports. If a process's last operation has an unknown outcome
   (sends excluded), the process may have acquired something since its worker's previous call.
 - No process of the group is past its last report. After its last operation that reports on the group, a process may own
   anything until it is dead.
 
-A rebalance of the whole group ends an interval, because no member acts under a hold then. So does a phase in which all
-its members have left. A partition without owner for longer than the deadline inside one interval is orphaned. The check
-misses partitions that were never owned (the log's drain shows whether they were read), groups whose members own
-nothing, and owners that do not read their partition (``unseen``).
+An interval ends with a rebalance of the whole group, or when all members have left, because then no member acts under a
+hold. A partition without owner for longer than the deadline inside one interval is orphaned. The check misses
+partitions that were never owned (the log's drain shows whether they were read), groups whose members own nothing, and
+owners that do not read their partition (``unseen``).
 
-``ownership_intervals`` makes the tables ``holds`` and ``fault_times``, and explains their columns.
+``ownership_intervals`` creates the tables ``holds`` and ``fault_times``, and explains their columns.
 """
 
 from typing import Final
@@ -62,8 +65,8 @@ ORPHANED_PARTITION: Final = Check(
     meaning="a partition had no owner for longer than the deadline",
     views=parse_views(f"""
         -- A cheap lower bound of `orphan_owned`: the time from a hold's report to its end. A hold that was reported
-        -- after its end (the same assignment once more, say) closes no gap, so its interval is from 0 to 0. A row whose
-        -- key is the group's name is a membership without a partition.
+        -- after its end closes no gap, so its interval is from 0 to 0. A row whose key is the group's name is a
+        -- membership without a partition.
         create view orphan_owned_for_sure as
         select group_name, key, case when until < reported then 0 else reported end as since,
             case when until < reported then 0 else until end as until
@@ -74,15 +77,15 @@ ORPHANED_PARTITION: Final = Check(
                 on h.process = i.process
             where h.key <> h.group_name and h.group_name <> '') as parts
 
-        -- Groups with long gaps between those parts before the end. All others, nearly always all, need no further
-        -- checks.
+        -- Groups with long gaps between these intervals. Nearly always there are none, and the following tables are
+        -- empty.
         create table orphan_suspects as
         select g.group_name from ({_select_unowned_times("orphan_owned_for_sure")}) g
             cross join group_declared d cross join (select max(call) as latest from ops) o
         where g.since + d.deadline < least(g.until, o.latest)
         group by g.group_name
 
-        -- Operations with the calls of their worker's operations before and after; only if there is a suspect.
+        -- Operations with the calls of their worker's previous and next operations. Empty if there is no suspect.
         create table orphan_ops as
         select "index" as op, process, call, outcome,
             lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
@@ -96,8 +99,8 @@ ORPHANED_PARTITION: Final = Check(
             min(case when outcome = 'info' then coalesce(resumed, {INFINITY}) else {INFINITY} end) as died
         from orphan_ops group by process
 
-        -- Operations that report on a group, and the call of the one before. The later one reports what the process
-        -- got in between.
+        -- Operations that report on a group, and the call of the previous one (`former`). An operation reports all
+        -- partitions that the process got since then.
         create table orphan_reports as
         select t.group_name, t.process, t.op, t.call,
             coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")}, d.born) as former
@@ -106,8 +109,8 @@ ORPHANED_PARTITION: Final = Check(
             from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
             join orphan_deaths d on t.process = d.process
 
-        -- Times in which nothing is claimed; a null `group_name` stands for all groups. The parts are: faults,
-        -- processes that may have acquired something unreported, and processes past their last report.
+        -- Intervals that are not judged; a null `group_name` stands for all groups. The three parts are faults,
+        -- processes that may have acquired something without reporting it, and processes past their last report.
         create table orphan_doubts as
         select cast(null as string) as group_name, since, recovered as until from fault_times
         union all
@@ -135,7 +138,7 @@ ORPHANED_PARTITION: Final = Check(
         from ({_select_unowned_times("orphan_owned")}) g cross join group_declared d
         where g.since + d.deadline < g.until
 
-        -- Intervals from one answered operation under a hold to the next, if that is soon; only for groups with gaps.
+        -- Short intervals from one answered operation under a hold to the next, only for groups with gaps.
         create table orphan_lives as
         select l.group_name, {extract_topic("l.key")} as topic, l.since, l.until from (
             select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
@@ -157,7 +160,7 @@ ORPHANED_PARTITION: Final = Check(
         create table orphan_topics as
         select group_name, topic from orphan_gaps group by group_name, topic
 
-        -- Moments at which a group's state changes. `counts`: a member certainly lives, and nothing is in doubt.
+        -- Moments at which a group's state changes. `counts`: a member certainly lives, and the interval is judged.
         create view orphan_states as
         select group_name, topic, moment,
             lead(moment) over (partition by group_name, topic {order_by("moment")}) as next_moment,

@@ -1,7 +1,7 @@
 """Leadership: one leader per epoch, one controller per epoch, and no node that goes back to an older controller.
 
-These checks read the nodes' event logs and ZooKeeper's. They never compare times of events of different nodes: a log's
-order is (node, incarnation, seq), ZooKeeper's is the zxid. They read:
+These checks read the nodes' event logs. They never compare times of events of different nodes: the order of a log is
+(node, incarnation, seq), and the order of writes to ZooKeeper is the zxid. They read:
 
 - ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch. Keys of a
   topic whose incarnation is unknown (``orders#0-0``) may stand for several topics, which all begin with the same
@@ -78,8 +78,8 @@ STALE_EPOCH_OBEYED: Final = Check(
     anomaly="stale-epoch-obeyed",
     meaning="a node obeyed an epoch after it had obeyed a higher one",
     views=parse_views("""
-        -- Commands of controllers, each with its place in an order: an obeyed request in its node's log, a write to
-        -- ZooKeeper by zxid.
+        -- Commands of controllers. The `place` of an obeyed request is its number in its node's log, and that of a
+        -- write to ZooKeeper its zxid.
         create table ownership_commands as
         select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
         from events where event = 'request-obeyed' and controller_epoch is not null

@@ -1,4 +1,4 @@
-"""Ownership intervals: who held what and when, and whether two owners held it at once.
+"""Ownership intervals: who held a partition or a lease, from when to when, and whether two owners held it at once.
 
 A *hold* is one ownership of a partition (or a lease) by one owner: the rows of one ``process``, ``key`` and
 ``assignment`` (unique for each hold). It is **certain** from the ``acquire``'s return to the first of
@@ -9,13 +9,13 @@ A *hold* is one ownership of a partition (or a lease) by one owner: the rows of 
   hold was answered later. No column says which client ran on which node, so each such fault counts for all;
 - if it was never given up, the call of the last answered operation under it, because the owner's later fate is unknown.
 
-Acquires of unknown outcome are dropped. With generations or tokens (``term`` is either), there is one owner per
-partition and term at any time. Giving a partition up does not permit another owner in the same generation, because the
-number would no longer distinguish the two. Without terms, two certain holds of different owners must not overlap.
+Acquires of unknown outcome are dropped. A *term* is a generation or a token. With terms, a partition has one owner in
+each term. A partition that was given up must not get another owner in the same term, because the term would no longer
+distinguish the two owners. Without terms, two certain holds of different owners must not overlap.
 
-An ``acquire`` whose key is the group's own name reports a membership without a partition, so it is not a hold of one. A
-group that its coordinator has forgotten begins its generations again (``FORGOTTEN_GROUPS``). So each generation may
-have one more owner for each time that the group was forgotten.
+An ``acquire`` whose key is the group's own name reports a membership without a partition, so it is not a hold. A group
+that its coordinator has forgotten numbers its generations from the start again (``FORGOTTEN_GROUPS``). So each
+generation may have one more owner for each time that the group was forgotten.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ from assay.checkers.sql_idioms import (
 )
 
 TERM: Final = "coalesce(e.generation, e.token)"
-"""The number under which a row says that something is held, in a design with such numbers."""
+"""SQL: the term of a row, a generation or a token; null in a design without terms."""
 
 
 HOLD_VIEWS: Final = parse_views(f"""
@@ -50,8 +50,7 @@ HOLD_VIEWS: Final = parse_views(f"""
     from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
 
-    -- The use of each assignment, held or not. Nearly all rows enter here, so it has numbers only: text is slow to
-    -- group.
+    -- The use of each assignment, held or not. It aggregates numbers only, because it reads nearly all rows.
     create view hold_uses as
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.kind in ('release', 'lost') then e.call end) as over,
@@ -61,15 +60,15 @@ HOLD_VIEWS: Final = parse_views(f"""
     where e.kind not in ('append', 'end') and e.assignment is not null
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
 
-    -- `begun`: when it was certainly held. `reported`: the call of the last operation that reports it. `over`: when the
-    -- owner began to give it up or learned of its loss. `gone`: when it had certainly ended. `alive`: its last use.
+    -- Times of each hold. `begun`: certainly held from then on. `reported`: call of the last operation that reports it.
+    -- `over`: the owner began to give it up, or learned of its loss. `gone`: certainly ended. `alive`: last use.
     create table holds as
     select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
         u.over, u.gone, u.alive
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
 
-    -- `since`: the earliest possible begin of a fault, because an action is logged only once it is done.
+    -- `since`: the earliest possible begin of a fault.
     create table fault_times as
     select id, max(case when on_clients then 1 else 0 end) as of_clients,
         max(case when coalesce(ends_process, true) then 1 else 0 end) as ends_process,
@@ -124,7 +123,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             {greatest_before("until", by="group_name, key, owner", order="begun, until")} as earlier_end
         from certain_holds where term is null and key <> group_name
 
-        -- Numbers an owner's reigns: overlapping or adjoining holds are one.
+        -- Numbers an owner's reigns: overlapping or adjoining holds are one reign.
         create view hold_reigns as
         select group_name, key, owner, begun, until,
             {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign

@@ -1,11 +1,12 @@
-"""A member hands out no records of a partition beyond the position at which its hold ended.
+"""A member returns no records of a partition beyond the position at which its hold ended.
 
 A workload records ``release`` and ``lost`` in ``effects`` with the ``position`` at which the hold ended: all records
-below it had been handed out. Reads under the hold's ``assignment`` are recorded as usual (``log.family``).
+below it had been returned to the application. Reads under the hold's ``assignment`` are recorded as usual
+(``log.family``).
 
-The position is final. The next owner begins at the committed offset, which is at most that position. So further records
-that the former owner hands out are read twice although no one died and nothing was in doubt. Nothing is claimed of a
-read that was called before the operation that reports the parting, because the position may have been set back by then.
+The position is final. The next owner begins at the committed offset, which is at most this position. So further records
+that the former owner returns are read twice, although no member died. A read that was called before the operation that
+reports the end is not judged, because the position may have been set back meanwhile.
 """
 
 from typing import Final

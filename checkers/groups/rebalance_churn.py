@@ -1,20 +1,21 @@
-"""Rebalance churn: a group stays in its generation if no member comes or goes.
+"""Rebalance churn: a group keeps its generation if no member comes or goes.
 
-A group may never settle although everything is read: each member takes over, reads a little and is asked to join again.
-So after half of the contract's group deadline since the last change, there must be no new generation. Changes are:
+A group may rebalance for ever although everything is read: each member takes over, reads a little and is asked to join
+again. So after half of the contract's group deadline since the last change, there must be no new generation. Changes
+are:
 
 - for any group: a fault, until it is healed and its targets have recovered; a topic created, extended, deleted or
   moved;
 - for one group: the first row of a process in it, and a release by a member;
-- for one group: an operation after which a member may be gone, or there again. Such an operation has no effects (the
-  process left, or was silent), or an unknown outcome (another process takes its place). Or it is ok and only lost
-  partitions (the member died).
+- for one group: an operation after which a member may be gone or back. Such an operation has no effects (the process
+  left, or was silent), or an unknown outcome (another process replaces it). Or it is ok and only lost partitions (the
+  member died).
 
-Generations are those that members report (``acquire``), by the harness's clock, in the drain, while members poll
-without a pause of a quarter of the deadline (``group_convergence``). A number counts if it is above all numbers known
-when the interval began. ``MIN_GENERATIONS`` of them make an anomaly: a member may have learned late of a single one,
-but between two of them the group was asked to join again. The event log has each generation, too, but only by the
-nodes' own clocks. Groups that ZooKeeper coordinates (``zookeeper_groups``) have no generations.
+The check counts the generations that members report (``acquire``) at the end of the run, while members poll with pauses
+of at most a quarter of the deadline (``group_convergence``). A generation counts if it is above all generations known
+in the first half of the deadline. ``MIN_GENERATIONS`` of them are an anomaly: a member may have learned late of a
+single one, but between two of them the group was asked to join again. The nodes' event logs are not used, because they
+have the times of the nodes' own clocks. Groups that ZooKeeper coordinates (``zookeeper_groups``) have no generations.
 """
 
 from typing import Final
@@ -33,7 +34,7 @@ RESTLESS_GROUP: Final = Check(
     views=(
         *POLL_STRETCHES,
         *parse_views(f"""
-        -- When each process was first seen in its group.
+        -- The time at which each process was first seen in its group.
         create view restless_members as
         select e.process, e.group as group_name, min(e.ret) as joined from effects e
         where e.group is not null and e.ret is not null group by e.process, e.group
@@ -45,7 +46,7 @@ RESTLESS_GROUP: Final = Check(
             max(case when e.kind in ('lost', 'release') then 0 else 1 end) as others
         from effects e group by e.op
 
-        -- When a member may have come, gone or returned.
+        -- Times at which a member may have come, gone or returned.
         create view restless_member_changes as
         select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
             select "index" as op, process, outcome, ret, coalesce(

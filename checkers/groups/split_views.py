@@ -1,4 +1,4 @@
-"""Split brain in groups whose members assign partitions by themselves: claims by an older view of the group.
+"""Split brain in groups whose members assign partitions to themselves: claims by an older view of the group.
 
 In Kafka's first design, on ZooKeeper, each member reads who is in the group and computes the shares by itself. Two
 members that read at different times may both take a partition. A workload records itself in ``effects``; all rows of
@@ -9,9 +9,9 @@ one claim have the same ``version`` and ``value``:
   comparing them needs no clock.
 - ``share``: another partition, which by the same view belongs to the member ``owner``.
 
-A claim is an anomaly if another member had claimed before it by a later view in which the partition belongs to someone
-else. A member that still keeps a partition by an earlier view is no anomaly, because it may not have noticed the
-change. Nothing is claimed of views that differ only in their topics.
+A claim is an anomaly if an earlier claim was made by a later view, in which the partition belongs to another member. A
+member that still keeps a partition by an earlier view is no anomaly, because it may not have noticed the change. Views
+that differ only in their topics are not judged.
 """
 
 from typing import Final
@@ -57,4 +57,4 @@ SPLIT_BRAIN: Final = Check(
 SPLIT_VIEWS: Final = family_of(
     SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null", kinds=("claim",)
 )
-"""Claims, and the views by which they were made."""
+"""The family of claims, and of the views by which they were made."""

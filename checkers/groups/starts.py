@@ -4,19 +4,19 @@ A workload records ``acquire``, then ``fetched`` and ``seek`` of the same partit
 ``advance`` and ``resume`` are recorded as in ``groups.offsets``. There are two violations:
 
 - In one operation a member was given a partition, learned its committed offset (0 or more), and began to read at
-  another offset, under the number of that hold. The three rows must be adjacent: any other row about the partition
-  between them (out of range, log start or end) is a reason to begin elsewhere. Nothing is claimed without a committed
-  offset, for a hold that was kept (nothing is fetched for it), or for a later seek.
-- A ``resume`` is at an offset at which no ``advance`` was ever made.
+  another offset, under the assignment of this hold. The three rows must be adjacent: any other row about the partition
+  between them (out of range, log start or end) is a reason to begin at another offset. A hold without a committed
+  offset, a hold that was kept (nothing is fetched for it), and a later seek are not judged.
+- A ``resume`` is at an offset that no ``advance`` ever committed.
 
 These exceptions apply to a ``resume``:
 
-- If nothing was committed, it is at the log's start, which is 0 as long as nothing is deleted. So nothing is claimed
-  for a log with a reported start above 0 or with deletions by its nodes, or for a topic that was deleted.
-- Nothing is claimed once an unrecorded commit may have been made: a former holder of the partition has an operation of
-  unknown outcome without effects.
-- The call of an ``advance`` does not count, because one of unknown outcome may have begun before the operation that
-  reports it.
+- If nothing was committed, it is at the log's start, which is 0 as long as no record is deleted. So a log with a
+  reported start above 0 or with deletions by its nodes, and a deleted topic, are not judged.
+- If a former holder of the partition has an operation of unknown outcome without effects, a commit may be missing from
+  the history. Then nothing is judged.
+- The call of an ``advance`` does not count, because an advance of unknown outcome may have begun before the operation
+  that reports it.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from assay.checkers.sql_idioms import extract_topic, previous, select_first
 
 
 def _previous_columns(*names: str, as_: str) -> str:
-    """Returns SQL columns of the row before this one, of the same operation and partition."""
+    """Returns SQL columns of the previous row of the same operation and partition."""
     order = {"by": "op, group_name, log", "order": "sub"}
     return ", ".join(f"{previous(name, **order)} as {as_}_{name.removeprefix('former_')}" for name in names)
 
@@ -42,7 +42,7 @@ MISPLACED_START: Final = Check(
         where e.group is not null and e.kind in ('acquire', 'fetched', 'seek', 'reset', 'out-of-range', 'start',
             'end', 'lost', 'release', 'observe-begin')
 
-        -- Begins of reading right after the partition was acquired and its offset was fetched.
+        -- Seeks right after the partition was acquired and its committed offset was fetched.
         create view start_begun as
         select op, sub, group_name, log, position, former_position as committed from (
             select *, {_previous_columns("former_kind", "former_assignment", as_="first")} from (
@@ -64,7 +64,7 @@ MISPLACED_START: Final = Check(
         union
         select key from events where event in ('segment-deleted', 'log-start') and key is not null group by key
 
-        -- Since when a former holder may have made an unrecorded commit.
+        -- The time since which a former holder may have made an unrecorded commit.
         create view start_doubts as
         select h.group_name, h.log, min(o.call) as since from (
             select process, "index" as op, call from ops where outcome = 'info') o

@@ -1,9 +1,9 @@
 """Records that differ from what was sent: another create time, key or partition, or a topic that no longer exists.
 
-- Create times are compared if every send of the value that may have happened has one. Message keys are compared even if
-  a side has none, as long as that side has a create time: then its client records everything it knows.
-- A value at one offset is one record. So two polls must show the same record, even if nothing is known of the send.
-- Another partition: the value was never sent to the partition where it was read, but it was sent to another one.
+- Create times are compared if every send of the value that may have happened has one. A missing message key differs
+  from any key if the client recorded the create time, because such a client also records keys.
+- A value at one offset is one record. So two polls must show equal records, even if nothing is known of the send.
+- Another partition: the value was never sent to the partition where it was read, but was sent to another partition.
 - ``resurrected``: the new topic's creation was acknowledged before the poll was called, and the value was sent to the
   same partition of the topic's earlier incarnation. A record read under the earlier incarnation's own name counts, too.
 """
@@ -42,7 +42,8 @@ ALTERED_RECORD: Final = Check(
     anomaly="altered-record",
     meaning="a record was read with another key, create time or partition than it was sent with",
     views=parse_views(f"""
-        -- `message_key` has the prefix `=` so that no key differs from an empty one. `silent`: neither is given.
+        -- `message_key` has the prefix `=`, so that a missing key differs from an empty key. `silent`: neither a key
+        -- nor a create time was recorded.
         create view log_metadata as
         select e.op, e.key, e.kind, e.position, e.value, e.outcome,
             e.timestamp, coalesce('=' || e.message_key, '') as message_key,
@@ -53,8 +54,8 @@ ALTERED_RECORD: Final = Check(
             on e.key = k.key
         where e.value is not null and e.kind in ('append', 'observe')
 
-        -- The few values whose rows do not all agree. `sends`: those that may have happened; `untimed` of them have no
-        -- create time, `silent` of them neither a create time nor a key.
+        -- The few values whose rows differ. `sends`: number of sends that may have happened. `untimed`: those without a
+        -- create time. `silent`: those without create time and key.
         create table log_metadata_conflicts (high_cardinality) as
         select key, value, sends, untimed, silent from (
             select key, value,
@@ -85,7 +86,7 @@ ALTERED_RECORD: Final = Check(
         where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
         group by e.key, e.value, e.timestamp, e.message_key
 
-        -- `what` differs: the time, the key or the partition from all sends, or one poll from another (`twice`).
+        -- `what` says what differs from all sends: the time, the key or the partition. Or two polls differ (`twice`).
         create view log_alterations (across) as
         select {_RECORD}, 'time' as what, min(s.op) as op
         from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value

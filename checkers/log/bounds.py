@@ -1,13 +1,12 @@
-"""Compares answers that bound a log: where it begins, which offset a time has, where it ends.
+"""Compares reported log starts, look-ups by time and log ends with each other.
 
 A log begins at or below its end, and a look-up by time finds a record below the end. So after such an answer has
-returned, no log end requested later may be lower, and no append that began later may get a lower offset. This is rule
-U, which ``order`` states. It counts only if the contract declares ends linearizable and allows no loss of unflushed
-records.
+returned, no log end requested later may be lower, and no append that began later may get a lower offset (rule U, see
+``order``). This counts only if the contract declares ends linearizable and allows no loss of unflushed records.
 
-A look-up that found an offset states that each record below is older than the requested time. A look-up for a later
-time states that its record is at least that young. Together they contradict each other if the later time got the lower
-offset, unless that record may have been deleted before the other look-up.
+A look-up that found an offset states that each record below it is older than the requested time. A look-up for a later
+time states that its record is at least as young as this time. The two contradict each other if the later time got the
+lower offset, unless its record may have been deleted before the other look-up.
 """
 
 from typing import Final
@@ -83,8 +82,8 @@ LOOK_UP_ORDER: Final = Check(
     views=(
         LOOK_UPS,
         *parse_views(f"""
-        -- Look-ups whose record no limit may have deleted during the run: it is at least as young as the time asked
-        -- for.
+        -- Look-ups whose record no limit may have deleted during the run. The record is at least as young as the
+        -- requested time.
         create table log_lasting_answers (across) as
         select q.op, q.sub, q.key, q.timestamp, q.position
         from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_undeletable("q")}

@@ -1,8 +1,8 @@
-"""Checks of the log ends that clients got: an end must not go back, nor lie below a record that was already there.
+"""Checks of reported log ends: an end must not go back, nor be below a record that was already there.
 
-Only ends with a known leader epoch count. Each is compared with what an earlier call, which had already returned, knew
-under the same or a lower epoch. If the contract declares ends to be linearizable, ``order`` judges ends of any epoch by
-rule U. Rule U: no operation may have a lower place than one that had returned before its call.
+Only ends with a known leader epoch count. Each end is compared with positions that were known before its call, under an
+equal or lower epoch. If the contract declares ends linearizable, ``order`` judges ends of all epochs by rule U. By this
+rule, no operation may have a lower place than an operation that had returned before its call.
 """
 
 from typing import Final
@@ -21,11 +21,11 @@ ENDS: Final = View(
 
 
 def _make_low_end_views(name: str, moments: str) -> tuple[View, ...]:
-    """Returns two tables, of which ``found_<name>`` has the ends below a position that was known before.
+    """Returns two tables. ``found_<name>`` has the ends below a position that was known before.
 
-    ``moments`` is a view with one row per event. ``is_return`` 1: a position is known from then on; 0: an end was
-    requested. As a cheap filter, the first table ignores epochs. Only the few keys that it finds are judged epoch by
-    epoch.
+    ``moments`` is a view with one row per event. If ``is_return`` is 1, a position is known from this moment on; if it
+    is 0, an end was requested. The first table is a cheap filter that ignores epochs. Only the few keys that it finds
+    are judged epoch by epoch.
     """
     return parse_views(f"""
         create table log_suspects_{name} as
@@ -67,7 +67,7 @@ def _select_last_known(found: str, known: str) -> str:
 
 
 END: Final = "end of {key} in operation {end_op:number}"
-"""The subject of a finding: the end of a log as one operation got it."""
+"""The subject of a finding: the end of a log that one operation got."""
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -140,4 +140,5 @@ END_TOO_LOW: Final = Check(
     explained_by=("high-watermark-regression",),
     optional=True,
 )
-"""An acknowledgement with acks=1 says nothing about the end: contracts of such sends do not forbid this anomaly."""
+"""Contracts of sends with acks=1 do not forbid this anomaly, because their acknowledgements say nothing about the end.
+"""

@@ -38,9 +38,10 @@ The family ``statements`` compares clients' statements about a log with each oth
 
 A send that asked for no acknowledgement is info, even if its client reports success.
 
-All checks are sound for every outcome of sends and polls, for values sent again after a send of unknown outcome, and
-for unknown offsets, unfinished drains and gaps in offsets. They do not judge the order of records inside a poll that
-did not end ok. If such a poll showed a record, they do not judge the order between the polls before and after it.
+All checks are sound for every outcome of sends and polls, and for values sent again after a send of unknown outcome.
+They are also sound for unknown offsets, unfinished drains and gaps in offsets. They do not judge the order of records
+inside a poll that did not end ok. If such a poll showed a record, they do not judge the order between the polls before
+and after it.
 """
 
 from typing import Final

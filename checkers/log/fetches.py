@@ -1,7 +1,7 @@
 """Fetches that were answered wrongly: rejected although the offset was in the log, or answered too early or too late.
 
-``out-of-range``: the answer to a fetch at ``position`` was OFFSET_OUT_OF_RANGE. The rejected consumer starts over: it
-may skip records that it has not read, or read all again. The answer may be right in these cases, so nothing is claimed:
+``out-of-range``: the answer to a fetch at ``position`` was OFFSET_OUT_OF_RANGE. The rejected consumer must choose a new
+position, so it may skip records or read records again. In these cases the answer may be right and is not judged:
 
 - The log's start may have moved: a start above 0 was reported, nodes deleted segments of the partition, or the topic
   was deleted.
@@ -19,8 +19,8 @@ answered after ``waited_ms``, measured by the client's own clock, and was ``empt
   that after the fetch began.
 - *Early*: the answer had no records and came before half of the time was over.
 
-Neither is reported if a fault was in force during the operation or within ``SLACK_MS`` before it. A tester whose
-process stood still also receives an answer late: in such a run neither proves anything.
+Neither is reported if a fault was active during the operation or within ``SLACK_MS`` before it. If the tester itself
+stood still, an answer may only seem late, so neither proves anything.
 """
 
 from typing import Final

@@ -22,8 +22,9 @@ from assay.checkers.sql_idioms import (
 def _select_evidence(found: str, *, acked: bool) -> str:
     """Returns SQL for the evidence that a value is gone.
 
-    Each row pairs two operations: one states that the value is there (its acknowledgement, or a poll that showed it),
-    and a poll passed the offset without the value. The pair nearest in time is taken, if possible with the poll later.
+    Each row pairs two operations. The first states that the value is there: its acknowledgement, or a poll that showed
+    it. The second is a poll that passed the offset without the value. The pair nearest in time is taken, if possible
+    one in which the poll is later.
     """
     first_rows = first_rows_subquery(found, "key, position, value")
     return f"""

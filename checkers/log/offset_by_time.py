@@ -1,11 +1,11 @@
-"""Look-ups by time return the first offset whose record's create time is at least the time asked for.
+"""Look-ups by time return the first offset whose record was created at the requested time or later.
 
-Create times are taken from polls, because a broker may set its own. There are two violations:
+Create times are taken from polls, because a broker may set its own create times. There are two violations:
 
-- A record below the answer is young enough. It must have been known, by an acknowledgement or a poll, before the
-  look-up was called. Retention cannot have deleted it during the run, and its topic is not compacted. The answer
-  "none" is a statement about the log's end, and counts only if the contract declares ends to be linearizable.
-- The answer's own record is older than the time asked for. This is always wrong.
+- A record below the answer is young enough. It counts if an acknowledgement or a poll showed it before the look-up was
+  called, retention cannot have deleted it during the run, and its topic is not compacted. The answer "none" is a
+  statement about the log's end, so it counts only if the contract declares ends linearizable.
+- The answer's own record is older than the requested time. This is always wrong.
 """
 
 from typing import Final
@@ -40,8 +40,8 @@ TIME_LOOK_UP: Final = Check(
     views=(
         LOOK_UPS,
         *parse_views(f"""
-        -- Records with their create time, and when each was first known. `must_exist`: neither retention nor compaction
-        -- can have taken the offset before.
+        -- Records with their create time, and the time when each was first known. `must_exist`: neither retention nor
+        -- compaction can have deleted it.
         create table log_dated_records as
         select p.key, p.position, p.value, t.timestamp, t.op,
             least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,

@@ -1,8 +1,7 @@
-"""Partition states in ZooKeeper: each version is the same for all nodes, and decides which replica may lead or be
-removed.
+"""Partition states in ZooKeeper: all nodes agree on each version, and replicas lead or are removed as it allows.
 
 These checks read statements about the state in the nodes' event logs. The znode's version orders the statements, so no
-clocks are needed. Lists of broker numbers are written ``1,2,3``. The checks read:
+clocks are needed. Lists of broker numbers look like ``1,2,3``. The checks read:
 
 - ``became-leader``, ``isr-change``, ``partition-state-read``, ``partition-state-written``, ``assignment-written`` and
   ``reassignment-ended``: ``isr`` and ``elr`` of the state's ``version``.
@@ -12,9 +11,9 @@ clocks are needed. Lists of broker numbers are written ``1,2,3``. The checks rea
   ``value`` is the last epoch of its log, ``position`` the log end.
 - ``registered``: ``value`` is the node's number.
 
-``overlooked-log``: a leader was elected by the length of the logs if two conditions hold. Afterwards it is alone in the
-in-sync set, with no eligible replica. Before, there was no leader, and there were several members (in sync or
-eligible). If one in-sync replica is enough, or an unclean election is allowed, the election may have another reason and
+``overlooked-log`` judges elections by the length of the logs. Before such an election there was no leader, and there
+were several members (in sync or eligible). Afterwards the leader is alone in the in-sync set, without eligible
+replicas. If one in-sync replica is enough, or an unclean election is allowed, the election may have another reason and
 is not judged.
 """
 

@@ -1,9 +1,9 @@
-"""Order inside and between polls: what one consumer reads under one assignment has no holes and never goes back.
+"""Order inside and between polls: one consumer under one assignment skips no record and never goes back.
 
-A chain is what one process read of one key under one assignment. Each record must be the next known one after its
-predecessor. The first record must be the first known one at or after the offset fetched or sought. An offset is *known*
-if any consumer observed a record there, and neither retention nor compaction may have taken it. A gap in raw offsets
-proves nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and sparse logs stay cheap.
+A *chain* is the sequence of records that one process read of one key under one assignment. Each record must be at the
+next known offset after its predecessor. The first record must be at the first known offset at or after the offset that
+was fetched or sought. An offset is *known* if any consumer observed a record there, and neither retention nor
+compaction may have deleted the record. A gap in offsets alone proves nothing.
 
 A poll that did not end ok but showed records breaks its chain, because it may have moved the consumer any distance.
 """
@@ -38,8 +38,8 @@ POLL_VIEWS: Final = parse_views(f"""
     select process, key, assignment from log_reading_rows where kind = 'observe' and outcome <> 'ok'
     group by process, key, assignment
 
-    -- `breaks`: the number of records so far, in this chain, of polls that did not end ok. Few chains have any, and
-    -- only those are sorted.
+    -- `breaks`: the number of records so far, in this chain, of polls that did not end ok. Few chains have such
+    -- records, and only these chains are sorted.
     create view log_steps as
     select {_STEP}, cast(0 as bigint) as breaks
     from log_reading_rows r left join log_broken_chains b on {_SAME_CHAIN} where b.process is null
@@ -47,7 +47,7 @@ POLL_VIEWS: Final = parse_views(f"""
     select {_STEP}, {sum_so_far(_BREAKS, by="r.process, r.key, r.assignment", order="r.call, r.op, r.sub")} as breaks
     from log_reading_rows r join log_broken_chains b on {_SAME_CHAIN}
 
-    -- The offset that each part of a chain fetched or sought first.
+    -- The offset that each part of a chain first fetched or sought.
     create view log_chain_starts as
     select process, key, assignment, breaks, position as sought, op from (
         select process, key, assignment, breaks, position, op,
@@ -89,8 +89,8 @@ POLL_VIEWS: Final = parse_views(f"""
         {previous("op", by="process, key, assignment, breaks", order="call, op, sub")} as former_op
     from log_links
 
-    -- All steps that do not go to the next raw offset. The first record's predecessor is the offset below the one
-    -- sought.
+    -- All steps that do not go to the next offset. The predecessor of the first record is the offset below the sought
+    -- offset.
     create table log_poll_gaps as
     select c.op, c.sub, c.process, c.key, c.position,
         coalesce(c.former, greatest(s.sought, -{INFINITY}) - 1) as former,
@@ -125,7 +125,7 @@ POLL_SKIP: Final = Check(
     anomaly="poll-skip",
     meaning="a consumer jumped over a record that was there",
     views=parse_views(f"""
-        -- The number of known offsets up to either end of a gap.
+        -- The number of known offsets up to each end of a gap (`upto`).
         create table log_observed_below as
         select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
         from (

@@ -1,12 +1,12 @@
-"""Reader positions: a poll begins where the one before it ended, and an uncompacted log leaves no offset out.
+"""Reader positions: a poll begins where the previous poll ended, and an uncompacted log skips no offset.
 
-Polls of one process, key and assignment are *consecutive* without a seek, a reset or a failed poll between them. A
-failed poll may have moved its reader without a row that says so.
+Polls of one process, key and assignment are *consecutive* if no seek, reset or failed poll is between them. A failed
+poll may have moved its reader without recording it.
 
-Offsets are dense only if the contract says so (``dense_offsets``); other logs have gaps of their own. In a dense log, a
-poll that ended ok has shown a record at each offset from its begin to its end. Compacted topics, and offsets below a
-reported log start, are exempt. A hole counts even if no client knows what was there; if one does, other checks report
-the loss.
+Offsets are dense only if the contract says so (``dense_offsets``); other logs may have gaps. In a dense log, a poll
+that ended ok has shown a record at each offset from its begin to its end. Compacted topics, and offsets below a
+reported log start, are exempt. A hole counts even if no client knows the missing record. If a client knows it, other
+checks report the loss.
 """
 
 from typing import Final
@@ -77,7 +77,7 @@ OFFSET_HOLE: Final = Check(
             and (p.plain = 0 or p.first_offset <> greatest(p.next_offset, 0) - p.records)
             and p.next_offset > coalesce(t.log_start, 0)
 
-        -- The offsets that such a poll showed, and that before its range.
+        -- The offsets that such a poll showed, and the offset before its range.
         create view log_gap_edges as
         select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_polls_with_gaps
         union all

@@ -1,14 +1,14 @@
-"""Compares a producer's reports of one message, by callbacks and accounts, with the outcome of its send.
+"""Compares a producer's reports on one message with the outcome of its send.
 
-A workload records the ``append`` row of each message, which is the first row of its value in the operation. Further
-rows of the value mean that it may have been appended again. It also records
+The first ``append`` row of a value in an operation records the outcome of the message. Further rows of the value mean
+that it may have been appended again. A workload also records
 
 - ``reported``: a receiver was informed of the message's outcome. ``source`` names the receiver (a callback, an
   account); ``outcome`` and ``position`` are as reported.
 - ``unreported``: a receiver got no report, although the operation ended with a result.
 
-Each receiver must get exactly one report, which must agree with the outcome. No other process can have changed anything
-in between, because a client library reports its own knowledge.
+Each receiver must get exactly one report, which must agree with the outcome. A difference is always wrong, because the
+client library reports its own knowledge both times.
 """
 
 from typing import Final

@@ -1,12 +1,13 @@
-"""Liveness of readers: a reader that polls undisturbed reaches a record that is there.
+"""Liveness of readers: a reader that polls without disturbance reaches every acknowledged record.
 
 A reader (process, key, assignment) stays at a position while its polls end ok where they began. A poll counts only if
-its operation returned no record of any partition. Otherwise records of other partitions may have used up the response's
-size limit. Time counts from the latest of the record's acknowledgement, the end of the last fault, and the reader's
-assignment. The reader is stuck if a poll is called after the contract's ``reading_deadline``, and ``MIN_POLLS`` such
-polls lie in the last half of that time.
+its operation returned no record of any partition, because records of other partitions may use up the size limit of the
+response. Time counts from the latest of the record's acknowledgement, the end of the last fault, and the reader's
+assignment. The reader is stuck if a poll was called after the contract's ``reading_deadline``, and at least
+``MIN_POLLS`` such polls were called in the last half of this time.
 
-``log.positions`` makes ``log_positions``; ``log.views`` makes ``log_reads``, ``log_judged`` and ``log_value_offsets``.
+``log.positions`` creates ``log_positions``. ``log.views`` creates ``log_reads``, ``log_judged`` and
+``log_value_offsets``.
 """
 
 from typing import Final
@@ -28,8 +29,10 @@ DISTURBANCES: Final = View(
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""When each fault may have been in force. Several checks read the view, so it belongs to the family: the judgement
-of an interrupted run skips some checks, and with them their views.
+"""The interval in which each fault may have been active.
+
+Several checks read this view, so it belongs to the family. A judgement of an interrupted run skips some checks, and
+their own views with them.
 """
 
 
@@ -48,7 +51,7 @@ STUCK_READER: Final = Check(
         select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
         group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
 
-        -- Polls of such readers that found nothing at all.
+        -- Polls of such readers that found nothing of any key.
         create view log_empty_polls (across) as
         select p.process, p.key, p.assignment, p.position, p.op, p.call
         from log_idle_polls p

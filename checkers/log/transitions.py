@@ -1,19 +1,21 @@
 """State machines of the controller: partitions and replicas change state only by valid transitions.
 
 The check reads ``partition-transition`` and ``replica-transition`` (``from_state``, ``to_state``, ``controller_epoch``;
-for a replica also its node's number ``replica``), in the order in one node incarnation's log. It also reads
-``partition-state-written`` (``value``: the leader, -1 for none).
+for a replica also the number of its node, ``replica``). Their order is that of one node incarnation's log. The check
+also reads ``partition-state-written`` (``value``: the leader, -1 for none).
 
 A step is illegal if
 
 - no valid transition leads from its ``from_state`` to its ``to_state``;
 - its ``from_state`` is not the state in which the previous step of this controller epoch had ended;
-- it leads from Online to anything but Offline, though the controller has since written that there is no leader.
+- it leads from Online to another state than Offline, although the controller has written meanwhile that there is no
+  leader.
 
 Steps after missing lines of the node's event log are not judged by the last two rules.
 
-The first step of an object in a controller epoch may lack ``from_state``, because a new controller begins with what it
-finds. So nothing is compared across controller epochs, and the check cannot see actions that a controller did not log.
+The first step of an object in a controller epoch may lack ``from_state``, because a new controller begins with the
+states that it finds. So nothing is compared across controller epochs. The check misses actions that a controller did
+not log.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""Records in another partition than they were sent to, for findings about either of the two partitions.
+"""Records in another partition than they were sent to, for findings about each of the two partitions.
 
-A value is astray if it was read under a key to which no one ever sent it, and was sent to another key, with any outcome
-but fail. Values are unique per key only, so sends of one number to two partitions prove nothing.
+A value is astray if it was read from a key to which no client sent it, and was sent to another key with any outcome but
+fail. Values are unique only per key, so sends of one number to two partitions prove nothing.
 """
 
 from typing import Final
@@ -35,8 +35,8 @@ STRAYS: Final = Table(
     """,
     across=True,
 )
-"""``source`` 1: the key from which a value came. ``sight`` 1: the key under which it was read instead. ``again``: both
-keys are the same partition of a topic that was deleted and created again.
+"""Rows with ``source`` 1 name a key to which the value was sent. Rows with ``sight`` 1 name a key from which it was
+read instead. ``again``: both keys are one partition of a topic that was deleted and created again.
 """
 
 ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
@@ -46,10 +46,10 @@ DESTINATION: Final = (
     "{other_op} had sent it to [again=1?{other_key}, an earlier topic's|another partition, {other_key}], at "
     "{other_op:called}"
 )
-"""Says where a value was sent instead (``claims``)."""
+"""Template: where a value was sent instead (``claims``)."""
 
 SIGHTING: Final = (
     "it was read in [again=1?{other_key}, a later topic's|another partition, {other_key}], at offset {other_position} "
     "({other_op} at {other_op:called})"
 )
-"""Says where a value was read instead (``claims``)."""
+"""Template: where a value was read instead (``claims``)."""
