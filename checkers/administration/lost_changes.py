@@ -1,22 +1,24 @@
-"""Acknowledged changes of an administrator (settings, topics, partitions) must be there when faults are over.
+"""Lost changes: an administrator's acknowledged changes (settings, topics, partitions) are in effect after the faults.
 
 A workload records ``setting``, ``topic-create``, ``partitions-add`` and ``topic-delete`` for changes, and
-``setting-seen`` and ``topic-seen`` for looks. A look that shows all of a topic's own settings has one row
-``setting-seen`` without a ``name``: settings that it does not show are at their default. A change to null restores the
-default. Two sorts of looks count. Looks of the drain count if they were called after the last heal and recovery. Looks
-at the system at rest read the topics in ZooKeeper.
+``setting-seen`` and ``topic-seen`` for reads (looks). A look that shows all of a topic's own settings has one row
+``setting-seen`` without a ``name``: settings that it does not show have their default. A change to null restores the
+default. Two kinds of looks count:
+
+- Looks of the drain are clients' reads. They count if they were called after the last heal and recovery.
+- Looks at rest are snapshots of the system after the run, which read the topics in ZooKeeper.
 
 A violation is a state that no change allows, shown by two successive looks of the drain or by all looks at rest.
 
 - Let L be the last change acknowledged before a look was called. A change allows its value if it did not fail, was
-  called before the look returned, and may have taken effect after L. It may have if it returned after L was called, or
-  if its outcome is unknown.
-- Topics only grow, so a look must not show fewer partitions than were acknowledged. A topic that is not there counts as
-  0 partitions. Metadata may be late: looks of the drain at topics count from the contract's obedience deadline on,
-  after the change and after the last fault. Looks at rest count at once.
-- A deletion takes everything with it, so nothing is claimed of requests made before it had certainly ended.
+  called before the look returned, and may have taken effect after L. It may have taken effect after L if it returned
+  after L was called, or if its outcome is unknown.
+- Topics only grow, so a look must not show fewer partitions than were acknowledged. A missing topic counts as 0
+  partitions. Metadata may be late, so looks of the drain at topics count only after the contract's obedience deadline.
+  The deadline counts from the change and from the last fault. Looks at rest count at once.
+- A deletion removes everything, so changes that were called before a deletion had certainly ended are not judged.
 
-Incarnations of a topic are not distinguished here, because the cluster knows them by one name.
+Incarnations of a topic are not distinguished, because all of them have one name in the cluster.
 
 The views read ``rest_quiet``, ``rest_looks`` and ``looks`` (``liveness.snapshots``), and ``deadlines_declared``
 (``judging.history_views``).
@@ -30,14 +32,15 @@ from assay.checkers.sql_idioms import RETURNED, extract_topic, previous, row_num
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"
 _FEWER_PARTITIONS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
-"""Compares a look ``l``, an acknowledged change ``w`` and the deletions ``d`` of its topic."""
+"""SQL: whether a look ``l`` shows fewer partitions than the change ``w``, and no deletion ``d`` of the topic explains
+it."""
 
 
 DONE_BUT_LOST: Final = Check(
     anomaly="done-but-lost",
     meaning="a change that was acknowledged is not there, and no one changed it again",
     views=parse_views(f"""
-        -- When each topic's last deletion had certainly ended.
+        -- The time by which each topic's last deletion had certainly ended.
         create view lost_deletions as
         select {strip_incarnation("e.key")} as topic, max({RETURNED}) as ended from effects e
         where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {strip_incarnation("e.key")}
@@ -51,8 +54,8 @@ DONE_BUT_LOST: Final = Check(
         create view lost_settings_named as
         select topic, name from lost_settings group by topic, name
 
-        -- Looks at each setting that was ever changed, one row each. `state` is null if the value seen is no
-        -- number, so that it cannot be compared.
+        -- Looks at each setting that was ever changed, one row each. `state` is null if the value is no number and
+        -- cannot be compared.
         create table lost_setting_looks as
         select l.op, l.call, l.ret, c.topic, c.name,
             case when s.op is null and l.complete = 1 then 'default' else s.state end as state
@@ -94,7 +97,7 @@ DONE_BUT_LOST: Final = Check(
         where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
             and e.ret is not null
 
-        -- Looks at topics at the end. `asked`: an acknowledged number of partitions is above that of the look.
+        -- Looks at topics at the end. `asked`: an acknowledged change to more partitions than the look shows.
         create table lost_topics_judged as
         select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_FEWER_PARTITIONS} then w.op end) as asked
         from (
@@ -163,7 +166,7 @@ DONE_BUT_LOST: Final = Check(
     "{since:time} to {until:time}, and no one had asked for that since.",
     time="until",
     needs_close=True,
-    optional=True,  # an administrator may change nothing, or never look
+    optional=True,  # a workload may change nothing, or never read the changes
 )
 
 LOST_CHANGES: Final = Family(
@@ -176,4 +179,5 @@ LOST_CHANGES: Final = Family(
     views=REST_VIEWS,
     kinds=("setting", "topic-create", "partitions-add"),
 )
-"""Must come after the family ``rest``, whose views it defines again because a history may have no looks at rest."""
+"""Must come after the family ``rest``. It defines the views of this family again, because ``rest`` does not apply to a
+history without snapshots."""

@@ -1,25 +1,25 @@
-"""Changes that were certainly rejected must not have happened: commits of groups, and an administrator's changes.
+"""Rejected changes: commits of groups and an administrator's changes that were certainly rejected must not take effect.
 
 A workload records ``commit`` and ``fetched`` as in ``groups.family``. It records ``topic-create``, ``partitions-add``,
 ``setting`` and ``move`` for changes, and ``topic-seen``, ``setting-seen`` and ``replicas-seen`` for the results of
 clients' reads.
 
-A change is found done if a read that returned after its call shows it. This is an anomaly if nothing else explains it:
+A rejected change has taken effect if a read that returned after its call shows it. This is an anomaly if nothing else
+explains the read:
 
-- Every other change to this value that was called before the read returned has the outcome fail, so it cannot explain
-  the read.
-- The value was not there from the beginning. A commit's number is unique, so it was not. For other changes, a read must
-  have shown something else before the call of any change that did not fail. For a setting, that read must show all of
-  the topic's own settings: it has a row ``setting-seen`` without a ``name``.
+- Every other change to this value that was called before the read returned has the outcome fail.
+- The value was certainly not there from the beginning. For a commit this holds, because its number is unique. For other
+  changes, a read must have shown another value before the call of any change that did not fail. For a setting, this
+  read must show all of the topic's own settings: it has a row ``setting-seen`` without a ``name``.
 
-Reads may return old data. A read that does not show a change therefore does not prove that the change is absent, nor
-that a topic is gone. These are not judged:
+Reads may return old data. So a read that does not show a change does not prove that the change is absent, nor that a
+topic is gone. These changes are not judged:
 
 - rejected deletions,
 - creations rejected because the topic exists, and creations of a later incarnation (its key is ``topic#2``), because
-  reads may show the incarnation before,
-- rejected moves after the first move that may have happened, by a client or a fault: while a partition moves, it has
-  the replicas of both assignments.
+  reads may show the previous incarnation,
+- rejected moves after the first move that may have happened, by a client or a fault, because a moving partition has the
+  replicas of both assignments.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ _SAME_CHANGE: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "
 
 
 def _select_rows(kinds: str) -> str:
-    """Returns SQL: rows of these kinds that name something, each with all columns that identify it."""
+    """Returns SQL: rows of these kinds that have a value, with all columns that identify the change (``what`` etc.)."""
     return f"""
         select e.op, e.kind, e.key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
             coalesce(e.replicas, '') as replicas, e.outcome, e.error, e.call, e.ret,
@@ -54,7 +54,7 @@ REFUSED_BUT_DONE: Final = Check(
         select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as reads
         where outcome = 'ok' and ret is not null
 
-        -- When each object was first changed, or may have been.
+        -- The first call of a change of each object that may have taken effect.
         create table change_first_calls as
         select what, key, name, min(call) as call from change_requests where outcome <> 'fail'
         group by what, key, name
@@ -69,7 +69,7 @@ REFUSED_BUT_DONE: Final = Check(
             and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
         group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
 
-        -- Suspects that no other change explains.
+        -- Rejected changes that a read shows and no other change explains.
         create table rejected_unexplained as
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
         from rejected_but_seen a

@@ -1,12 +1,12 @@
-"""Liveness checks: everything that a run began must end once every fault is healed.
+"""Liveness checks: once every fault is healed, the system reaches its goal states, and clients make progress.
 
-- ``snapshots``: shared views; how long a state lasted from one snapshot (look) of the system to the next.
-- ``family``: lists the checks of a system at rest.
+- ``snapshots``: views of the snapshots (looks) of the system, and the duration of a state over several snapshots.
+- ``family``: the family of checks that read snapshots.
 - ``convergence``: states that brokers and replicas must reach by a deadline.
-- ``reassignment``, ``partition_state_churn``: replicas.
-- ``deletion``, ``retention``: topics.
-- ``client_progress``: clients.
+- ``reassignment``: moves of replicas end. ``partition_state_churn``: leader epochs stop rising.
+- ``deletion``: deleted topics disappear. ``retention``: expired segments are deleted.
+- ``client_progress``: long-lived clients are served.
 
-Deadlines during the workload are checked in ``groups`` and ``judging.coverage``. The package imports what all checks
-share; ``checkers.groups``, ``checkers.administration`` and ``checkers.families`` import it.
+Deadlines during the workload are checked in ``groups`` and ``judging.coverage``. The package imports the modules that
+all checks share; ``checkers.groups``, ``checkers.administration`` and ``checkers.families`` import it.
 """

@@ -1,22 +1,22 @@
-"""Liveness of long-lived clients: a client that asks again and again gets what others get.
+"""Liveness of long-lived clients: a client that retries succeeds if other clients succeed.
 
 A workload records ``tried`` in ``effects``, in addition to the rows of the request itself. ``key`` names the request's
-object. ``client`` says which of its worker's clients asked (a long-lived or a new one). ``outcome`` says whether the
-request was done. Only requests that nothing but faults can keep from success are recorded: none that may rightly be
-rejected, and none that only asks for an answer (a ``large-request``).
+object. ``client`` says which of its worker's clients sent the request (a long-lived or a new one). ``outcome`` says
+whether the request was done. Only requests that always succeed without faults are recorded. Requests that may rightly
+be rejected, and requests that any answer satisfies (a ``large-request``), are not recorded.
 
-A client (of its worker, at a key) is *stuck* while no try succeeds. Time counts from when others certainly could
-succeed: from the return of another client's try of the key. That try was called after the latest of
+A client (of its worker, at a key) is *stuck* while no try succeeds. Time counts from the first success of another
+client at the key whose try was called after the latest of
 
 - the client's first failure,
 - the end of the last fault,
-- the begin of a fault whose targets are only gone (their processes ended) and still are.
+- the begin of a fault that only ended processes, if it is not yet healed.
 
 So an absent server is no excuse for a client to keep asking it. The client is stuck for too long if
 
-1. the contract's ``progress_deadline`` has passed by the call of a try that failed as well,
-2. others still succeeded in the last half of that time, and
-3. ``MIN_TRIES`` tries of the client lie in it.
+1. the contract's ``progress_deadline`` has passed by the call of a failed try,
+2. other clients still succeeded in the last half of ``progress_deadline`` before this call, and
+3. at least ``MIN_TRIES`` tries of the client were called in this time.
 """
 
 from typing import Final
@@ -37,7 +37,7 @@ STUCK_CLIENT: Final = Check(
         select o.worker, e.client, e.key, e.op, e.call, case when e.outcome = 'ok' then e.ret end as done
         from effects e join ops o on o."index" = e.op where e.kind = 'tried'
 
-        -- Several tries without success between them, from the first to the last.
+        -- Streaks of failed tries: the first and the last call.
         create table progress_stays as
         select {_CLIENT}, streak, min(call) as first_call, max(call) as last_call, max(op) as last_op from (
             select {_CLIENT}, op, call, done,
@@ -45,8 +45,8 @@ STUCK_CLIENT: Final = Check(
             from progress_tries) as numbered
         where done is null group by {_CLIENT}, streak having count(*) >= {MIN_TRIES}
 
-        -- `gone`: when the targets, servers, ended; infinite for other faults. Whether clients live on a target is
-        -- known only once there is a target. Without ZooKeeper, servers may not learn what others know.
+        -- `gone`: when the target servers ended. It is infinite for all other faults, such as faults of clients'
+        -- machines, and of ZooKeeper, without which servers learn nothing of each other.
         create view progress_faults as
         select {EARLIEST_BEGIN} as since,
             case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
@@ -56,7 +56,7 @@ STUCK_CLIENT: Final = Check(
             coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
         from faults group by id having {MAY_HAVE_BEGUN}
 
-        -- When the client had no excuse any more: its failures began, and no fault was in the way.
+        -- `since`: the time from which faults no longer excuse the client's failures.
         create table progress_waits as
         select s.worker, s.client, s.key, s.streak, s.last_call, s.last_op, greatest(s.first_call,
             coalesce(max(case when f.healed > s.last_call then f.gone else f.until end), 0)) as since

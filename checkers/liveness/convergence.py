@@ -1,26 +1,25 @@
-"""A cluster at rest converges: each of these states is reached by a deadline of the contract.
+"""Convergence: without faults and load, brokers and replicas reach each of these states by a deadline of the contract.
 
-- ``unregistered``: a broker that runs and answers is registered by the rejoin deadline. An unregistered broker gets no
-  leadership and its replicas cannot be in sync; other checks do not judge them.
+- ``unregistered``: a broker that runs and answers is registered by the rejoin deadline. Other checks do not judge an
+  unregistered broker, because it cannot lead and its replicas cannot be in sync.
 - ``disobeyed-settings``: a live replica applies a topic's changed settings by the obedience deadline. The check
-  compares fingerprints: of the settings in ZooKeeper merged over the cluster's own, and of those that the replica
-  reports. A change that is announced while an earlier one is being read must not be lost.
-- ``no-rejoin``: a replica that can be in the in-sync set again joins it by the rejoin deadline. It can join if it is
-  assigned, and its broker and the leader are registered and obey the present leader epoch. At rest no client writes, so
-  the replica catches up in any case.
-- ``disobeyed-state``: a live replica obeys its partition's written state by the obedience deadline. The check compares
-  leader epochs: that of the state in ZooKeeper, and the highest that the replica reports. Versions of the znode prove
+  compares two fingerprints: one of the settings in ZooKeeper merged over the cluster's defaults, and one of the
+  settings that the replica reports. A replica that misses a change during another change fails this check.
+- ``no-rejoin``: a replica that can be in sync joins the in-sync set by the rejoin deadline. It can be in sync if it is
+  assigned, and its broker and the leader are registered and obey the present leader epoch. No client writes at this
+  time, so the replica catches up in any case.
+- ``disobeyed-state``: a live replica obeys the stored state of its partition by the obedience deadline. The check
+  compares the leader epoch in ZooKeeper with the highest epoch that the replica reports. Versions of the znode prove
   nothing, because a leader changes the in-sync set without informing its followers.
-- ``late-high-watermark``: it reaches the log end by the obedience deadline if all replicas are in sync and no client
-  writes. Records between the two are neither acknowledged nor read until another record is written.
+- ``late-high-watermark``: the high watermark reaches the log end by the obedience deadline if all replicas are in sync.
+  Otherwise the last records are neither acknowledged nor read until another record is written.
 - ``late-flush``: records are on their replica's disk by the obedience deadline after ``flush.ms``. The replica reports
-  the offset below which everything is on the disk. A node that can (the simulation's can) also reports how many bytes a
-  power loss could take, which shows records that a broker counts as flushed too early. While the log grows nothing is
-  due, because new records still have time.
+  the offset below which all records are on the disk. The simulation also reports the number of bytes that a power loss
+  could take, which reveals records that a broker counts as flushed too early. A log that grows is not judged, because
+  new records still have time.
 - ``stale-metadata``: a broker's metadata agrees with the partition's state in ZooKeeper by the obedience deadline. The
-  check compares leader, replicas and in-sync set, as each answering broker reports them and as ZooKeeper has them. An
-  unknown partition counts against a broker that has a replica of it, if the broker knows any other. Histories from
-  before this was recorded have no such rows.
+  check compares leader, replicas and in-sync set in each broker's answer with those in ZooKeeper. If a broker reports
+  some partitions but not this one, and has a replica of it, its metadata are stale, too.
 """
 
 from typing import Final
@@ -157,7 +156,7 @@ LATE_HIGH_WATERMARK: Final = make_snapshot_check(
     "end {log_end} from {since:time} to {until:time}, with all replicas in sync and no fault in force; the contract's "
     "deadline is {deadline:time}.",
     about=(EPOCH,),
-    explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the high watermark back
+    explained_by=("disobeyed-state",),  # a replica that does not follow in this epoch delays the high watermark
 )
 
 

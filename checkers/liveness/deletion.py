@@ -2,14 +2,15 @@
 
 The check finds five violations:
 
-1. The request is still there, although every replica's broker is registered and no move of the topic is under way.
-2. A disk has files under a partition's name that were made for a topic that no longer exists.
+1. The request is still in ZooKeeper, although every replica's broker is registered and no move of the topic is under
+   way.
+2. A disk has files of a partition whose topic no longer exists.
 3. A broker still knows the topic.
-4. A client's deletion was acknowledged and the topic is there, although no one can have created it again. Two looks are
-   enough for this.
-5. The topic's settings are still in ZooKeeper, and the next topic of its name would find them.
+4. A client's deletion was acknowledged and the topic exists, although no client can have created it again. Two looks
+   are enough for this.
+5. The topic's settings are still in ZooKeeper, where the next topic of this name would find them.
 
-The zxid of the creation distinguishes topics of one name. The system must not create topics when clients ask for them.
+The zxid of the creation distinguishes topics of one name. The system must not create topics automatically.
 """
 
 from typing import Final
@@ -69,7 +70,7 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
             left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
         where s.what = 'settings' and t.key is null
 
-        -- Acknowledged deletions after which no one can have created the topic again.
+        -- Acknowledged deletions after which no client can have created the topic again.
         create table deletion_acknowledged as
         select d.topic, d.op from (
             select {strip_incarnation("key")} as topic, min(op) as op, min(call) as call from effects

@@ -1,4 +1,4 @@
-"""The family of checks that read ``looks``: everything that a run began must have ended when it is over."""
+"""The family of checks of snapshots (``looks``): after a run, the system must reach its goal states by deadlines."""
 
 from typing import Final
 
@@ -23,7 +23,8 @@ from assay.checkers.times import seconds, shorten_times
 
 
 def _find_short_inspection(engine: Engine) -> list[str]:
-    """Returns a doubt if the last look found the system not at rest, and the looks do not span the longest deadline."""
+    """Returns a reason not to pass if the system had not settled at the last snapshot, and the snapshots do not span
+    the longest deadline."""
     (row,) = engine.rows(
         f"""
         select min(l.ended) as since, max(l.time) as until, max(d.deadline) as deadline,
@@ -64,4 +65,4 @@ REST: Final = Family(
 )
 
 LIVENESS_ANOMALIES: Final = REST.anomalies
-"""All anomalies of processes that do not end, in a system that can be inspected at rest."""
+"""All anomalies of a system that can be inspected after a run and does not reach its goal states."""

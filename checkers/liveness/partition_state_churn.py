@@ -1,10 +1,10 @@
-"""A partition's state is not written again and again while nothing happens that could cause it.
+"""A partition's state is not written again and again without a cause.
 
-A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. Without a change of
-registered brokers, their incarnations or the replicas, and without a move, the epoch stops rising by the contract's
-obedience deadline. By that deadline, brokers have done what the controller commanded. Later the epoch may rise once,
-because a controller balances leaders at long intervals. If it rises ``MIN_RISES`` times after half of the deadline has
-passed, at least once of them after all of it, two writers have conflicting goals and never stop.
+A leader epoch rises for a reason: a broker comes or goes, an operator requests it, replicas move. Without such a change
+the epoch stops rising by the contract's obedience deadline, because brokers have then done all that the controller
+commanded. Later the epoch may rise once, because a controller balances leaders at long intervals. The check reports an
+epoch that rises ``MIN_RISES`` times after half of the deadline, at least once of them after the whole deadline. Then
+two writers probably have conflicting goals and never stop.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ RESTLESS_STATE: Final = make_snapshot_check(
     anomaly="restless-state",
     meaning="a partition's state was written again and again, although nothing changed that it follows from",
     views=parse_views(f"""
-        -- States of partitions that are neither moved nor deleted (`rest_busy` has those that are).
+        -- States of partitions that are neither moved nor deleted (`rest_busy`).
         create view churn_states as
         select p.look, p.key, p.zxid, p.replicas, p.epoch, l.zxid_sum, l.time, l.ended
         from looks p join rest_looks l on l.look = p.look

@@ -1,14 +1,14 @@
-"""An accepted move of replicas ends by the contract's move deadline.
+"""Reassignment: an accepted move of replicas ends by the contract's move deadline.
 
 The check finds three violations:
 
-1. The request is still there, although the partition has a leader and every broker concerned is registered.
-2. A client's request was acknowledged and not replaced, but the replicas are elsewhere. This needs no deadline, but two
-   looks, because a move may end during one.
+1. The request is still in ZooKeeper, although the partition has a leader and every broker concerned is registered.
+2. A client's request was acknowledged and is the last one, but the replicas are on other brokers and no move is under
+   way. This needs no deadline, but two looks, because a move may end during a look.
 3. The move is over, and files of a removed replica are still on its disk.
 
-At rest no client writes, so the new replicas catch up. If a move waits for one broker alone, and that broker also fails
-to get in sync with the leader elsewhere, both findings have one cause.
+No client writes while looks are taken, so the new replicas can catch up. A move may wait for a single broker that also
+fails to get in sync with this leader in another partition. Then both findings have one cause.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _ALL_REGISTERED: Final = " and ".join(
     f"count(case when {list_contains(column, 'b.broker')} then 1 end) = {count_in_list(column)}"
     for column in ("m.replicas", "m.removing", "p.replicas")
 )
-"""All brokers of each of these lists are registered."""
+"""SQL: all brokers of each of these lists are registered."""
 
 
 UNFINISHED_MOVE: Final = make_snapshot_check(
@@ -49,8 +49,8 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
         where d.key is null
         group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_ALL_REGISTERED}
 
-        -- The last request for each partition, if it certainly is the last. No other request may have come after it,
-        -- no fault may have moved replicas, and the topic must have existed all the time.
+        -- The last request for each partition. It is dropped if another request may have come after it, a fault may
+        -- have moved replicas, or the topic may have been created or deleted in the run.
         create table move_accepted as
         select a.key, a.op, a.target from (
             select key, op, call, replicas as target, ended,

@@ -1,13 +1,13 @@
 """Retention deletes expired segments by the contract's retention deadline after the broker's next scheduled check.
 
-The check judges the oldest segment of each replica on a disk. It must be sealed (there is one after it) and lie below
-the replica's high watermark. A damaged log has no high watermark.
+The check judges the oldest segment of each replica on a disk. The segment must be sealed (another segment follows it)
+and be below the replica's high watermark. A damaged log has no high watermark.
 
 - By time, a segment is due when its greatest timestamp is older than ``retention.ms`` plus the broker's check interval.
   A segment that has a message without a timestamp is not judged by time.
-- By size, it is due when the segments after it alone have ``retention.bytes``, so up to one segment more stays.
+- By size, a segment is due when all later segments together have at least ``retention.bytes``.
 
-The time of day is the harness's, because nodes' clocks are right when no fault is in force.
+Timestamps are compared with the harness's clock, because nodes' clocks are right when no fault is active.
 """
 
 from typing import Final

@@ -1,19 +1,20 @@
 """Snapshots of a quiescent system: a wrong state is a finding if all snapshots show it for longer than its deadline.
 
-The tables call a snapshot a *look*. A look is one reading of everything: ZooKeeper, the brokers' own reports, the
-disks. Its parts are read one after another, so a single look proves nothing. A *stretch* is a sequence of looks after
-the last fault was healed and its targets had recovered. No two successive looks of a stretch are further apart than
+The tables call a snapshot a *look*. A look reads the whole system: ZooKeeper, the brokers' own reports, and the disks.
+Its parts are read one after another, so a single look proves nothing. A *stretch* is a sequence of looks after the last
+fault was healed and its targets had recovered. No two successive looks of a stretch are further apart than
 ``MAX_PAUSE``. If a fault was never healed, there is no stretch.
 
-Rows that are compared from look to look include incarnations: ``zxid_sum`` is the sum of the zxids of all broker
-registrations, and some rows have epochs. So a restart, another epoch or another request starts a new interval. All
-times are the harness's own.
+A state lasts as long as its row is equal in successive looks. The rows include ``zxid_sum``, the sum of the zxids of
+all broker registrations, and some include epochs. So after a restart, or in a new epoch, a new interval begins. All
+times are by the harness's clock.
 
-A row ``look`` is written when its look is complete. ``docs/reference/history.md`` describes all rows; used here:
+``docs/reference/history.md`` describes all kinds of rows. The checks read:
 
-- ``broker``: registered. ``answer``: the broker reported its replicas' roles and the topics it knows.
-- ``topic``, ``partition``, ``move``, ``deletion``: as ZooKeeper has them. ``role``, ``known``: as a broker has them.
-- ``folder``, ``segment``: what lies on a disk.
+- ``look``: one per look, written when the look is complete
+- ``broker``: a registered broker. ``answer``: the broker reported its replicas' roles and the topics it knows.
+- ``topic``, ``partition``, ``move``, ``deletion``: state in ZooKeeper. ``role``, ``known``: state of a broker.
+- ``folder``, ``segment``: files on a disk
 """
 
 from functools import partial
@@ -25,14 +26,14 @@ from assay.checkers.exposure import Exposure
 from assay.checkers.sql_idioms import LARGE, STRUCK, cast_large, extract_topic, previous, row_number
 
 MAX_PAUSE: Final = 5_000_000_000
-"""A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
+"""Maximum nanoseconds between two looks of a stretch. After a longer pause the state in between is unknown."""
 
 ON_NODE: Final = "{key} on {node}"
 TOPIC_ON_NODE: Final = "{topic} on {node}"
 BROKER: Final = "broker {node}"
 FOLLOWING: Final = "{node} following {leader_node}"
-"""Subjects of findings: a partition or a topic on one node, a broker as a whole, one broker's replication from another,
-of any partition."""
+"""Subjects of findings: a partition on one node, a topic on one node, a whole broker, and one broker's replication from
+another broker."""
 
 QUIET: Final = View(
     "rest_quiet",
@@ -45,7 +46,7 @@ QUIET: Final = View(
         from faults group by id) as lasting
     """,
 )
-"""When the last fault was healed and its targets had recovered. It is infinite if a fault was never healed."""
+"""The time at which the last fault was healed and its targets had recovered; infinite if a fault was never healed."""
 
 
 make_snapshot_check = partial(
@@ -70,7 +71,7 @@ make_snapshot_check = partial(
 REST_VIEWS: Final = (
     QUIET,
     *parse_views(f"""
-    -- The looks of the last stretch. Complete looks are numbered without a gap.
+    -- The looks of the last stretch. Numbers of looks have no gaps.
     create table rest_looks as
     select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.zxid_sum, 0) as zxid_sum
     from looks l cross join rest_quiet q cross join (
@@ -105,12 +106,14 @@ REST_VIEWS: Final = (
 
 
 def select_lasting(states: str, columns: str, deadline: str, *, duration: str = "") -> str:
-    """Returns SQL: states that lasted, in all looks up to the last one, for longer than a deadline.
+    """Returns SQL: states that lasted for at least a deadline, in all looks up to the last one.
 
-    ``states`` is a view with ``columns`` and ``look``, none of them null. ``deadline`` names one of the contract's
-    deadlines. ``duration`` is the required duration if it is not the deadline: SQL over ``columns`` as ``g`` and the
-    contract's deadlines as ``d``; with "0" two looks are enough. The result has ``columns``, ``last_look``, the
-    interval from ``since`` to ``until``, and the ``deadline``.
+    - ``states``: a view with ``columns`` and ``look``, none of them null
+    - ``deadline``: the name of one of the contract's deadlines
+    - ``duration``: SQL for another minimum duration, over ``columns`` as ``g`` and the contract's deadlines as ``d``.
+      With "0" two looks are enough.
+
+    The result has ``columns``, ``last_look``, the interval from ``since`` to ``until``, and the ``deadline``.
     """
     selected = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in columns.split(","))
     return f"""

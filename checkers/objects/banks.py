@@ -6,9 +6,10 @@ amount):
 - ``bank-open``: ``owner`` begins with ``value``, before anything else happens. If only the sum of all accounts is
   known, one row without an owner has it, and the other rows have no ``value``.
 - ``bank-withdraw`` and ``bank-deposit``: one of each for a transfer; outcomes ok, fail or info.
-- ``bank-read``: one row per account that a read returned, with its balance; only ok ones count.
+- ``bank-read``: one row per account that a read returned, with its balance; only ok reads count.
 
-*Totals.* A read shows as much as was opened. Only reads called after all accounts had been opened are judged.
+*Totals.* The balances of a read add up to the sum of the opening balances. Only reads called after all accounts had
+been opened are judged.
 
 *Balances.* A read takes effect at some moment between its call and its return. An account then holds its opening
 balance, plus deposits and minus withdrawals before that moment. These include at least everything acknowledged before
@@ -18,10 +19,10 @@ bounds:
 - the opening balance with the certain deposits and all possible withdrawals;
 - the opening balance with all possible deposits and the certain withdrawals.
 
-The bounds are sound and find what totals miss: a transfer with both halves lost, or a read of an old state. Only a
-system that promises real-time order must not return an old state.
+The bounds are sound. They find anomalies that totals miss: a transfer with both halves lost, or a read of an old state.
+A system that does not promise real-time order may return an old state.
 
-A system that counts wrongly may show any number, so sums have room for more than 64 bits.
+A system that counts wrongly may show any number, so sums have more than 64 bits.
 """
 
 from typing import Final
@@ -34,7 +35,7 @@ from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first,
 from assay.harness.core.printable import to_printable
 
 SQLITE_LIMIT: Final = 9.2e18
-"""Just below 2^63. Sums of absolute amounts below it keep all sums and differences of a bank within 64 bits."""
+"""Just below 2^63. If the sum of all absolute amounts is below this limit, all sums of a bank fit into 64 bits."""
 
 BANK_VIEWS: Final = parse_views(f"""
     -- `doubtful`: it is unknown whether the account was opened, so its bank is not judged.
@@ -43,7 +44,7 @@ BANK_VIEWS: Final = parse_views(f"""
         max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
     from effects e where e.kind = 'bank-open' and e.outcome <> 'fail' group by e.key, e.owner
 
-    -- The banks that can be judged. `ready`: when all accounts were open.
+    -- The banks that can be judged. `ready`: the time at which all accounts were open.
     create table bank_banks as
     select key, total, accounts, ready from (
         select key, coalesce(max(case when owner is null then {cast_large("value")} end),
@@ -99,8 +100,10 @@ BANK_NEGATIVE: Final = Check(
 
 
 def _select_sums(*, certain: bool) -> str:
-    """Returns SQL: the sums deposited and withdrawn before each read of an account, either certainly before the read's
-    call or possibly before its return. A deposit of a negative amount is a withdrawal, and the reverse.
+    """Returns SQL: the sums deposited and withdrawn before each read of an account.
+
+    ``certain``: amounts that took effect certainly before the read's call; otherwise possibly before its return. A
+    deposit of a negative amount counts as a withdrawal, and the reverse.
     """
     amount = f"case when e.kind = 'bank-deposit' then {cast_large('e.value')} else 0 - {cast_large('e.value')} end"
     if certain:
@@ -170,11 +173,11 @@ _OVERSIZED: Final = f"""
     select key from effects where kind like 'bank-%' and outcome <> 'fail'
     group by key having sum(abs(cast(value as double))) >= {SQLITE_LIMIT} order by key limit 1
     """
-"""SQL for a bank some of whose sums may leave 64 bits."""
+"""SQL: a bank with sums that may not fit into 64 bits."""
 
 
 def _require_small_sums(engine: Engine) -> None:
-    """Raises ``EngineUnavailable`` if SQLite could not add up the amounts of a bank, or only roughly."""
+    """Raises ``EngineUnavailable`` if the sums of a bank may not fit into SQLite's 64 bits."""
     if isinstance(engine, SQLite):
         for row in engine.rows(_OVERSIZED):
             raise EngineUnavailable(

@@ -3,20 +3,20 @@
 A workload records itself in ``effects`` as follows (``key`` is the counter's name):
 
 - ``counter-add``: ``value`` is the returned count, *before* the add; null if the outcome is info.
-- ``counter-read``: ``value`` is the count; only ok ones count.
+- ``counter-read``: ``value`` is the count; only ok reads count.
 
 The check has three parts:
 
-1. The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
-   applies: no operation may have a lower place than one that had returned before its call. Adds are at 2v and reads at
-   2v - 1. An instance of ``counter-order`` is one late call, however many operations it should have preceded.
+1. The add that returned v fills slot v, and a read of v is between slots v - 1 and v. So the order is known, and rule U
+   applies: no operation may have a lower place than an operation that had returned before its call. The place of an add
+   is 2v, and that of a read 2v - 1. Each late call is one instance of ``counter-order``.
 2. No two adds fill one slot.
-3. Slots that no acknowledged add filled, below anything that was returned, must have been filled by adds of unknown
-   outcome. Any such add can fill a slot if it was called no later than the least return above that slot.
+3. Below any returned count, slots that no acknowledged add filled must have been filled by adds of unknown outcome.
+   Such an add can fill a slot if it was called no later than the earliest return of a higher count.
 
-In part 3 the bound rises with the slot, so it is best to give the k-th missing slot to the k-th earliest-called add
-(exchange argument). This suffices: such adds have no return, so they never constrain each other, and surplus ones may
-never have happened. A counter is linearizable iff none of the three is violated.
+In part 3 the latest possible call rises with the slot, so it is best to give the k-th missing slot to the k-th
+earliest-called add (exchange argument). This suffices: adds of unknown outcome have no return, so they never constrain
+each other, and surplus adds may never have happened. A counter is linearizable iff all three parts hold.
 """
 
 from typing import Final
@@ -129,9 +129,9 @@ COUNTER_PHANTOM: Final = Check(
         create view counter_spares as
         select key, count(*) as spare from counter_spare group by key
 
-        -- `filled`: slots below the value that acknowledged adds filled. `needed`: the other slots below the value.
-        -- `missing`: the needed slots that are not below the previous known value (`floor_value`) as well.
-        -- `floor_filled`: 1 if the slot of the previous known value is filled (its `own`).
+        -- `filled`: number of slots below the value that acknowledged adds filled. `needed`: number of the other slots.
+        -- `missing`: number of needed slots from the previous known value (`floor_value`) on. `floor_filled`: 1 if an
+        -- acknowledged add filled the slot of the previous known value (its `own`).
         create view counter_levels as
         select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
             select key, value, first_ret, filled,

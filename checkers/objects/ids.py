@@ -2,11 +2,11 @@
 
 A workload records itself in ``effects`` as follows (``key`` is the generator's name):
 
-- ``id-generate``: the id is ``value``, or ``name`` if it is text; neither if it is unknown. Only ok ones count, because
-  an id that no client got belongs to no one. An operation that takes a range of ids has a row for each.
+- ``id-generate``: the id is ``value``, or ``name`` if it is text. Both are null if the id is unknown. Only ok rows
+  count, because no client got the id of any other row. An operation that takes a range of ids has a row for each id.
 
-Two rows with one id contradict each other at any time, so the check is exact. Ids need not rise (``objects.monotonic``
-checks that values do).
+Two rows with one id contradict each other at any time, so the check is exact. Ids need not rise; ``objects.monotonic``
+checks values that must rise.
 """
 
 from typing import Final

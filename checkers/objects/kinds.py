@@ -1,7 +1,7 @@
-"""Counts of the kinds of effects in a history, by which families know whether they apply.
+"""Counts of the kinds of effects in a history, which tell which families apply.
 
-A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. A key with effects of other kinds, such as
-``add``, is reported.
+A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. A key with effects whose kind does not name
+an object, such as ``add``, is reported.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,10 @@ from assay.checkers.engine.base import quote_texts, select_nothing
 from assay.harness.core.history.data_sets import EFFECTS, KINDS
 
 MOST_NAMED: Final = 5
+"""Maximum number of keys or kinds that a reason names."""
 
 KIND_COUNTS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
-"""A single scan, so that families that do not apply cost none."""
+"""Counts by key and kind. This single scan of all effects tells which families apply."""
 
 NAMELESS: Final = ("add", "remove", "read", "write", "cas")
 """Kinds that do not name their object."""
@@ -35,10 +36,10 @@ def declare_family(
     doubts: Callable[[Engine], list[str]] | None = None,
     require: Callable[[Engine], None] | None = None,
 ) -> Family:
-    """Declares a family of objects, named as the format names their kinds.
+    """Declares a family of objects. ``name``: its name in ``KINDS``.
 
-    The views are made once a history is known to have such objects. ``doubts`` is then called, and returns reasons why
-    the verdict cannot be pass. ``require`` is as in ``PreparedTables``.
+    The views are created only for a history with such objects. ``doubts`` is then called, and returns reasons not to
+    pass. ``require`` is as in ``PreparedTables``.
     """
     kinds = quote_texts(KINDS[name])
     keys = f"select key from effect_kinds where kind in ({kinds}) group by key"
@@ -47,18 +48,18 @@ def declare_family(
         checks=checks,
         applies=f"select count(*) as examined from ({keys}) as k",
         prepare=PreparedTables(views, doubts, require),
-        by_key=doubts is None or isinstance(doubts, UndecidedKeys),  # anything else may look at all keys
+        by_key=doubts is None or isinstance(doubts, UndecidedKeys),  # another function may read all keys
     )
 
 
 def define_log_effects(engine: Engine) -> None:
-    """Defines the view ``log_effects``, read by some dozen views of the log. It is empty for a history without logs."""
+    """Defines the view ``log_effects``, which the views of the log read. It is empty for a history without logs."""
     rows = engine.rows(f"select count(*) as total from effect_kinds where kind in ({quote_texts(_LOG)})")
     engine.view("log_effects", select_nothing(EFFECTS) if rows[0]["total"] == 0 else "select * from effects")
 
 
 def describe_nameless_kinds(engine: Engine) -> list[str]:
-    """Returns a reason why no family judges some keys, or nothing if all kinds name their object."""
+    """Returns at most one reason: no family judges keys with effects whose kind does not name an object."""
     keys = f"select key from effect_kinds where kind in ({quote_texts(NAMELESS)}) group by key"
     rows = engine.rows(f"{keys} order by key nulls first limit {MOST_NAMED}")
     if not rows:

@@ -4,29 +4,30 @@ monotone circuits", PODC 2009).
 A workload records itself in ``effects`` as follows (``key`` is the register's name; values need not be unique):
 
 - ``max-write``: ``value``; outcomes ok, fail or info.
-- ``max-read``: ``value``, null if nothing was written yet; only ok ones count.
+- ``max-read``: ``value``, null if nothing was written yet; only ok reads count.
 
-**The rule.** For each value u that was read let e(u) be the earliest-called write of u that did not fail. If there is
-none, the value is a phantom. Each operation has a place:
+**The rule.** For each value u that was read, let e(u) be the earliest-called write of u that did not fail. If there is
+no such write, the value is a phantom. Each operation has a place:
 
 - 2u for e(u),
 - 2u + 1 for a read of u,
 - 2v for any other acknowledged write of v. *Its call does not count.*
 
-A history is linearizable iff it has no phantom and its places obey rule U: no operation has a lower place than one that
-had returned before its call.
+A history is linearizable iff it has no phantom and its places obey rule U: no operation has a lower place than an
+operation that had returned before its call.
 
-**It is necessary.** Some write of u comes before every read of u or more (choosing the earliest-called one loses
-nothing), and no read shows less than an earlier one. A write of v comes after all reads of less, so after the e(u) of
-each value u < v that was read. A write has no place that it must be *before* unless it is some e(u): another write of u
-or more may hide it.
+**The rule is necessary.** Some write of u precedes every read of u or of a larger value; choosing the earliest-called
+write loses nothing. No read shows less than an earlier read. A write of v comes after all reads of smaller values, so
+also after the e(u) of these values. Therefore none of these operations may be called after the write's return. But no
+operation must come *after* a write that is no e(u), because another write of v, or of a larger value, may hide it. So
+the call of such a write does not count.
 
-**It is sufficient.** Move the other writes, in order of return. If an operation at a place above 2v had returned before
-the call of such a write w, w moves up to the highest place of these operations. Then no operation at a higher place had
-returned before w was called. Nor was any operation y at a lower place called after w had returned. If w stays at 2v,
-the rule says so. If w moves to the place of some z, y would have been called after z had returned, too, which the rule
-(or this argument for z) excludes. So the places order all operations as rule U requires. A read of u still finds u:
-e(u) is strictly below, and no write of more than u is below 2u + 2.
+**The rule is sufficient.** Move the writes that are no e(u), in order of return. If operations at places above 2v had
+returned before the call of such a write w, w moves up to the highest of their places. Then no operation at a higher
+place had returned before w was called. Nor was any operation y at a lower place called after w had returned. If w stays
+at 2v, this is the rule itself. If w moves to the place of an operation z, y would have been called after z had
+returned, too, which the rule (or this argument for z) excludes. So the new places obey rule U for all operations. A
+read of u still finds u: e(u) has a strictly lower place, and no write of more than u has a place below 2u + 2.
 """
 
 from typing import Final

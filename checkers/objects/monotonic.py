@@ -5,8 +5,8 @@ A workload records itself in ``effects`` as follows (``key`` is a value's name; 
 - ``monotonic-add``: ``value`` is the value after the operation, null if unknown.
 - ``monotonic-read``: one row with ``value`` for each value that a read shows. Null: nothing was there.
 
-Both say that an operation *saw* a value, and only ok ones do. The definition is that of Elle's ``monotonic-key-graph``
-with the order of processes. An operation comes before another
+Both kinds say that an operation *saw* a value; only ok rows count. The definition is that of Elle's
+``monotonic-key-graph`` with the order of processes. An operation comes before another
 
 - if it saw a smaller number of some value, or
 - if one process performed both and it was the earlier one, or
@@ -14,21 +14,21 @@ with the order of processes. An operation comes before another
 
 Operations that come before each other in a cycle contradict each other:
 
-- ``nonmonotonic-read``: the smallest cycle, two operations of one process that saw one value fall. From the fall on,
-  the process counts as another one, so that the fall is not found twice.
-- ``monotonic-cycle``: all other cycles. The smallest is two reads of two values, each of which saw more of one and less
-  of the other.
-- ``monotonic-cycle-real-time``: a cycle that needs real time.
+- ``nonmonotonic-read``: the smallest cycle, two operations of one process that saw a value fall. After the fall, the
+  process counts as another process, so that the fall is not found again in a larger cycle.
+- ``monotonic-cycle``: all other cycles. The smallest has two reads of two values: the first read saw more of one value,
+  and the second read more of the other value.
+- ``monotonic-cycle-real-time``: a cycle that needs the order of real time.
 
-There is no cycle iff in some order of the operations no value falls. The order must keep that of each process (and real
-time). No check compares the values that reads show with those that adds made, because an add of unknown outcome does
-not say what it made. If each add adds one and real time is promised, ``counters`` checks more; ``max_registers`` does
-so for a value that is written.
+There is no cycle iff in some order of the operations no value falls. This order must respect the order of each process
+(and real time). No check compares the values of reads with the results of adds, because the result of an add of unknown
+outcome is unknown. If each add adds one and real time is promised, ``counters`` checks more. ``max_registers`` checks
+more for a value that is written.
 
 Cycles are found in Python and stored in a table that the checks read. ``transactions.graph`` finds components and short
-cycles. For each value and number, the operations that saw this number lead to a node. The node leads to all operations
-that saw the next higher number, and to their node. So there are only a few edges per row, however many operations saw
-less than others.
+cycles. For each value and number, the graph has a *level* node: operations that saw this number lead to it. The level
+leads to all operations that saw the next higher number, and to the next level. So there are only a few edges per row,
+even if many operations saw less than others.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ else:
     np, pa = LazyModule("numpy"), LazyModule("pyarrow")
 
 NOTHING: Final = -INFINITY
-"""Stands for a read of nothing, below all values."""
+"""Stands for a read of nothing. It is below all values."""
 
 MONOTONIC_VIEWS: Final = parse_views(f"""
-    -- `former`: the number that the process saw of this value before.
+    -- `former`: the number that the process previously saw of this value.
     create table monotonic_seen as
     select op, key, process, value, call, ret, {previous("value", by="key, process", order="call, op")} as former,
         {previous("op", by="key, process", order="call, op")} as former_op
@@ -122,7 +122,7 @@ class _ObservedOperation:
 
 
 def find_cycles(engine: Engine) -> list[str]:
-    """Creates ``monotonic_found``: one row for each component, the first few with a claim."""
+    """Creates ``monotonic_found``: one row per component with a cycle. The first ``MOST_FINDINGS`` have a claim."""
     rows = engine.arrow("select op, key, process, value, call, ret from monotonic_seen")
     rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # makes the choice of cycles deterministic
     falls = engine.arrow("select op from monotonic_falls group by op")
@@ -137,7 +137,7 @@ def find_cycles(engine: Engine) -> list[str]:
 
 
 class _GrowthGraph:
-    """Graph of operations and levels. ``falls``: operations from which on their process counts as a new one."""
+    """Graph of operations and levels. ``falls``: operations at which their process begins to count as a new process."""
 
     def __init__(self, rows: pa.Table, falls: Ints) -> None:
         op, value = read_ints(rows, "op"), read_ints(rows, "value")
@@ -180,21 +180,21 @@ class _GrowthGraph:
 
     def read_operations(self, ops: Sequence[int]) -> Mapping[int, _ObservedOperation]:
         """Returns process, times and seen numbers of some operations."""
-        at = np.searchsorted(self.ops, ops)
+        indexes = np.searchsorted(self.ops, ops)
         seen: dict[int, dict[str, int]] = {op: {} for op in ops}
         rows = np.flatnonzero(np.isin(read_ints(self._rows, "op"), np.array(ops, np.int64)))
         for row in self._rows.take(pa.array(rows)).to_pylist():
             seen[row["op"]][row["key"]] = row["value"]
         return {
-            op: _ObservedOperation(int(self.process[place]), int(self.call[place]), int(self.ret[place]), seen[op])
-            for op, place in zip(ops, at.tolist(), strict=True)
+            op: _ObservedOperation(int(self.process[index]), int(self.call[index]), int(self.ret[index]), seen[op])
+            for op, index in zip(ops, indexes.tolist(), strict=True)
         }
 
 
 def _list_components(
     classified: ClassifiedGraph, anomaly: str, graph: _GrowthGraph, reported: Iterable[int] = ()
 ) -> list[dict[str, Any]]:
-    """Returns a row for each component without one of the operations that are already ``reported``."""
+    """Returns a row for each component that has none of the ``reported`` operations."""
     cycles, before, rows = ShortCycles(classified), set(reported), list[dict[str, Any]]()
     for component in classified.components:
         ids = classified.graph.nodes[component.members]
@@ -257,7 +257,7 @@ MONOTONIC_REAL_TIME: Final = Family(
         where e.kind in ('monotonic-add', 'monotonic-read') and d.transaction_order = 'real-time'
         """,
 )
-"""Must come after ``MONOTONIC``, which makes its tables."""
+"""Must come after ``MONOTONIC``, which creates the tables that this family reads."""
 
 MONOTONIC_ANOMALIES: Final = MONOTONIC.anomalies
-"""All anomalies that are reported if the contract declares no order of real time."""
+"""All anomalies that are reported if the contract does not declare real-time order."""

@@ -1,37 +1,38 @@
-"""Total queues: after a drain, each enqueued element was dequeued exactly once, by any client. Order is not checked.
+"""Queues: after a drain, each enqueued element was dequeued exactly once, by any client. Order is not checked.
 
 A workload records its operations in ``effects`` (``key`` is the queue's name; values need not be unique):
 
 - ``queue-enqueue``: an element was enqueued; outcomes ok, fail or info.
 - ``queue-dequeue``: ok with its ``value``, fail (nothing was taken), or info (an unknown element may have been taken).
   An ok dequeue without a value found the queue empty.
-- ``queue-drained``: a drain found the end of the queue: everything acknowledged before its call had been taken by then.
-  Info: it is unknown how the drain ended, and what it took.
+- ``queue-drained``: a drain found the end of the queue: all elements acknowledged before its call had been taken. Info:
+  it is unknown how the drain ended, and which elements it took.
 
 Each value is judged by multiplicity and time:
 
-1. Each dequeue needs an enqueue of its own that was called no later than the dequeue returned.
-2. Each element acknowledged before the call of the (last) drain needs a dequeue of its own that returned no earlier
-   than the call of the element's enqueue. By Hall's theorem (1935) it is enough to look at suffixes of time. The number
-   of unmatched elements is the largest value, over all moments, of a difference: enqueues called from then on minus
-   dequeues returned from then on. A single running sum, backwards in time, finds it.
-3. Each dequeue of unknown outcome may have taken any one element of its queue: n of them excuse n losses.
-4. A drain of unknown outcome may have taken any number: then no loss is proved, and if elements are missing the verdict
-   is unknown.
+1. Each dequeue must be matched with its own enqueue, called no later than the dequeue returned.
+2. Each element acknowledged before the call of the (last) drain must be matched with its own dequeue, which returned no
+   earlier than the call of the element's enqueue. For each moment, take the number of enqueues called from then on,
+   minus the number of dequeues returned from then on. By Hall's theorem (1935) the maximum of this difference is the
+   number of unmatched elements. A single running sum, backwards in time, finds it.
+3. Each dequeue of unknown outcome may have taken any one element of its queue. So n such dequeues excuse n losses.
+4. A drain of unknown outcome may have taken any number of elements. Then no loss is proved, and the verdict is unknown
+   if elements are missing.
 
-If the contract declares queues linearizable (``linearizable_queues``), an ok dequeue without a value must be right that
-the queue was empty (``queue-false-empty``). In other queues an element may be on its way, or given out and put back.
+``queue-false-empty``: if the contract declares queues linearizable (``linearizable_queues``), the queue must have been
+empty at some moment of each ok dequeue without a value. In other queues an element may be in transit, or be given out
+and put back.
 
 1. An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it.
 2. From its call on, a dequeue of unknown outcome may have taken any one element that no other dequeue returned later. A
-   drain of unknown outcome may have taken any number of them.
-3. The queue may have been empty at an instant under two conditions. First, no element that is returned later was
+   drain of unknown outcome may have taken any number of such elements.
+3. The queue may have been empty at a moment under two conditions. First, no element that is returned later was
    certainly inside. Second, the other elements inside were at most as many as the dequeues of unknown outcome called by
    then.
-4. The answer is false if there is no such instant from its call to its return. The element that is inside may differ
-   from instant to instant.
+4. The answer is false if there is no such moment from its call to its return. Different elements may be inside at
+   different moments.
 
-Equal elements count as often as they are inside. Copies enqueued beyond the number dequeued count as never returned.
+Each copy of an equal element counts. Copies enqueued beyond the number dequeued count as never returned.
 """
 
 from typing import Final
@@ -64,7 +65,7 @@ QUEUE_VIEWS: Final = parse_views(f"""
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as rank
     from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null
 
-    -- When the last drain that found the end of the queue was called.
+    -- The call of the last drain that found the end of the queue.
     create table queue_drains as
     select key, max(call) as drained from queue_rows where kind = 'queue-drained' and outcome = 'ok' group by key
 
@@ -103,7 +104,7 @@ QUEUE_VIEWS: Final = parse_views(f"""
     """)
 
 _DRAINED: Final = "o.key is null and d.drained > greatest(a.ret, b.since)"
-"""Whether a complete drain, and none of unknown outcome, looked for the element ``a`` late enough."""
+"""SQL: whether a complete drain was called late enough for the element ``a``, and no drain has an unknown outcome."""
 
 QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
@@ -164,7 +165,7 @@ QUEUE_LOST: Final = Check(
     about=("[excuses=0?element {value} of {key} by operation {add_op:number}]",),
     needs_close=True,
 )
-"""With n dequeues of unknown outcome, the n elements acknowledged first are assigned to them."""
+"""If n dequeues have an unknown outcome, they are assumed to have taken the n elements acknowledged first."""
 
 
 QUEUE_DUPLICATE: Final = Check(
@@ -233,8 +234,7 @@ _DOUBTS: Final = UndecidedKeys(
     lambda row: f"queue-lost cannot be judged for {row['key']}: {_describe_doubt(row)}",
     lambda more: f"queue-lost cannot be judged for {more} other queues either, for the same reasons",
 )
-"""Without a complete drain, the remaining elements are unknown. So are the elements taken by a drain of unknown
-outcome."""
+"""Queues without a complete drain, and queues with missing elements that a drain of unknown outcome may have taken."""
 
 
 QUEUES: Final = declare_family("queue", (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM), QUEUE_VIEWS, _DOUBTS)
@@ -243,7 +243,7 @@ QUEUE_ANOMALIES: Final = QUEUES.anomalies
 
 
 ANY_NUMBER: Final = 2**32
-"""More elements than a queue has: the number that a drain of unknown outcome may have taken."""
+"""Stands for any number of elements, which a drain of unknown outcome may have taken. No queue has so many."""
 
 
 QUEUE_FALSE_EMPTY: Final = Check(
@@ -254,7 +254,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
         select key, op, sub, call, ret from queue_rows
         where kind = 'queue-dequeue' and outcome = 'ok' and value is null
 
-        -- How many copies of an element were enqueued but never returned.
+        -- The number of copies of an element that were enqueued but never returned.
         create view queue_spare as
         select key, value, cast(sum(weight) as bigint) as spare
         from (
@@ -272,9 +272,9 @@ QUEUE_FALSE_EMPTY: Final = Check(
             union all select key, value, call, 0, -1, op, sub from queue_takes) t
             left join queue_spare s on t.key = s.key and t.value = s.value
 
-        -- For each moment: the elements inside, those of them that are returned later (`due`), and the elements that
-        -- dequeues and drains of unknown outcome may have taken (`unknown`). At -1, the queue is empty: this is
-        -- before everything.
+        -- For each moment, the numbers of elements inside, of elements inside that are returned later (`due`), and of
+        -- elements that operations of unknown outcome may have taken (`unknown`). The moment -1 stands for the
+        -- beginning, when the queue is empty.
         create view queue_levels as
         select key, time, late, inside, due, unknown,
             lead(time) over (partition by key {order_by("time, late")}) as following

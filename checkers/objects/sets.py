@@ -1,29 +1,30 @@
-"""Sets: elements are added, and a read returns all that are there. Each element is judged separately.
+"""Sets: elements are added, and a read returns all elements. Each element is judged separately.
 
 A workload records itself in ``effects`` as follows (``key`` is the set's name):
 
-- ``set-add`` and ``set-remove``: ``value`` is the element; outcomes ok, fail or info. Adding an element that is there
-  changes nothing.
-- ``set-read``: one row per element that it returned, or one with a null ``value`` if it returned none. Only ok ones
-  count.
+- ``set-add`` and ``set-remove``: ``value`` is the element; outcomes ok, fail or info. Adding an element again changes
+  nothing.
+- ``set-read``: one row per element that the read returned, or one row with a null ``value`` if it returned none. Only
+  ok reads count.
 
-An element that was not removed is there from some moment on. That moment must lie
+An element that was not removed is in the set from some moment on. That moment must be
 
 - after its first add was called,
 - before an add of it was acknowledged,
 - before a read that shows it returned, and
 - after the call of every read that lacks it.
 
-Such a moment exists unless two of these contradict each other, so the checks are exact for each element. An element
-that may have been removed may rightly be missing; only an element that was never added is reported then.
+Such a moment exists unless two of these conditions contradict each other, so the checks are exact for each element. An
+element that may have been removed may rightly be missing. It is reported only if a read shows it and it was never
+added.
 
 Reads that lack an element are counted, not listed: the number of reads called after a moment, minus the number of these
 reads that show the element.
 
-Reads must agree on the order in which elements came (``set-fork``) only if the contract declares sets linearizable
-(``linearizable_sets``); other reads may be torn. Elements that may have been removed are left out. The set then only
-grows, by one element at a time. So of two reads, one must show all elements of the other. Reads are sorted by their
-number of elements. If each contains the read before it, then all agree.
+``set-fork``: if the contract declares sets linearizable (``linearizable_sets``), reads must agree on the order in which
+elements were added. Elements that may have been removed are ignored. The set then only grows, one element at a time, so
+one of two reads must show all elements of the other. Reads are sorted by their number of elements. If each read
+contains the previous one, all reads agree.
 """
 
 from typing import Final
@@ -68,7 +69,7 @@ SET_VIEWS: Final = parse_views(f"""
         union all select key, value, null, null, ret, 0 from set_shown) as moments
     group by key, value
 
-    -- The moments after which reads must show the element.
+    -- The moments after which reads must show the element: an acknowledgement, or a read that shows it (`by_read`).
     create view set_since as
     select key, value, acked as since, 0 as by_read from set_elements where removed = 0 and acked is not null
     union all select key, value, seen, 1 from set_elements where removed = 0 and seen is not null
@@ -97,7 +98,7 @@ def _declare_exposure(since: str, *, once: bool, remedy: str = "") -> Exposure:
     """Declares the exposure of elements that must stay from ``since`` on, a column of ``set_elements``.
 
     Each read shows the whole set, so an element is exposed if the last read of its set was called late enough. With
-    ``once``, only elements that were added once are claims, and faults count.
+    ``once``, only elements that were added once are claims, and the read must also follow the last fault.
     """
     bound = f"greatest(e.{since}, b.since)" if once else f"e.{since}"
     return Exposure(
@@ -118,7 +119,8 @@ def _declare_exposure(since: str, *, once: bool, remedy: str = "") -> Exposure:
 
 
 def _select_evidence(found: str) -> str:
-    """Returns SQL: the last sign that the element was there, and the next read that lacks it."""
+    """Returns SQL: an operation that shows that the element is in the set, and a later read that lacks it, which are
+    nearest in time."""
     few = first_rows_subquery(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op,

@@ -2,8 +2,9 @@
 
 - ``views``: how a workload records itself, and the tables that the checks share.
 - ``chains``: the two fixpoints.
-- ``values``: checks of which values may be read. ``order``: checks of their order.
-- ``family``: lists the checks.
+- ``values``: checks of values that reads return. ``order``: the check of the order of values.
+- ``family``: the families of register checks.
 
-The package imports what all checks share; ``checkers.families``, the harness and the workloads import ``family``.
+The package imports the modules that all checks share. ``checkers.families``, the harness and the workloads import
+``family``.
 """

@@ -1,12 +1,11 @@
-"""The two fixpoints of the register checks, as rounds over materialised tables, because no SQL common to all engines
-can recurse.
+"""The two fixpoints of the register checks, as rounds over materialised tables, because the common SQL cannot recurse.
 
-1. ``find_kept``: an info write counts iff it was read or a CAS that counts expected it. That CAS may itself be an info
-   one, so each round goes one step back. Chains of CAS operations of unknown outcome are short.
-2. ``find_ancestors``: finds for each value that a CAS wrote the start of its chain and the distance to it, by pointer
-   doubling (Wyllie 1979). Every value first points at the value that its CAS expected, then repeatedly at that value's
-   pointer. A chain of n takes log2(n) + 1 rounds. Values that still point at a CAS then are in a cycle, or hang from
-   one: it has no start.
+1. ``find_kept``: a write of unknown outcome counts iff it was read, or a CAS that counts expected its value. That CAS
+   may itself have an unknown outcome, so each round goes one step back. Chains of such CAS operations are short.
+2. ``find_ancestors``: finds the start of the chain, and the distance to it, for each value that a CAS wrote. It uses
+   pointer doubling (Wyllie 1979). Every value first points at the value that its CAS expected. In each round, it then
+   points at its target's target. A chain of n takes log2(n) + 1 rounds. If a value still points at a value of a CAS
+   after these rounds, it leads into a cycle, which has no start.
 """
 
 from typing import Final
@@ -42,7 +41,7 @@ def find_kept(engine: Engine) -> int:
 
 
 def start_kept() -> tuple[View, ...]:
-    """Returns views of the writes that certainly count, and of those in doubt."""
+    """Returns views of the writes that certainly count, and of the doubtful ones."""
     return parse_views(f"""
         create view register_certain as
         select {_COLUMNS} from register_written where certain = 1
@@ -56,8 +55,9 @@ def start_kept() -> tuple[View, ...]:
 
 
 def run_kept_round(number: int, frontier: str) -> tuple[View, ...]:
-    """Moves doubtful writes that a CAS of ``frontier`` expected to the kept ones. Names alternate because no table is
-    made from itself.
+    """Returns views that move doubtful writes to the kept ones if a CAS of ``frontier`` expected their values.
+
+    Names of tables alternate, because a table must not read an earlier table of its own name.
     """
     old, new = number % 2, (number + 1) % 2
     return parse_views(f"""
@@ -103,7 +103,7 @@ def find_ancestors(engine: Engine) -> int:
 
 
 def start_climb() -> tuple[View, ...]:
-    """Lets each value of a CAS point at the expected value, with no start known. Keys with versions need no chains."""
+    """Returns a view in which each value of a CAS points at the expected value. Keys with versions need no chains."""
     return parse_views("""
         create table register_open_0 as
         select c.key, c.value, c.expected as ancestor, cast(1 as bigint) as distance, 1 as no_start
@@ -113,9 +113,9 @@ def start_climb() -> tuple[View, ...]:
 
 
 def run_climb_round(number: int) -> tuple[View, ...]:
-    """Doubles the reach of the values that are not yet at the start of their chain. They become fewer in each round.
+    """Returns views that double the distance of each pointer that has not reached the start of its chain.
 
-    A chain's start is in no row's ``value`` column.
+    A pointer has reached the start if its target is in no row's ``value`` column.
     """
     new = number + 1
     return parse_views(f"""
@@ -134,7 +134,7 @@ def run_climb_round(number: int) -> tuple[View, ...]:
 
 
 def _select_pointers(rounds: int) -> str:
-    """Returns SQL: where each value points after so many rounds."""
+    """Returns SQL: the pointer of each value after ``rounds`` rounds."""
     tables = [*(f"register_resolved_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
     return " union all ".join(f"select key, value, ancestor, distance, no_start from {table}" for table in tables)
 
@@ -151,7 +151,7 @@ def _describe_unclear(row: Row) -> str:
 UNCLEAR_KEYS: Final = UndecidedKeys(
     "register_unclear", _describe_unclear, lambda more: f"nor can {more} other registers, for the same reason"
 )
-"""Reasons why some keys cannot be judged, known once their tables exist."""
+"""Keys that cannot be judged, because their values are not unique."""
 
 
 def _count(engine: Engine, table: str) -> int:

@@ -1,9 +1,9 @@
 """The family of register checks: unique writes, reads, and CAS operations that chain values together.
 
-``views`` describes how a workload records itself. A key without a finding has a linearizable history, and a key with a
-finding has none. There are two exceptions to this exactness:
+``views`` describes how a workload records itself. The checks are exact: the history of a key is linearizable iff the
+key has no finding. There are two exceptions, in which violations may be missed:
 
-- Versions do not order a key in which some value has no version.
+- If some value of a key has no version, versions do not order the key's values.
 - Failed CAS operations that do not return the current value are dropped.
 
 ``lost-update`` is a family of its own, so that a history without CAS is not reported as lacking data.

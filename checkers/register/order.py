@@ -1,17 +1,17 @@
 """The order of a register's values: no value is seen again after another one replaced it.
 
-A *chain* is a sequence of values in known order: each was put in place by a CAS that expected the one before, or
-versions order them (``views``). Inside a chain, an operation is late if its value comes before the value of an
-operation that had returned before this call. Between chains, only time gives an order (Gibbons and Korach, "Testing
-shared memories", 1997):
+A *chain* is a sequence of values in known order: each value was written by a CAS that expected the previous value, or
+versions order the values (``views``). Inside a chain, an operation is late if an operation on a later value had
+returned before its call. Between chains, only time gives an order (Gibbons and Korach, "Testing shared memories",
+1997):
 
-1. A chain's *zone* lies between its first return and its last call.
-2. The zone is forward if the first return is before the last call: the register held the chain all the time between
-   them. Otherwise it is backward: one moment between the last call and the first return is enough.
-3. The history is legal iff no two forward zones overlap and no backward zone lies inside a forward one.
+1. A chain's *zone* is the interval between its first return and its last call.
+2. If the first return is before the last call, the zone is *forward*: the register held values of the chain during the
+   whole zone. Otherwise the zone is *backward*: one moment of the zone is enough for all operations of the chain.
+3. The history is legal iff no two forward zones overlap and no backward zone is inside a forward zone.
 4. A sort by the begin of zones and a running maximum of the ends of forward zones find violations: O(n log n).
 
-An instance is one late call, however many values it came too late for.
+Each late call is one instance.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number, total_of
 
 _DIFFERENT_VALUES: Final = f"coalesce(g.earlier_value, {INITIAL}) <> g.late_value"
-"""SQL: the chain of the late call was seen earlier with another value than that of the late call."""
+"""SQL: whether the chain of the late call was seen earlier with another value than that of the late call."""
 
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
@@ -38,7 +38,7 @@ STALE_READ: Final = Check(
     anomaly="stale-read",
     meaning="an old value was read, or put in place, after a newer one",
     views=parse_views(f"""
-        -- Late calls inside a chain. `reach`, here and below: the latest call on an earlier place.
+        -- Late calls inside a chain. `reach`: the latest call at an earlier place, which is the late call.
         create view register_late_inside as
         select key, reach, first_ret, versioned from (
             select key, versioned, first_ret,

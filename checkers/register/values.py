@@ -1,4 +1,4 @@
-"""Register values: a read returns only what was written, not before it was written; each value is replaced once."""
+"""Register values: a read returns only written values, not before they were written, and each is replaced once."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ OBSERVERS: Final = View(
     group by key, value
     """,
 )
-"""Operations that prove that a value was there. An unanswered CAS proves nothing by itself."""
+"""By value, an operation that proves that the register held it. An unanswered CAS proves nothing by itself."""
 
 
 MISSING_WRITER: Final = Check(
@@ -108,7 +108,7 @@ LOST_UPDATE: Final = Check(
     anomaly="lost-update",
     meaning="two conditional writes both replaced the same value",
     views=parse_views(f"""
-        -- Values in the order of their versions, each with the one before it.
+        -- Values in the order of their versions, each with the previous value (`former`).
         create view register_order as
         select key, value, expected, chained, low_version,
             coalesce({previous("value", by="key", order="low_version, value")},
@@ -129,7 +129,7 @@ LOST_UPDATE: Final = Check(
         from register_clusters where low_version is not null and value <> {INITIAL}
         group by key, low_version having count(*) > 1
 
-        -- CAS operations that replaced another value than that of the version before.
+        -- CAS operations whose expected value is not the value of the previous version.
         create table register_leaps as
         select o.key, o.low_version as version, o.expected, o.former as low_value, o.value as high_value
         from register_order o

@@ -1,23 +1,23 @@
-"""Tables that the register checks share: who wrote which value, who saw it, and each value's place in its chain.
+"""Tables that the register checks share: the writes and reads of each value, and its place in a chain of values.
 
 A register workload records itself in ``effects`` as follows (``key`` is the register's name; values are unique per
 key):
 
 - ``register-write``: ``value``. ``register-cas``: ``expected`` -> ``value``. Outcomes are ok, fail (certainly not done)
   or info.
-- ``register-read``: ``value``; only ok ones count. Null is the initial value, as is a null ``expected``. A failed CAS
-  that returns the current value gives a ``register-read`` row with outcome ok in addition to its own.
+- ``register-read``: ``value``; only ok reads count. Null is the initial value, also in ``expected``. A failed CAS that
+  returns the current value gives a ``register-read`` row with outcome ok in addition to its own.
 - ``commit`` is a write, and ``fetched`` a read, of a group's offset in one partition: ``value`` is the commit's number,
   because offsets are not unique; ``position`` is the offset.
 - ``version``: the value's version, if the system returns one (a znode's version, an etcd revision). It rises with every
   change of the register.
 
 A *cluster* is a value with all operations on it. With unique values a register holds each value once, so clusters do
-not interleave. A successful CAS a -> b puts b's cluster right behind a's. Together they are a *chain*, which starts at
-a plain write or at the initial value. If every value of a key has a version, the versions give the places.
+not interleave. A successful CAS a -> b puts b's cluster right behind a's cluster. Such clusters form a *chain*, which
+starts at a plain write or at the initial value. If every value of a key has a version, the versions give the places.
 
-An info write is kept iff its value was read or a kept CAS expected it. With unique values this is exact, because an
-unobserved write may as well never have happened. Info reads and failed operations are dropped.
+A write of unknown outcome is kept iff its value was read or a kept CAS expected it. With unique values this is exact,
+because an unobserved write may never have happened. Reads of unknown outcome and failed operations are dropped.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import RETURNED
 
 INITIAL: Final = -INFINITY
-"""Stands for the initial value, which the history has as null; joins need a value that equals itself."""
+"""Stands for the initial value, which is null in the history, because null is not equal to itself in joins."""
 
 ROWS: Final = View(
     "register_rows",
@@ -71,7 +71,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     from register_unknown_outcomes d join register_reads r on d.key = r.key and d.value = r.value
     group by d.key, d.value
 
-    -- `certain` 1: acknowledged or read. 0: counts only if a kept CAS expected it.
+    -- `certain` is 1 for a write that was acknowledged or read. Any other write counts only if a kept CAS expected it.
     create view register_written as
     select w.key, w.value, w.op, w.sub, w.kind, w.expected, w.version, w.call, w.ret,
         case when w.outcome = 'ok' or c.value is not null then 1 else 0 end as certain
@@ -117,8 +117,9 @@ CLUSTER_VIEWS: Final = parse_views(f"""
     select key from register_clusters where value <> {INITIAL}
     group by key having count(*) = count(low_version)
     """)
-"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``. It has, for each value that a CAS
-wrote, the start of its chain (``ancestor``), the ``distance`` to it, and ``no_start``: whether a cycle leaves none.
+"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``. For each value that a CAS wrote, it
+has the start of the chain (``ancestor``) and the ``distance`` to it. ``no_start`` is 1 if the chain leads into a cycle
+and has no start.
 """
 
 
@@ -135,7 +136,7 @@ PLACE_VIEWS: Final = parse_views(f"""
         left join register_versioned v on c.key = v.key
     where c.first_ret is not null and coalesce(a.no_start, 0) = 0
 
-    -- The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone.
+    -- The operation of each call and return, which is unique because times increase. Only evidence reads this view.
     create view register_moments as
     select key, call as moment, 0 as is_return, op, 'read' as kind, value from register_seen
     union all select key, ret, 1, op, 'read', value from register_seen

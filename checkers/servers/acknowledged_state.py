@@ -1,14 +1,14 @@
-"""State of the servers at the moment of an acknowledgement, as far as it can be inspected.
+"""State of the servers at the moment of an acknowledgement: each in-sync replica must have the record.
 
 In the simulation, the harness writes these rows into ``looks``, with look 0:
 
-- ``inspected``: the number of ``acknowledgements`` at which it looked.
-- ``lacking``: the log of an in-sync replica ended (``log_end``) at or below an acknowledged offset (``position``). Only
-  a replica counts whose broker still has the registration under which it joined.
-- ``undurable``: an in-sync replica had the record only where a power loss may take it, in a topic that is flushed with
-  every message.
+- ``inspected``: the number of ``acknowledgements`` at which it inspected the replicas.
+- ``lacking``: the log of an in-sync replica ended (``log_end``) at or below an acknowledged offset (``position``). A
+  replica counts only if its broker still has the registration under which the replica joined.
+- ``undurable``: an in-sync replica had the record only in memory, although the topic is flushed with every message.
 
-A fault that changes files is an excuse, as is a power loss if the contract lets unflushed records go.
+Nothing is reported after a fault that changed files. If the contract allows the loss of unflushed records, nothing is
+reported after a power loss either.
 """
 
 from typing import Final

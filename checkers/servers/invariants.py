@@ -1,4 +1,4 @@
-"""An invariant of the system's own that did not hold at some moment of a run.
+"""Broken invariants: an invariant of the system itself did not hold at some moment of a run.
 
 In the simulation, the harness asserts invariants at each event of a node's log. It writes these rows into ``looks``,
 with look 0:
@@ -6,7 +6,7 @@ with look 0:
 - ``asserted``: the name of an ``invariant`` and how often it was evaluated (``assertions``).
 - ``broken``: an invariant that did not hold, with the system's sentence (``claim``), the ``node`` and the ``key``.
 
-The run ends there. So a client may not have noticed anything, and checks of the end of a run do not apply.
+The run ends at this moment. So clients may have noticed nothing, and checks of the end of a run do not apply.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from assay.checkers.judging.contract import BROKEN_INVARIANT
 from assay.checkers.sql_idioms import select_first
 
 BROKEN_COUNT: Final = "select count(*) as examined from looks where what = 'broken'"
-"""More than 0: the run was ended before its own end."""
+"""SQL: the number of broken invariants. If there are any, the run was ended at once."""
 
 
 BROKEN_INVARIANTS: Final = Check(

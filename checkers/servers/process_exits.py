@@ -1,15 +1,14 @@
-"""A server's process that ended by itself: no fault ended it, and no fault had changed a file before.
+"""Unexpected exits: a server's process ended, although no fault ended it and no fault had changed a file before.
 
 The harness writes these rows into ``looks``, all with look 0 because they belong to no look:
 
-- ``process``: a server whose process was there once every fault was healed.
-- ``ended``: a server whose process was not there.
-- ``crashed``: a process that crashed at ``time`` by an error of its own, as the cluster reports (only the simulation
-  does).
+- ``process``: a server whose process ran after every fault was healed.
+- ``ended``: a server whose process did not run after every fault was healed.
+- ``crashed``: a process that crashed at ``time`` by its own error. Only the simulation reports this.
 
-A process that a fault ended and that could not be started again has not ended by itself. So a missing process proves
-nothing if a fault that ends processes struck it and was never healed. If the fault's rows do not name its targets, it
-may have struck any server. A process that crashed as it was started again does count.
+A process that a fault ended, and that the harness could not restart, has not ended by itself. So a missing process
+proves nothing if a fault that ends processes struck it and was never healed. If the fault's rows do not name its
+targets, it may have struck any server. A crash during a restart does count.
 
 A server may refuse to run on damaged files. So nothing is proved after a fault has changed any file, on any node.
 """
