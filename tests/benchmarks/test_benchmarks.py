@@ -31,6 +31,7 @@ SMALL = {
     "many_runs": "--runs=4 --different=2 --operations=500 --sample=1 --engines=auto",
     "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
     "doubling": "--seconds=20 --doublings=1 --rate=50 --rounds=1",
+    "hour": "--rates=1 --models=log,counter --clients=3 --keys=3",
     "exposure": "--models=log --effects=2000 --keys=2 --clients=5 --runs=1",
 }
 LARGER = {
@@ -40,7 +41,7 @@ LARGER = {
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
-ELSEWHERE = {"explorers", "figures", "broker", "linearizability"}
+ELSEWHERE = {"explorers", "figures", "broker", "linearizability", "store_on_spark"}
 """Modules that the other benchmarks share, and benchmarks that have tests of their own below."""
 
 
@@ -124,6 +125,16 @@ def test_text_goes_to_stdout_without_json() -> None:
 def test_the_benchmark_of_checks_runs_spark_and_compares_the_engines() -> None:
     found = figures("checks", "--models=register", "--effects=20000", "--keys=2", "--clients=5", "--plant")
     assert [row["engine"] for row in found["rows"]] == ["duckdb", "spark"]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_the_benchmark_of_a_store_judges_its_runs_and_a_large_one_on_workers() -> None:
+    small = ("--effects=1330000", "--run-effects=20000", "--different=2", "--large=1120000", "--keys=20")
+    found = figures("store_on_spark", *small)
+    assert found["failed"] == found["runs"] - found["runs"] // 2 > 1
+    assert found["shuffled"] > 0
+    assert found["peak"] > 0
 
 
 @pytest.mark.docker

@@ -1,0 +1,81 @@
+"""Time of the verdict after an hour's run, for every model that `assay generate` has.
+
+    python benchmarks/hour.py [--rates 80,250] [--models log,txn] [--clients 20] [--keys 1000] [--json]
+
+An hour at a rate has that many operations per second, times 3,600. ``assay check`` judges them as a command, its start
+included, and one core reads and sorts the effects as the machine's limit. The seconds are those of the clock, and in
+brackets the processor's; the ratio is that of the processor's seconds.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from assay.checkers.engine import DuckDB
+from assay.harness.synthetic.generate import HISTORY, MODELS, generate
+from assay.harness.synthetic.plan import Plan
+from checks import SORTED
+
+from figures import Output, arguments, names, numbers
+
+HOUR: Final = 3600
+
+
+def check(run: Path) -> tuple[float, float]:
+    """Returns the seconds of ``assay check``, by the clock and by the processor."""
+    before, began = _children_seconds(), time.perf_counter()
+    command = [sys.executable, "-m", "assay.harness.cli.main", "check", str(run), "--engine=duckdb"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - began
+    if done.returncode != 0:
+        sys.exit(f"assay check ended with {done.returncode}: {done.stdout[:2000]}{done.stderr}")
+    return seconds, _children_seconds() - before
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def read_and_sort(run: Path) -> float:
+    """Returns the processor seconds in which one thread reads and sorts the effects."""
+    with DuckDB(threads=1) as duck:
+        duck.run(f"create view effects as select * from read_parquet('{run / HISTORY / 'effects'}/*.parquet')")
+        began = time.process_time()
+        duck.run(f"create temporary table sorted as {SORTED}")
+        return time.process_time() - began
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--rates", type=numbers, default=[80, 250], help="operations per second")
+    parser.add_argument("--models", type=names, default=list(MODELS))
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--keys", type=int, default=1000)
+    options = parser.parse_args()
+    out, found = Output(options.json), []
+    for model in options.models:
+        for rate in options.rates:
+            with tempfile.TemporaryDirectory(prefix="assay-bench-") as folder:
+                run = Path(folder) / "made"
+                plan = Plan(operations=rate * HOUR, clients=options.clients, keys=options.keys, seed=1)
+                made = generate(model, plan, run)
+                seconds, used = check(run)
+                sort = read_and_sort(run)
+            out.text(
+                f"{model}, {rate} per second: {made.operations:,} operations, {made.effects:,} effects: verdict in "
+                f"{seconds:.1f} s ({used:.1f} s), {used / sort:.1f} times reading and sorting"
+            )
+            row: dict[str, Any] = {"model": model, "rate": rate, "effects": made.effects, "sort": sort}
+            found.append(row | {"seconds": seconds, "processor": used})
+    out.figures({"hours": found})
+
+
+if __name__ == "__main__":
+    main()
