@@ -32,6 +32,9 @@ else:
     duckdb = LazyModule("duckdb")
 
 DEFAULT_MEMORY: Final = "4GB"
+RUN_MEMORY: Final = "700MB"
+"""Memory to judge a run beside its cluster. Up to 4 million effects this costs nothing, and a process of 0.9 GB judges
+11 million."""
 NO_SPACE: Final = "No space left on device"
 KEPT_CELLS: Final = 250_000_000
 """Maximum number of values of a decoded table in memory, which takes about 1 GB. It counts rows times columns with
@@ -305,7 +308,8 @@ def _to_error(error: Exception, sql: str) -> BaseException:
     if isinstance(error, duckdb.OutOfMemoryException) or NO_SPACE in str(error):
         return EngineExhausted(
             f"{message.splitlines()[0]}; free memory, and room in {tempfile.gettempdir()} (or set TMPDIR to a folder "
-            "that has some), raise --memory-limit if it was given, or judge it on Spark: assay check --engine=spark"
+            "that has some), or judge the stored history by assay check, with a greater --memory-limit or on Spark "
+            "(--engine=spark)"
         )
     return EngineError(message)
 

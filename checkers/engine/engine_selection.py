@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineUnavailable
-from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
+from assay.checkers.engine.duck import DEFAULT_MEMORY, RUN_MEMORY, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.parquet_stats import read_sizes
 from assay.checkers.engine.sqlite import SQLite, is_available, require_sqlite
@@ -168,7 +168,8 @@ class Engines:
                     yield lite
             case _:
                 threads = 1 if effects <= ONE_GROUP and self._threads is None else self._threads
-                few = effects <= FEW_EFFECTS and self._memory == DEFAULT_MEMORY  # these share a database
+                # Few effects need less than these limits, so such histories share a database.
+                few = effects <= FEW_EFFECTS and self._memory in (DEFAULT_MEMORY, RUN_MEMORY)
                 with DuckDB(memory=self._memory, threads=threads, small=few) as duck:
                     yield duck
 

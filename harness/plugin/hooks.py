@@ -207,9 +207,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Provides the engines that judge the runs of this session. Spark, if requested, starts once."""
     from assay.checkers.engine import Engines, EngineUnavailable
+    from assay.checkers.engine.duck import RUN_MEMORY
 
     options = request.config.stash[OPTIONS]
-    with Engines(options.engine, spark_master=options.spark_master) as engines:
+    with Engines(options.engine, spark_master=options.spark_master, memory=RUN_MEMORY) as engines:
         try:
             engines.check()
         except EngineUnavailable as error:
