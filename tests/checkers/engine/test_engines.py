@@ -36,6 +36,7 @@ from assay.checkers.engine import (
 )
 from assay.checkers.engine import sqlite as sqlite_engine
 from assay.checkers.engine.base import quote_texts
+from assay.checkers.engine.duck import RUN_MEMORY
 from assay.checkers.engine.sqlite import translate
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, GROUP_CONVERGENCE, ORPHANS
@@ -930,6 +931,17 @@ def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setattr(engine_selection, most, sum(map(small.rows, rows_of)) - 1)
             assert Engines().pick(small) == "duckdb"
+
+
+@pytest.mark.parametrize(("few", "limit"), [(0, "667.5 MiB"), (1_000_000, "3.7 GiB")])
+def test_a_session_of_pytest_limits_the_memory_of_large_histories(
+    few: int, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Histories of few effects share a database, which never needs its limit."""
+    monkeypatch.setattr(engine_selection, "FEW_EFFECTS", few)
+    history = HistoryReader(write(tmp_path / "history", book().rows))
+    with Engines("duckdb", memory=RUN_MEMORY).open(history) as engine:
+        assert engine.rows("select current_setting('memory_limit') as memory") == [{"memory": limit}]
 
 
 @pytest.mark.parametrize("column", ["value", "position", "call"])
