@@ -7,10 +7,10 @@
    workload each, until there are ``--effects``. ``--different`` of these are made; the others are links to their files.
 2. A master and two workers of one core each are started. ``assay check`` judges the store as one job, with a task for
    each run, and then the large run alone, divided by key.
-3. Spark's event log gives, for each stage: tasks, their time, the longest task over the median (skew), bytes shuffled,
-   bytes spilled, and the peak memory of an executor with its Python.
-4. One core reads the effects of a run and sorts them, as the machine's limit. The time of a task is printed as a ratio
-   of it.
+3. The figures of each stage come from Spark's event log: tasks, their time, and bytes shuffled and spilled. The skew is
+   the longest task over the median one. The memory is that of an executor with its Python.
+4. DuckDB reads and sorts the effects of a run on one core. That is the machine's limit, and the time of a task is
+   printed as a ratio to it.
 5. The terms of the estimate are printed, and the result for 10^10 effects on fifty workers of one core. The driver's
    own time is measured for a tenth of the work and for all of it. So its fixed part is known, and the rest is taken to
    grow with the work.
@@ -42,7 +42,7 @@ from figures import Output, arguments
 from helpers.standalone import WORKERS, Cluster, standalone_cluster
 
 EFFECTS_PER_OPERATION: Final = 3.7
-"""Of the model ``log``; the number of effects is counted afterwards."""
+"""Approximately, for the model ``log``; the effects are counted afterwards."""
 TENTH: Final = 10
 TARGET_EFFECTS: Final = 10**10
 TARGET_CORES: Final = 50
