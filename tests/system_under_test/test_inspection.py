@@ -50,7 +50,7 @@ def test_on_the_correct_broker_all_is_there_and_durable_through_restarts() -> No
                 await (node.cut_power() if turn % 2 else node.kill())
                 await node.start()
                 await until(partial(FLUSHED.ready, node), "it is back")
-            assert look.looks >= 4
+            assert look.inspected >= 4
 
     simulate(check)
 
