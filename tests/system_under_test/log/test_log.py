@@ -735,7 +735,8 @@ def test_a_search_by_time_reads_little_even_after_a_restart() -> None:
         await log.close()
         log = await bench.open(clean=True, recovery_point=1000, index_interval_bytes=200)
         assert [log.find_offset_for_time(t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
-        with mock.patch.object(segment.Segment, "_read_block", autospec=True, side_effect=segment.Segment._read_block) as read:
+        original = segment.Segment._read_block
+        with mock.patch.object(segment.Segment, "_read_block", autospec=True, side_effect=original) as read:
             assert log.find_offset_for_time(5005) == (5010, 501)
         assert read.call_count <= 6, "also to compare the entry with the messages"
 
