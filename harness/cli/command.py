@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from assay.harness.core.printable import to_printable
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.limits import COUNT, check_number
-from assay.harness.run.systems import DEFAULT, described_defects
+from assay.harness.run.systems import DEFAULT, list_defects
 
 
 class ExitCode(IntEnum):
@@ -154,7 +154,7 @@ def add_system_option(parser: argparse.ArgumentParser) -> None:
 
 def read_defects(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
     """Returns the defects of the given system, each with the anomalies that it causes."""
-    return {defect.name: tuple(defect.anomalies) for defect in described_defects(arguments.system)}
+    return {defect.name: tuple(defect.anomalies) for defect in list_defects(arguments.system)}
 
 
 def parse_day(text: str) -> date:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.harness.cli.command import ExitCode, InputError, add_system_option, note, parse_positive
 from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.settings import CLUSTERS, SIM
-from assay.harness.run.systems import described_defects
+from assay.harness.run.systems import list_defects
 
 if TYPE_CHECKING:
     from assay.cluster.system import Defect
@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    by_name = {defect.name: defect for defect in described_defects(arguments.system)}
+    by_name = {defect.name: defect for defect in list_defects(arguments.system)}
     unknown = [name for name in arguments.names if name not in by_name]
     if unknown:
         raise InputError(f"there is no defect {', '.join(unknown)}; there are {', '.join(by_name)}")

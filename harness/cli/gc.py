@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         note(f"kept: the run of {error}")
     for path, why in store.list_kept_by_gc(root, now):
         note(f"kept: {path}, because {why}")
-    rests = store.find_rests(root)
+    rests = store.find_partly_deleted(root)
     for rest in rests:
         note(f"rest of a deleted run: {rest}")
     for path in paths:
@@ -60,12 +60,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         note("nothing was deleted")
         return ExitCode.UNKNOWN
     try:
-        store.delete_rests(root)
+        store.finish_deletions(root)
         store.delete_runs(paths)
     except OSError as error:
         raise InputError(f"{error.filename} cannot be deleted: {error.strerror}") from error
     except KeyboardInterrupt:
-        for rest in store.find_rests(root):
+        for rest in store.find_partly_deleted(root):
             note(f"{rest} is the rest of a deleted run; the next `assay gc` of this store deletes it")
         raise
     print(f"{len(paths)} runs deleted", file=sys.stderr)

@@ -24,7 +24,7 @@ def check_cluster(options: Options) -> None:
 
 
 def check_writable(store: Path) -> str | None:
-    """Checks that the store is writable and leaves nothing there. Returns the reason if it is not, else None."""
+    """Returns an error if the store is not writable, else None. Leaves no files there."""
     if to_encodable(str(store)) != str(store):
         return (
             f"--store={to_encodable(str(store))} is not UTF-8, and Parquet files cannot be there: name another folder"
@@ -33,7 +33,7 @@ def check_writable(store: Path) -> str | None:
         missing = [folder for folder in (store, *store.parents) if not folder.exists()]
         store.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=store).close()
-        with contextlib.suppress(OSError):  # another session has started a run there meanwhile
+        with contextlib.suppress(OSError):  # raised if another session has started a run there in the meantime
             for folder in missing:
                 folder.rmdir()
     except OSError as error:
@@ -59,7 +59,7 @@ def sweep_leftovers(cluster: str) -> str:
 
 
 def _check_attached(options: Options) -> None:
-    """Rejects options that would change the nodes: attach cannot apply them, but judging would assume that it did."""
+    """Rejects options that would change the nodes, because an attached cluster cannot apply them."""
     if set(",".join(options.nemesis).split(",")) - {NONE, ""} or options.settings.replay is not None:
         raise SettingsError(
             "--cluster=attach has no faults, because only the addresses of its nodes are known: "

@@ -57,7 +57,7 @@ class SessionSetup:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A test: its faults, its mixes, the number of its repetition, from 1, and the number of repetitions."""
+    """A test: its faults, its mixes, the number of this repetition (from 1), and the number of repetitions."""
 
     nemesis: tuple[str, ...]
     mix: tuple[str, ...]
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{SKIP_MARK}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
-        if any(call.get_hookimpls() for call in _extension_hooks(config)):
+        if any(call.get_hookimpls() for call in _list_extension_hooks(config)):
             get_registry(config)  # early, so that an error in it ends the session with a usage error
         if (
             options.nemesis
@@ -117,7 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
-    repeat_rounds.register(config, options.repeat, _repetition_number)
+    repeat_rounds.register(config, options.repeat, _get_repetition_number)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -136,18 +136,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param(
                 Parameter(names, mix, 1, 1),
                 id="+".join(("explore", *mix)),
-                marks=_skip_marks(experiment, options, (), mix, registry.faults),
+                marks=_make_skip_marks(experiment, options, (), mix, registry.faults),
             )
-            for mix in _mix_combinations(experiment, options)
+            for mix in _list_mix_combinations(experiment, options)
         ]
         metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
     parameters, repetitions = [], repeat_rounds.count_rounds(options.repeat)
-    combined = len(_fault_combinations(options, registry.faults)) * len(_mix_combinations(experiment, options))
-    if repeat_rounds.count_collected_tests(metafunc.config, combined * repetitions) is not None:
+    faults, mixes = _list_fault_combinations(options, registry.faults), _list_mix_combinations(experiment, options)
+    if repeat_rounds.add_collected_tests(metafunc.config, len(faults) * len(mixes) * repetitions) is not None:
         repetitions = 1  # the session ends after collection
-    for nemesis, mix in product(_fault_combinations(options, registry.faults), _mix_combinations(experiment, options)):
-        marks = _skip_marks(experiment, options, nemesis, mix, registry.faults)
+    for nemesis, mix in product(faults, mixes):
+        marks = _make_skip_marks(experiment, options, nemesis, mix, registry.faults)
         for number in range(1, repetitions + 1):
             parameter = Parameter(nemesis, mix, number, repetitions)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
@@ -160,7 +160,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
     if (
-        reason := repeat_rounds.count_collected_tests(config) or other_plugins.check_reruns(config, experiments)
+        reason := repeat_rounds.add_collected_tests(config) or other_plugins.check_reruns(config, experiments)
     ) is not None:
         raise pytest.UsageError(reason)
     if odd := [item.nodeid for item in experiments if to_encodable(item.nodeid) != item.nodeid]:
@@ -240,7 +240,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     if (reason := get_registry(request.config).explain_invalid(experiment.contract)) is not None:
         pytest.fail(f"{experiment.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
-    settings = _settings_of_test(request.config, request.param, experiment)
+    settings = _make_settings_of_test(request.config, request.param, experiment)
     if options.explore is None:
         settings = resolve_random_mix(experiment, settings)
         if settings.nemesis == (MIX,):
@@ -323,7 +323,7 @@ def get_registry(config: pytest.Config) -> Registry:
         from assay.harness.run.registry import Registry
 
         faults, families, models, systems = (
-            [one for added in call() for one in added] for call in _extension_hooks(config)
+            [one for added in call() for one in added] for call in _list_extension_hooks(config)
         )
         found = Registry.extended(
             faults=faults, families=families, models=models, systems=systems, sources=_list_sources(config)
@@ -338,13 +338,13 @@ def _list_sources(config: pytest.Config) -> list[str]:
     return sorted({impl.function.__module__ for call in calls for impl in call.get_hookimpls()})
 
 
-def _extension_hooks(config: pytest.Config) -> tuple[Any, ...]:
-    """Returns the hooks of ``hookspecs``."""
+def _list_extension_hooks(config: pytest.Config) -> tuple[Any, ...]:
+    """Returns the callable hooks of ``hookspecs``."""
     hook = config.hook
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
 
 
-def _settings_of_test(config: pytest.Config, parameter: Parameter, experiment: Experiment) -> Settings:
+def _make_settings_of_test(config: pytest.Config, parameter: Parameter, experiment: Experiment) -> Settings:
     session = config.stash[SESSION]
     return make_settings(
         config.stash[OPTIONS],
@@ -380,7 +380,7 @@ def _set_up_session(options: Options) -> SessionSetup:
     return SessionSetup(seed, cluster, announcement + clusters.sweep_leftovers(cluster))
 
 
-def _skip_marks(
+def _make_skip_marks(
     experiment: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: FaultCatalogue
 ) -> list[pytest.MarkDecorator]:
     """Returns the skip marks of a test that its options rule out; empty if it can run."""
@@ -406,7 +406,7 @@ def _skip_marks(
     return [] if reason is None else [getattr(pytest.mark, SKIP_MARK)(reason), pytest.mark.skip(reason=reason)]
 
 
-def _fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
+def _list_fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
     from assay.harness.run.faults import list_fault_combinations, list_fault_names, read_replay
 
     if options.settings.replay is not None:
@@ -414,10 +414,10 @@ def _fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple
     return list_fault_combinations(options.nemesis, faults)
 
 
-def _mix_combinations(experiment: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
-    from assay.harness.run.workload_mix import mix_combinations
+def _list_mix_combinations(experiment: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
+    from assay.harness.run.workload_mix import list_mix_combinations
 
-    return mix_combinations(options.workload_mix, experiment.mixes)
+    return list_mix_combinations(options.workload_mix, experiment.mixes)
 
 
 def _check_faults(options: Options, faults: FaultCatalogue) -> None:
@@ -427,7 +427,7 @@ def _check_faults(options: Options, faults: FaultCatalogue) -> None:
     if options.settings.replay is not None and (options.nemesis or options.settings.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
     settings = options.settings
-    if (MIX,) in _fault_combinations(options, faults) and (
+    if (MIX,) in _list_fault_combinations(options, faults) and (
         settings.nemesis_target or settings.nemesis_trigger != DEFAULT_TRIGGER
     ):
         raise SettingsError("--nemesis=mix draws targets and times; leave out --nemesis-target and --nemesis-trigger")
@@ -444,7 +444,7 @@ def _check_search(options: Options) -> None:
         )
 
 
-def _repetition_number(item: pytest.Item) -> int:
+def _get_repetition_number(item: pytest.Item) -> int:
     """Returns the repetition number of a test, from 1; 1 if it is no experiment."""
     parameter = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
     return parameter.number if isinstance(parameter, Parameter) else 1

@@ -42,7 +42,7 @@ class OwnModule(pytest.Module):
 
     def _getobj(self) -> ModuleType:
         name = find_module_name(self.path)
-        assert name is not None, "only files with a module name are collected so"
+        assert name is not None, "only files with a module name are collected by this class"
         try:
             return importlib.import_module(name)
         except Exception as error:

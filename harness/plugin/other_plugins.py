@@ -1,8 +1,8 @@
 """Effects of other plugins and of pytest's own options on a run: time limits, reruns of failures, ``-x``.
 
-- pytest-timeout raises its failure in whatever code is running. A task or a callback of an event loop would take it for
-  its own error, and the simulation for a crash of the system. Here the failure becomes an interrupt, which every event
-  loop lets through, and is raised again at the end of the test's phase.
+- pytest-timeout raises its failure in the code that is running. An event loop would regard this as an error of a task
+  or a callback, and the simulation as a crash of the system. Here the failure becomes an interrupt, which every event
+  loop lets through. The failure itself is raised at the end of the test's phase.
 - pytest-rerunfailures and similar plugins turn a failed run into a pass if the next one passes. They are rejected.
 - ``-x`` and ``--maxfail`` stop at violations. An unknown verdict is a failure in pytest, but no violation.
 """
@@ -65,7 +65,7 @@ class OtherPlugins:
         except BaseException as error:  # noqa: BLE001 - raised when the phase of the test ends
             self._expired = error
             if self._signals.run is not None:
-                self._signals.run.end(str(error))  # needed if user code swallows the exception below
+                self._signals.run.end(str(error))  # needed if user code catches the exception below
             if self._may_raise:
                 raise TimeLimitInterrupt(str(error)) from None
 

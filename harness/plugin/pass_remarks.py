@@ -1,7 +1,7 @@
 """Summary of runs and searches that passed: how much was examined, and remarks.
 
-It is printed at the end of a session, because such a run prints nothing itself. A run that examined almost nothing
-passes, too.
+It is printed at the end of a session, because a run that passed prints nothing itself. It shows a run that passed only
+because almost nothing was examined.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ SEARCHED: Final = "assay searched"
 
 
 def keep_remarks(item: Any, remarks: Iterable[str]) -> None:
-    """Keeps remarks for the end of the session. Must be called before the test's tear-down is over."""
+    """Keeps remarks for the end of the session. Must be called before the test's tear-down ends."""
     item.user_properties.extend((REMARK, remark) for remark in remarks)
 
 

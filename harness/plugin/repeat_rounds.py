@@ -4,8 +4,8 @@ pytest-xdist collects once in each of its processes, so tests cannot be added du
 are collected than fit into the time. The surplus is neither run nor reported as skipped. The first round always runs in
 full.
 
-By default pytest-xdist deals an eighth of all tests to each process at once. A process would then be in its second
-round when another begins its ninetieth. Tests are therefore dealt one by one.
+By default pytest-xdist gives each process an eighth of all tests at once. Some processes could then be in their second
+round and others in their ninetieth. Therefore each process gets one test at a time.
 """
 
 import math
@@ -19,8 +19,9 @@ from assay.harness.run.limits import check_test_count
 from assay.harness.run.settings import Budget
 
 SHORTEST_ROUND: Final = 1.0
-"""Seconds that a round takes at least."""
+"""Minimum number of seconds that a round takes."""
 COLLECTED: Final = pytest.StashKey[int]()
+"""Number of tests collected so far."""
 CHUNK_OPTION: Final = "maxschedchunk"
 """pytest-xdist's option for the number of tests that a process gets at once; None if it is not given."""
 
@@ -32,8 +33,8 @@ def count_rounds(repeat: Budget) -> int:
     return max(2, math.ceil(repeat.seconds / SHORTEST_ROUND))
 
 
-def count_collected_tests(config: pytest.Config, tests: int = 0) -> str | None:
-    """Adds to the number of collected tests. Returns the reason if they are too many, else None."""
+def add_collected_tests(config: pytest.Config, tests: int = 0) -> str | None:
+    """Adds ``tests`` to the number of collected tests. Returns an error if they are too many, else None."""
     collected = config.stash[COLLECTED] = config.stash.get(COLLECTED, 0) + tests
     return check_test_count(collected, str(config.getoption("--repeat")))
 

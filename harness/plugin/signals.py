@@ -1,13 +1,13 @@
 """Signals to a pytest session: SIGTERM and SIGHUP do what Ctrl-C does, and a second signal ends a run at once.
 
 1. During a run, the first signal asks the run to heal, check and report; then the session ends.
-2. While a run is reported or its fixtures are taken down, the first signal lets that finish; then the session ends.
+2. While a run is reported or its fixtures are torn down, the first signal lets that finish; then the session ends.
 3. Everywhere else, such as during collection, a signal raises ``KeyboardInterrupt``.
-4. After a signal in a test with a run, the next one ends the process where it stands. The process prints what it
-   leaves behind, from its undo journals.
+4. After a signal in a test with a run, the next signal ends the process at once. Before that, the process prints from
+   its undo journals what it leaves behind.
 
 The controller of pytest-xdist passes a signal on to its workers and waits, because each has a run to heal. A worker
-that is between two tests starts no further test. The workers of a session without experiments are left to pytest-xdist.
+that is between two tests starts no further test. In a session without experiments, pytest-xdist handles its workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EXIT: Final = os._exit
 
 
 def _record_only(number: signal.Signals) -> None:
-    """Handles a first signal in code that must finish; ``StopSignals.received`` has it."""
+    """Does nothing at a first signal in code that must finish: ``StopSignals.received`` has recorded it."""
 
 
 class SessionSignals:
@@ -53,7 +53,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Ends the session after a test during which a signal came, even if the test went on."""
+        """Ends the session after a test in which a signal arrived, even if the test was completed."""
         if not self._is_experiment(item):
             with self.signals.handling_first(raise_interrupt):
                 return (yield)
@@ -66,7 +66,10 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Lets a signal end the start of a cluster. A worker reports it; otherwise it would count as crashed."""
+        """Lets a signal interrupt the start of a cluster. A worker of pytest-xdist reports this as a failure.
+
+        Otherwise pytest-xdist would count the worker as crashed.
+        """
         if not self._is_experiment(item):
             return (yield)
         try:
@@ -79,24 +82,24 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Makes a worker only record a signal between two tests. The controller ends after its workers."""
+        """Makes a worker only record a signal between two tests, and the controller wait for its workers."""
         if self._config.pluginmanager.hasplugin("dsession"):
             with self.signals.installed(), self.signals.handling_first(self._end_workers):
                 return (yield)
         if self._input is None or RUNS not in self._input or not any(map(self._is_experiment, session.items)):
             return (yield)
         self._config.pluginmanager.register(NoFurtherTests(self.signals), f"{PLUGIN}-no-further-tests")
-        mine = Path(self._input[RUNS]) / str(os.getpid())
+        own_file = Path(self._input[RUNS]) / str(os.getpid())
         with self.signals.installed(), self.signals.handling_first(_record_only):
-            mine.touch()
+            own_file.touch()
             try:
                 return (yield)
             finally:
-                mine.unlink(missing_ok=True)
+                own_file.unlink(missing_ok=True)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Passes the folder to a worker that is about to start, if it runs on this machine."""
+        """Passes the folder (``RUNS``) to a worker that is about to start, if it runs on this machine."""
         if not node.gateway.spec.popen:
             return
         if self._runs is None:
@@ -152,7 +155,7 @@ class NoFurtherTests:
 
 
 def register(config: pytest.Config, is_experiment: Callable[[pytest.Item], bool]) -> StopSignals:
-    """Handles the signals until the session's end."""
+    """Adds the plugin to a session, and handles signals until its end."""
     plugin = SessionSignals(config, is_experiment)
     config.pluginmanager.register(plugin, PLUGIN)
     stack = contextlib.ExitStack()

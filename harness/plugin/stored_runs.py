@@ -1,15 +1,15 @@
-"""Keeps pytest from collecting stored runs, because collection executes every ``conftest.py`` and test file there.
+"""Prevents pytest from collecting stored runs, because collection executes every ``conftest.py`` and test file there.
 
 A stored run may come from elsewhere. So:
 
-1. The folder of a run, and the folder of a test that holds runs, are ignored with all that is in them.
+1. The folder of a run is ignored with its content. So is a test's folder in a store, which holds runs.
 2. A user who names such a path on the command line also needs ``--trust-run``. Without it the session ends before
    pytest loads the first ``conftest.py``. A parent of a store is collected without its runs.
 3. pytest loads ``test*/conftest.py`` below a named folder before it asks plugins whether to ignore the file. If the
    file lies among stored runs, the session ends, too.
 
-A run may have been copied into a project. So a folder that contains the rootdir is not regarded as the folder of a test
-if the file with pytest's options lies there. Without such a file, pytest has only guessed the rootdir.
+A run may have been copied into a project. So a folder that contains the rootdir counts as a project, even if there are
+runs in it. This requires a file with pytest's options in the rootdir: without it, pytest has only guessed the rootdir.
 """
 
 import glob
@@ -33,21 +33,21 @@ def is_run(folder: Path) -> bool:
 
 
 def find_stored_folder(path: Path, config: pytest.Config) -> Path | None:
-    """Returns the folder of a run or of a test in a store that contains the path, or is the path; None for none.
+    """Returns the first folder of a run, or of a test in a store, among the path and its parents; None if none is.
 
     The path is tried as given, and with links followed. Outside the rootdir, a folder with a run counts only if it is
     the path or its parent, because folders such as ``/tmp`` may contain a run by chance.
     """
-    for form in (path, path.resolve()):
-        for folder in (form, *form.parents):
-            near = folder in (form, form.parent) or folder.is_relative_to(config.rootpath)
+    for start in (path, path.resolve()):
+        for folder in (start, *start.parents):
+            near = folder in (start, start.parent) or folder.is_relative_to(config.rootpath)
             if is_run(folder) or (near and holds_runs(folder, config)):
                 return folder
     return None
 
 
 def holds_runs(folder: Path, config: pytest.Config) -> bool:
-    """Returns whether a folder is the folder of a test in a store."""
+    """Returns whether a folder is that of a test in a store: there are runs in it, and it is no project."""
     root, options = config.rootpath, config.inipath
     is_project = options is not None and options.is_relative_to(root) and root.is_relative_to(folder)
     return not is_project and any(map(is_run, _list_folders(folder)))
@@ -97,7 +97,9 @@ def _list_paths(config: pytest.Config) -> Iterator[Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignores stored runs that are not named. Only a link can lead among them from a folder that was not ignored."""
+    """Ignores stored runs unless they are named and trusted. Parents are looked at only for a link, because pytest
+    does not descend into an ignored folder.
+    """
     if collection_path.is_symlink():
         stored = find_stored_folder(collection_path, config) is not None
     else:
@@ -108,6 +110,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_named(path: Path, config: pytest.Config) -> bool:
-    """Returns whether a path is or lies in one that was named and is among stored runs itself."""
+    """Returns whether the command line names this path, or a parent of it, among stored runs."""
     named = [config.invocation_params.dir / name.partition("::")[0] for name in config.args]
     return any(path.is_relative_to(os.path.abspath(one)) for one in named if find_stored_folder(one, config))

@@ -81,7 +81,7 @@ class InfrastructureError(Exception):
 
 
 class SkippedTooLateError(Exception):
-    """User code raised a skip or the like after the run, so that it was not judged. The message names it."""
+    """User code raised a skip or a similar exception after the run, so it was not judged. The message names it."""
 
 
 @dataclass
@@ -89,8 +89,8 @@ class Attempt:
     """A run; call ``set_up``, ``run`` and ``tear_down``.
 
     - ``test``: the pytest node id. ``command``: repeats the run.
-    - ``reports``: which runs get an HTML page; no one reads those of hundreds of repetitions that pass.
-    - ``histories``: which runs keep their histories; that of a soak that passed may be too large to keep.
+    - ``reports``: which runs get an HTML page.
+    - ``histories``: which runs keep their histories.
     - ``engines``: the session's engines, which judge the run.
     """
 
@@ -159,7 +159,7 @@ class Attempt:
 
     @property
     def removal(self) -> tuple[int, str, Path] | None:
-        """If the history was removed: its bytes, the remaining files in words, and the folder."""
+        """The bytes of the removed history, the remaining files in words, and the folder; None if it was kept."""
         if self._info is None or not self._info.history_removed:
             return None
         path = self.folder.path
@@ -232,17 +232,17 @@ class Attempt:
     def run(self) -> str | None:
         """Runs and judges the trial. Returns None if the verdict is pass, else the failure text.
 
-        A run that user code skips after its first operation is judged as an interrupted one.
+        If user code skips the test after the run's first operation, the run is judged as interrupted.
 
         Raises :class:`FullDiskError`, :class:`SkippedTooLateError`, and exceptions of a generator or of a broken
         harness.
         """
-        # A request must not end the report or the description of what was found, which may take seconds.
+        # A request to stop must not cut off the report or the failure text, which may take seconds.
         with translate_full_disk(self.settings.store), self.interrupt.recording_requests(self._record_forced_end):
             try:
                 return self._run()
             except BaseException as error:
-                if self._hides_failure(error):  # a check of the user's has raised it
+                if self._hides_failure(error):  # raised by a check that the user wrote
                     raise SkippedTooLateError(f"the judgement was not completed: {describe_skip(error)}") from error
                 raise
 
@@ -257,7 +257,7 @@ class Attempt:
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
                 raise
             end = TrialEnd("", interrupted=True, notes=(describe_skip(error),))
-        # This is written first: if a later step fails, `assay check` must still know all reasons against a pass.
+        # Written before anything else: if a later step fails, `assay check` must still know all reasons against a pass.
         self._end(
             store.INTERRUPTED if end.interrupted else store.FINISHED,
             digest=end.digest or None,
@@ -269,7 +269,7 @@ class Attempt:
         self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
-        judgement = self.judgement = self._judge_unless_asked(history, end)
+        judgement = self.judgement = self._judge_interruptibly(history, end)
         self.folder.write_json("verdict.json", judgement)
         self._update_info(verdict=judgement.verdict)
         self.folder.write_json(FIGURES, measure_run(history))
@@ -325,7 +325,7 @@ class Attempt:
         return "\n".join([*read_last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
     def _hides_failure(self, error: BaseException) -> bool:
-        """Returns whether pytest would take an exception of user code for a good end, although operations were made."""
+        """Returns whether pytest would not count this exception as a failure, although the run has made operations."""
         return is_good_end(error) and self._trial is not None and self._trial.tally.operations > 0
 
     def _record_forced_end(self, number: signal.Signals) -> None:
@@ -336,10 +336,10 @@ class Attempt:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
-    def _judge_unless_asked(self, history: HistoryReader, end: TrialEnd) -> Judgement:
-        """Returns what was found until a request to end, or the whole judgement if the request came outside of checks.
+    def _judge_interruptibly(self, history: HistoryReader, end: TrialEnd) -> Judgement:
+        """Judges the history. If a request to stop arrives during the checks, returns their findings so far.
 
-        Such a request may come while an engine starts, or when the last check is done.
+        If it arrives at another time, such as while an engine starts, all checks are made.
         """
         try:
             with self.interrupt.raising_requests():
@@ -370,13 +370,13 @@ class Attempt:
     def _remove_history(self, reported: bool) -> None:
         """Removes the history of a run that passed, if the session wants that.
 
-        It stays if the page that was asked for is missing, and if a defect was switched on: then a pass is a miss.
+        The history is kept if the requested page is missing, or if a defect was switched on and the run missed it.
 
-        ``run.json`` says first that it is removed. If this process is killed in between, the history is complete and
-        is still read.
+        The removal is recorded in ``run.json`` first. If this process is killed between the two steps, the complete
+        history is still there and is read.
         """
-        wanted = self.histories is HistoryPolicy.ALL or self.settings.defect is not None
-        if wanted or (reported and not (self.folder.path / "report.html").exists()):
+        keep = self.histories is HistoryPolicy.ALL or self.settings.defect is not None
+        if keep or (reported and not (self.folder.path / "report.html").exists()):
             return
         try:
             self._update_info(history_removed=max(1, measure_folder(self.folder.history)))
@@ -447,12 +447,12 @@ def is_good_end(error: BaseException) -> bool:
 
 
 def describe_skip(error: BaseException) -> str:
-    """Returns the reason against a pass if user code has skipped a test whose run had begun."""
+    """Returns the reason against a pass for a run that user code skipped after it had begun."""
     return f"the test's code raised {describe_with_location(error)}, when the run had made operations"
 
 
 def explain_start_failure(error: Exception) -> str:
-    """Returns the error on one line, with file and line if a user's code failed, such as ``ready``."""
+    """Returns the error on one line; with file and line if the user's code failed, such as ``ready``."""
     if isinstance(error, NodeError | DeploymentError):
         return f"{error}{find_location(error.__cause__)}"
     return f"{type(error).__name__}: {error}{find_location(error)}"
@@ -489,8 +489,9 @@ def read_versions() -> Mapping[str, str]:
 
 
 def digest_sources(root: Path) -> str:
-    """Returns 16 hexadecimal digits of a SHA-256 over the project's Python files: a commit id that covers local
-    changes.
+    """Returns 16 hexadecimal digits of a SHA-256 over the project's Python files.
+
+    Like a commit id it identifies the code, but it includes changes that are not committed.
     """
     digest = hashlib.sha256()
     for name in SOURCES:

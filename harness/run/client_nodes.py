@@ -1,4 +1,4 @@
-"""Client nodes: the nodes that a workload's clients live on, as one more role of the system under test."""
+"""Client nodes: nodes on which a workload's clients run, as one more role of the system under test."""
 
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -41,7 +41,7 @@ class SystemWithClientNodes:
     keys: Callable[[], Sequence[str]]
 
     def __init__(self, system: System, client: type[Any]) -> None:
-        """Raises ``ValueError`` for a client that is not importable elsewhere, or a system that has this role."""
+        """Raises ``ValueError`` if a node could not import the client, or if the system already has this role."""
         if CLIENT_ROLE in system.roles:
             raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
         self._system = system
@@ -123,7 +123,7 @@ def _pin_package(name: str) -> str:
 
 
 def assign_client_nodes(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
-    """Assigns a client node to each endpoint in turn, so that every node gets its share of clients."""
+    """Returns the endpoints with client nodes assigned in turn, so that every node gets its share of clients."""
     homes = [ClientHome(node.name, join_host_port(node.address, PORT)) for node in by_role(cluster, CLIENT_ROLE)]
     pairs = range(math.lcm(len(endpoints), len(homes)))
     return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]
@@ -132,14 +132,14 @@ def assign_client_nodes(endpoints: Sequence[Endpoint], cluster: Cluster) -> list
 def make_endpoints(
     system: System, cluster: Cluster, defect: str | None, options: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Endpoint]:
-    """Returns one endpoint per server that clients connect to, with its own address first."""
-    everyone = servers(cluster, system)
+    """Returns one endpoint per server that clients connect to. It has the addresses of all, its own first."""
+    all_servers = servers(cluster, system)
     client_roles = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
-    nodes = [node for node in everyone if node.role in client_roles]
+    nodes = [node for node in all_servers if node.role in client_roles]
     addresses = [join_host_port(node.address, system.port(node.role)) for node in nodes]
     roles = {
-        role: tuple(join_host_port(node.address, system.port(role)) for node in everyone if node.role == role)
-        for role in dict.fromkeys(node.role for node in everyone)
+        role: tuple(join_host_port(node.address, system.port(role)) for node in all_servers if node.role == role)
+        for role in dict.fromkeys(node.role for node in all_servers)
     }
     zookeeper = tuple(join_host_port(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))
     defects = () if defect is None else (defect,)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assay.cluster.system import NodeCounts
 
 NodeDeclarations = Mapping[str, tuple[int, ...]]
-"""By role, its possible numbers, the default first. A role that is missing can have any number."""
+"""The possible numbers of nodes by role, the default first. A role that is missing can have any number."""
 
 
 def read_declarations(system: System, more: NodeCounts | None = None) -> NodeDeclarations:
@@ -59,7 +59,7 @@ def list_own_roles(system: System) -> list[str]:
 
 
 def with_counts(settings: Settings, option: str | None, system: System, counts: NodeDeclarations) -> Settings:
-    """Returns the settings with the number of each role of this system, if anything is declared.
+    """Returns the settings with the number of nodes of each role of this system, if anything is declared.
 
     ``option``: ``--nodes`` as given, which the settings already contain; None: not given.
     """

@@ -4,8 +4,8 @@ A phase is ended if
 
 1. it waits for the clients of a node that does not serve again;
 2. no operation is answered, although new processes take over and ask again;
-3. it gets answers, but reads no new record for as long as the drain limit. Repeated answers are not new, nor are
-   records that the phase has written itself. So the number of records written before bounds the number of extensions.
+3. it gets answers, but reads no new record for as long as the drain limit. A record that was read before, or that the
+   phase has written itself, is not new. So each phase comes to an end.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CHECK_INTERVAL: Final = 0.25
 ANSWER_FACTOR: Final = 3
 """A phase without an answer ends after this multiple of the time that an operation or a node's recovery may take."""
 TIMEOUTS: Final = 3
-"""Operation timeouts that a drain may go on beyond the longest deadline."""
+"""The drain limit is the longest deadline plus this many operation timeouts."""
 READ_KINDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-read", "txn-read"})
 """Kinds of effects that show a record which some operation wrote."""
 
@@ -75,7 +75,7 @@ async def wait_for_standstill(
         if report.ok + report.fail > answers or report.info == unknown:  # an answer, or nothing was asked
             answered_at, answers, unknown = loop.time(), report.ok + report.fail, report.info
         if loop.time() > answered_at + operation_timeout:
-            # Time without an answer belongs to the second rule, not to the third.
+            # Time without any answer counts for the second rule, not for the third.
             progressed_at += loop.time() - checked_at
         checked_at = loop.time()
         if (now := (len(interpreter.phases), records.count)) != reached:

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from assay.cluster.ssh.logs import LogGrowthRecorder
     from assay.harness.run.node_logs import SimLogs
 
-    Real = DockerCluster | HostCluster | AttachedCluster
+    RealCluster = DockerCluster | HostCluster | AttachedCluster
 
 
 END_SECONDS: Final = 90.0
-"""Time limit for cancelled tasks. Some have faults to heal, each within a limit of its own."""
+"""Seconds that cancelled tasks may take. Some of them heal faults, each within a time limit of its own."""
 
 
 class World(Protocol):
-    """The environment of one run. ``loop`` is used from set-up to tear-down, and closed by the creator of the world."""
+    """The environment of one run. ``loop`` is used from set-up to tear-down; the creator of the world closes it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -48,10 +48,10 @@ class World(Protocol):
         """The source of all random numbers in this world that the seed determines."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        """Calls ``call`` at this time of the loop's clock. In the simulation all other events keep their order."""
+        """Calls ``call`` at the time ``when`` of the loop's clock. In the simulation, other events keep their order."""
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
-        """Starts the nodes, with nothing running on them yet. ``note`` is called at long steps.
+        """Starts the nodes, without the system's processes. ``note`` is called at long steps.
 
         ``track_logs``: whether to track the growth of the nodes' text logs, for ``save_logs``.
         """
@@ -80,9 +80,10 @@ def choose_default_cluster() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class FaultRequirements:
-    """Requirements of the faults of a run. The simulation satisfies all of them, but must know ``spares``."""
+    """Requirements that the faults of a run have for its cluster. The simulation needs to know only ``spares``."""
 
     own_disks: bool = False
+    """Servers have disks of their own."""
     own_clocks: bool = False
     """Servers have clocks that can be wrong."""
     slow_disks: bool = False
@@ -93,7 +94,7 @@ class FaultRequirements:
     """Number of nodes that are not servers yet, but can join."""
 
     @classmethod
-    def of(cls, faults: Collection[Fault]) -> "FaultRequirements":
+    def of_faults(cls, faults: Collection[Fault]) -> "FaultRequirements":
         return cls(
             own_disks=any(map(needs_disks, faults)),
             own_clocks=any(fault.impact.wrong_clock for fault in faults),
@@ -192,13 +193,13 @@ class SimWorld:
 class RealWorld:
     """Machines on an ordinary event loop. ``make`` creates the cluster, not yet started."""
 
-    def __init__(self, system: System, settings: Settings, make: Callable[..., "Real"]) -> None:
+    def __init__(self, system: System, settings: Settings, make: Callable[..., "RealCluster"]) -> None:
         self._system = system
         self._settings = settings
         self._make = make
         self.loop = asyncio.new_event_loop()
         self.random_sources = RandomSources()
-        self._cluster: Real | None = None
+        self._cluster: RealCluster | None = None
         self._growth: LogGrowthRecorder | None = None
         self._exit_calls = ExitCalls()
 
@@ -269,6 +270,7 @@ def cancel_tasks(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels all tasks of a loop, and closes it."""
     cancel_tasks(loop, asyncio.all_tasks(loop))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())

@@ -19,7 +19,7 @@ from assay.harness.core.timestamps import NANOSECONDS, Stamps
 
 UNREADABLE: Final = "unreadable"
 GRACE: Final = 0.5
-"""Seconds that the collector waits for the last lines before it ends."""
+"""Seconds that the collector still waits for the last lines when it is stopped."""
 
 _MAX_SECONDS: Final = 2.0**62 / NANOSECONDS
 """Upper limit of a clock (146 years), because larger values could overflow a column of times."""
@@ -119,10 +119,10 @@ class EventLogCollector:
             self._record(node, line)
 
     def _record(self, node: Node, line: msgspec.Struct) -> None:
-        """Records a line at the harness's time, for display only.
+        """Records a line with its time by the harness's clock, which is used for display only.
 
-        In containers and in the simulation, nodes share the harness's clock; elsewhere the cluster has measured the
-        offset.
+        In containers and in the simulation, nodes share the harness's clock. Elsewhere the cluster has measured how far
+        the node's clock is ahead.
         """
         fields = msgspec.structs.asdict(line)
         fields["key"] = self._incarnations.to_history_key(fields["key"], fields.pop("topic_zxid"))

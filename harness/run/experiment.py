@@ -115,7 +115,7 @@ def experiment(
       and results must then be JSON data.
     - ``model``: the name of a model, built-in or added by the hook ``pytest_assay_models``. The operations must also be
       linearizable by this model.
-    - ``mixes``: what ``--workload-mix`` can add.
+    - ``mixes``: the workload mixes that ``--workload-mix`` can add.
     - ``operation_timeout``: the seconds that its operations need, if more than usual. ``--operation-timeout`` overrides
       it.
     - ``node_counts``: possible numbers of nodes by role, one number or several with the default first. It overrides the
@@ -180,7 +180,7 @@ def _check_body(body: Callable[..., Any]) -> None:
 
 
 def _check_system_and_client(system: System, client: type[Any], *, needs_effects: bool) -> None:
-    """Raises :class:`IncompleteError` for errors that would later look like something else, or hang."""
+    """Raises :class:`IncompleteError` for mistakes that would later cause a misleading error, or a run that hangs."""
     if isinstance(system, type):
         raise IncompleteError(f"system={system.__name__} is a class: give an instance of it, {system.__name__}(...)")
     if not isinstance(client, type):
@@ -216,12 +216,12 @@ def _check_system_and_client(system: System, client: type[Any], *, needs_effects
 
 
 def _is_inherited(kind: type[Any], name: str, *protocols: Any) -> bool:
-    """Returns whether a class only has the placeholder of a protocol that it inherits from."""
+    """Returns whether a class does not define this name itself, but inherits it from a protocol."""
     return any(getattr(kind, name, None) is getattr(protocol, name) for protocol in protocols)
 
 
 def resolve_random_mix(experiment: Experiment, settings: Settings) -> Settings:
-    """Returns the settings with ``random`` replaced by the mixes that it draws."""
+    """Returns the settings with the workload mix ``random`` replaced by mixes drawn from the seed."""
     if settings.workload_mix != (RANDOM,):
         return settings
     chance = Random(derive_seed(settings.seed, "workload-mix"))
@@ -235,7 +235,7 @@ def resolve_random_mix(experiment: Experiment, settings: Settings) -> Settings:
 
 
 def apply_mixes(experiment: Experiment, settings: Settings) -> Experiment:
-    """Returns the experiment with the mixes of these settings. Raises ``SettingsError`` for an unsuitable one."""
+    """Returns the experiment with the mixes of these settings. Raises ``SettingsError`` for an unsuitable mix."""
     names = resolve_random_mix(experiment, settings).workload_mix
     reason = check_mixes(experiment.name, names, experiment.mixes)
     if reason is not None:

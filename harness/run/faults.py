@@ -1,4 +1,4 @@
-"""The faults that the command line selects: test runs to make of them, suitability for a system, and schedules."""
+"""The faults that the command line selects: their combinations, whether they suit a system, and their schedules."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -30,7 +30,7 @@ from assay.nemesis.schedule.trigger import parse_trigger as parse_trigger
 
 
 def list_fault_combinations(options: Sequence[str], faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
-    """Returns the runs that ``--nemesis`` asks for: sorted tuples of names, sorted by id; ``((),)`` if it is not given.
+    """Returns the combinations that ``--nemesis`` asks for, each a sorted tuple of names; ``((),)`` if it is not given.
 
     Raises :class:`SettingsError` for an unknown name.
     """
@@ -112,7 +112,7 @@ def explain_inapplicable(system: System, settings: Settings, faults: FaultCatalo
 
 
 def explain_invalid_roles(system: System, settings: Settings) -> str | None:
-    """Returns an error if ``--nodes`` names a role that has no nodes of its own here; else None."""
+    """Returns an error if ``--nodes`` names a role whose nodes it cannot count; else None."""
     own = list_own_roles(system)
     for role in settings.counts_by_role:
         if role == ZOOKEEPER_ROLE:

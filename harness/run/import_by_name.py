@@ -1,6 +1,6 @@
-"""Imports what an option names: a class or an object as ``package.module:Class``, or a model.
+"""Imports the object that an option names as ``package.module:Class``, such as a system or a model.
 
-Modules come from installed packages or the current folder. A model may also have the name of a built-in model.
+Modules come from installed packages or the current folder. A model may also be named by its built-in name.
 """
 
 import importlib
@@ -25,7 +25,9 @@ MOVED_MODULES: Final = {
 
 
 def import_named(option: str, name: str, kind: str, is_kind: Callable[[type], bool]) -> Any:
-    """Returns the object ``module:path``. Raises ``SettingsError``, which lists the classes of this kind instead."""
+    """Returns the object ``module:path``. If there is none, raises ``SettingsError``, which lists the classes of this
+    kind in the module.
+    """
     module, _, path = name.partition(":")
     found: object = import_module_named(f"{option}={name}", module)
     for part in path.split("."):

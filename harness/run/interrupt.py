@@ -3,7 +3,7 @@
 At the first request a run stops, heals, checks and reports; code outside a run gets ``KeyboardInterrupt``. Each program
 decides what the second request does: pytest ends at once and names what is left (``harness/plugin``).
 
-`timeout` and terminals signal a process and its whole group, so one request may arrive as several signals
+The command `timeout` and terminals signal a process and its whole group. So one request may arrive as several signals
 (``SAME_REQUEST``).
 """
 
@@ -26,7 +26,7 @@ SIGINT is handled even then, because shells ignore it in every background comman
 runs by SIGINT.
 """
 SAME_REQUEST: Final = 1.0
-"""Seconds after the first signal in which others belong to the same request."""
+"""Seconds after the first signal in which further signals belong to the same request."""
 
 
 def raise_interrupt(number: signal.Signals) -> None:
@@ -141,8 +141,8 @@ class Interrupt:
     def recording_requests(self, before_abort: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
         """Takes a first signal as a request, without interrupting the code inside the block.
 
-        ``before_abort``: called before a second signal ends the process at once. A signal that was only recorded
-        before the block is a request as well.
+        A signal that was recorded before the block counts as a request, too. ``before_abort``: called before a second
+        signal ends the process at once.
         """
         if self._signals.received is not None:
             self.request()
@@ -189,9 +189,9 @@ def handle_stop_signals() -> Iterator[None]:
 
 
 def ignore_terminal_signals() -> None:
-    """Prepares a child process that its parent ends, by SIGTERM at the latest.
+    """Makes a child process ignore SIGINT and SIGHUP, which a terminal sends to all processes of its group.
 
-    A terminal signals all processes of its group, so SIGINT and SIGHUP are ignored.
+    The parent ends the child instead. SIGTERM gets its default effect.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -33,13 +33,13 @@ UNOBSERVED: Final = f"no operation that could contradict another ({', '.join(OBS
 NOT_CLOSED: Final = "operations may be missing from a history that was not closed"
 
 VERY_SMALL_ROWS: Final = 3_000
-"""Operations and effects of a history that SQLite judges in 0.2 s."""
+"""Up to this many operations and effects, a history is very small: SQLite judges it in 0.2 s."""
 MOST_SEPARATE: Final = 6
-"""Up to this number of such histories SQLite is faster than DuckDB, which takes about 1.4 s however many they are."""
+"""Up to this many very small histories, SQLite is faster than DuckDB. DuckDB takes about 1.4 s for any number."""
 
 
 class SupportsOpen(Protocol):
-    """Opens an engine for a history: ``Engines``."""
+    """Opens an engine for a history, as ``Engines`` does."""
 
     def open(self, history: HistoryReader, *, shared: bool = True) -> AbstractContextManager[Engine]: ...
 
@@ -61,8 +61,8 @@ def judge_run(
     load_command: str = "--plugin=MODULE",
     requires_exposure: bool = True,
 ) -> Judgement:
-    """Judges as :func:`assay.checkers.judging.judge.judge`, by the families of the registry, and by the contract's
-    model.
+    """Judges a history by the registry's families, as :func:`assay.checkers.judging.judge.judge` does, and by the
+    contract's model.
 
     - ``of_session``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
       registry allows it.
@@ -132,8 +132,8 @@ def judge_together(runs: Sequence[UnjudgedRun], engines: Engines, registry: Regi
 def open_together(histories: Sequence[HistoryReader], engines: Engines) -> Iterator[list[SupportsOpen]]:
     """Opens engines for several histories in memory, so that queries are executed once for all of them.
 
-    A single history gets an engine of its own, because a query for many takes 1.5 times as long as for one. So does
-    each of a few very small histories, if the engine is SQLite.
+    A single history gets an engine of its own, because a query for several takes 1.5 times as long as for one. A few
+    very small histories, which SQLite judges, also get an engine each.
     """
     separate = len(histories) <= MOST_SEPARATE and all(
         history.rows("ops") + history.rows("effects") <= VERY_SMALL_ROWS and engines.pick(history) == SQLITE
@@ -151,7 +151,7 @@ def open_together(histories: Sequence[HistoryReader], engines: Engines) -> Itera
 
 @dataclass(frozen=True)
 class _LoadedEngines:
-    """Stands in for ``Engines``: an engine that has already loaded the history."""
+    """Stands in for ``Engines``: always opens the same engine, which has already loaded the history."""
 
     engine: Engine
 
@@ -162,9 +162,9 @@ class _LoadedEngines:
 def _judge_by_model(
     history: HistoryReader, model: Model, engine: Engine, progress: ProgressCallback | None
 ) -> Judgement | str:
-    """Returns the judgement of the model's search, with the active faults at its findings, or why there is none.
+    """Searches for a legal order. Returns the judgement, or a text if the operations are not those of the model.
 
-    ``engine``: holds the history.
+    ``engine``: has loaded the history; it supplies the faults that were active at a finding.
     """
     from assay.checkers.linearizability.search import search  # loads NumPy
 
@@ -178,9 +178,10 @@ def _judge_by_model(
 
 
 def find_unobserved(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
-    """Returns why a legal order of these operations proves nothing: no successful one observes the effects of others.
+    """Returns a reason not to pass if no successful operation observes another: such operations always have a legal
+    order, which proves nothing.
 
-    For a user's own model it is unknown which operations observe others, so the result is empty.
+    The result is empty for a user's own model, because its observing operations are unknown.
     """
     import pyarrow as pa  # imported here because the process that plays a search's examples does not load Arrow
     import pyarrow.compute as pc
@@ -237,7 +238,7 @@ def _order_forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]
 
 
 def _group_finding(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
-    """Groups the model's finding under a check's finding on this key and operation, which explains more."""
+    """Groups the model's finding under a check's finding on the same key and operation. That one explains more."""
     for place, other in enumerate(checks):
         matches = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
         if matches and (other.anomaly in forbidden or finding.anomaly not in forbidden):
@@ -247,7 +248,7 @@ def _group_finding(finding: Finding, checks: Sequence[Finding], forbidden: Seque
 
 
 def _shift_reference(finding: Finding, places: int) -> Finding:
-    """Shifts a finding's reference by the number of findings that come before."""
+    """Shifts a finding's reference to another finding by the number of findings that were put before."""
     if finding.same_cause_as is None:
         return finding
     return msgspec.structs.replace(finding, same_cause_as=finding.same_cause_as + places)

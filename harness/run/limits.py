@@ -1,7 +1,7 @@
 """Limits of numeric options: one row per option, of pytest and of the ``assay`` command.
 
-A value beyond its limit is a mistake, and would fill the memory or the disk before anything starts. Values that are
-merely large are accepted. This also rejects overflows, infinities and loops of a billion steps.
+A value beyond its limit must be a mistake, because it would fill the memory or the disk. Values that are merely large
+are accepted. The limits also prevent overflows, infinities and loops of a billion steps.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ LONG: Final = 100 * DAY
 class OptionLimit:
     """The minimum and maximum of one option. ``remedy``: what to do instead of a larger value."""
 
-    least: float
-    most: float
-    what: str
+    minimum: float
+    maximum: float
+    unit: str
     remedy: str = ""
 
     def explain_violation(self, option: str, text: str, value: float) -> str | None:
         """Returns an error if this value is out of range; else None."""
-        if self.least <= value <= self.most:
+        if self.minimum <= value <= self.maximum:
             return None
-        least, most = (f"{number:,.0f}" if number >= 1 else f"{number:g}" for number in (self.least, self.most))
-        remedy = f"; {self.remedy}" if self.remedy and value > self.most else ""
-        return f"{option}={text} must be between {least} and {most} {self.what}".rstrip() + remedy
+        ends = (f"{number:,.0f}" if number >= 1 else f"{number:g}" for number in (self.minimum, self.maximum))
+        remedy = f"; {self.remedy}" if self.remedy and value > self.maximum else ""
+        return f"{option}={text} must be between {' and '.join(ends)} {self.unit}".rstrip() + remedy
 
 
 COUNT: Final = OptionLimit(1, 10**9, "")
@@ -65,7 +65,7 @@ MOST_FAULTS: Final = 50_000
 MOST_TESTS: Final = 50_000
 """Tests that one session collects. pytest needs some seconds and 100 MB for this many."""
 DATA_SET_LOCK: Final = 60.0
-"""Seconds for which a command waits for another one that holds a data set of many nights."""
+"""Seconds that a command waits for another command that has locked a data set of many nights."""
 MOST_NODES: Final = 240
 """Nodes of a run in all roles. The network of a run has 244 addresses, and some faults add nodes."""
 

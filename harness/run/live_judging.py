@@ -29,11 +29,11 @@ FOUND_LIVE_ONLY: Final = (
 NICE: Final = 10
 UNWATCHED: Final = "the run goes on unwatched, and is judged at its end"
 END_SECONDS: Final = 5.0
-"""Seconds for the process to end after SIGTERM."""
+"""Seconds that the watching process may take to end after SIGTERM."""
 TAIL_BYTES: Final = 4096
-"""Bytes of the end of its error output that are kept."""
+"""Number of last bytes of its error output that are kept."""
 MAX_LINE: Final = 1 << 20
-"""Maximum length of one line."""
+"""Maximum length of one line of its output."""
 
 
 class LiveJudgement(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class LiveJudgement(msgspec.Struct, frozen=True):
 
     - ``until``: seconds of the run that were judged.
     - ``taken``: seconds that the judgement took.
-    - ``found``: each forbidden anomaly with its number of instances.
+    - ``found``: the number of instances of each forbidden anomaly.
     - ``text``: the judgement in words.
-    - ``ended``: whether it covers the whole run.
+    - ``ended``: whether the judgement covers the whole run.
     """
 
     until: float
@@ -58,7 +58,7 @@ def encode_judgement(judgement: LiveJudgement) -> str:
     return msgspec.json.encode(judgement).decode()
 
 
-def watch_command(run: Path) -> list[str]:
+def make_watch_command(run: Path) -> list[str]:
     """Returns the command that watches ``run`` and prints a :class:`LiveJudgement` per line.
 
     SIGTERM ends it like Ctrl-C, so that it removes its temporary files.
@@ -95,13 +95,13 @@ class LiveJudge:
     async def start(self) -> None:
         self._temporary = Path(tempfile.mkdtemp(prefix="assay-live-"))
         self.process = await asyncio.create_subprocess_exec(
-            *watch_command(self.run),
+            *make_watch_command(self.run),
             env={**os.environ, "TMPDIR": str(self._temporary)},
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
             limit=MAX_LINE,
-            start_new_session=True,  # Ctrl-C is for the run, which ends this process
+            start_new_session=True,  # Ctrl-C must reach only the run, which then ends this process
             preexec_fn=functools.partial(os.nice, NICE),
         )
         self._following = asyncio.get_running_loop().create_task(self._follow(self.process), name="watch")

@@ -1,7 +1,7 @@
 """Text logs of a run's nodes: collects those of simulated processes, with virtual times, and reads the last lines.
 
 All simulated processes share this process's ``logging``, standard output and standard error. Their output belongs in
-the run's folder, not in the harness's own output. The error of a failed start shows the last lines.
+the run's folder, not in the harness's own output. If a start fails, the error shows the last lines.
 """
 
 import logging
@@ -16,7 +16,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import PROCESS
 
 NAME: Final = "assay"
-"""Parent of the system's loggers."""
+"""Name of the logger above all loggers of the system and the harness."""
 MAX_LINES: Final = 20_000
 """Number of newest lines that are kept per node."""
 HARNESS: Final = "harness"
@@ -24,7 +24,7 @@ FILE: Final = "process.log"
 
 
 class SimLogs(logging.Handler):
-    """Collects log records from :meth:`begin` to :meth:`end`: all below ``assay``, others of simulated processes.
+    """Collects log records from :meth:`begin` to :meth:`end`: all of ``assay``, and all of simulated processes.
 
     Other handlers do not see these records. The handlers of pytest keep every record of a test, with the exceptions in
     it and their frames, so a long run would take more and more memory.
@@ -85,7 +85,7 @@ class SimLogs(logging.Handler):
         self._lines.setdefault(node, deque(maxlen=MAX_LINES)).append(f"{self._loop.time():11.6f} {line}")
 
     def save(self, folder: Path) -> None:
-        """Writes ``NODE/process.log`` for every node with output, and ``NODE/second.log`` for a second copy of it."""
+        """Writes ``NODE/process.log`` for every node with output, and a file for each further process of a node."""
         for name, lines in self._lines.items():
             node, _, process = name.partition("/")
             path = folder / node / (f"{process}.log" if process else FILE)
@@ -101,8 +101,9 @@ def _is_of_harness(record: logging.LogRecord) -> bool:
 class _SeparatedStream:
     """Separates the output of simulated processes from that of the harness, in standard output or error.
 
-    The stream stays in ``sys``, and only its ``write`` is replaced. The capturing of pytest sets ``sys.stdout`` again
-    at each phase of a test and around each line of progress. It closes its own stream when the session is interrupted.
+    Only the stream's ``write`` is replaced, not the stream in ``sys``. The reason is that pytest's capturing sets
+    ``sys.stdout`` again at each phase of a test and around each line of progress. It also closes its stream when the
+    session is interrupted.
     """
 
     def __init__(self, stream: TextIO, logs: SimLogs) -> None:
@@ -128,21 +129,23 @@ class _SeparatedStream:
             vars(self._stream)["write"] = self._replaced
 
 
-LINES: Final = 8
-"""Lines per log."""
-NODES: Final = 3
+LAST_LINES: Final = 8
+"""Number of last lines that an error shows of each log."""
+SHOWN_NODES: Final = 3
+"""Maximum number of nodes whose logs an error shows."""
 END_BYTES: Final = 65536
-"""Bytes of each log, from its end."""
+"""Bytes at the end of a log in which its last lines are looked for."""
 
 
 def read_last_lines(logs: Path, error: str) -> list[str]:
-    """Returns lines to print for the nodes that ``error`` names, else for the first ones; ``logs`` has a folder per
-    node.
+    """Returns the last log lines of the nodes that ``error`` names, or else of the first nodes.
+
+    ``logs``: has a folder per node.
     """
     folders = sorted(folder for folder in logs.glob("*") if folder.is_dir())
     named = [folder for folder in folders if re.search(rf"\b{re.escape(folder.name)}\b", error)]
     lines: list[str] = []
-    for folder in (named or folders)[:NODES]:
+    for folder in (named or folders)[:SHOWN_NODES]:
         ends = [(path.name, _read_end(path)) for path in sorted(folder.glob("*"))]
         for name, end in ends:
             if end:
@@ -155,4 +158,4 @@ def read_last_lines(logs: Path, error: str) -> list[str]:
 def _read_end(path: Path) -> Iterable[str]:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - END_BYTES))
-        return file.read().decode(errors="replace").rstrip().splitlines()[-LINES:]
+        return file.read().decode(errors="replace").rstrip().splitlines()[-LAST_LINES:]

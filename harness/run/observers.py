@@ -12,7 +12,7 @@
 - ``QuiescenceWatch`` takes snapshots of a system after a run until it is at rest: all work that has begun must end.
 - ``StallMeter`` measures how long the machine kept the tester from running.
 
-Findings outside snapshots are rows of ``looks`` with look 0.
+The history calls a snapshot a look. Findings outside snapshots are rows of its table ``looks`` with look 0.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class LeaderPoller:
 
 
 def describe_failed_finds(finds: FinderStatistics) -> list[str]:
-    """Returns a line if the system's ``find`` raised, unless it did so because nodes were down."""
+    """Returns a line if the system's ``find`` raised exceptions other than those for nodes that are down."""
     if finds.last is None:
         return []
     return [
@@ -156,7 +156,7 @@ def _record_finding(history: History, stamps: Stamps, **row: Any) -> None:
 
 
 class InvariantAsserter:
-    """The assertions of one run, from :meth:`begin` to :meth:`end`. ``broken``: whether an invariant did not hold."""
+    """Checks invariants from :meth:`begin` to :meth:`end`. ``broken``: whether one was violated, or its code raised."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -196,9 +196,9 @@ class InvariantAsserter:
         if not self.broken and self._invariants is not None:
             self._check(self._invariants.event, node, line)
 
-    def _check(self, ask: Callable[..., Sequence[SeenAtRest]], *given: Any) -> None:
+    def _check(self, invariants: Callable[..., Sequence[SeenAtRest]], *arguments: Any) -> None:
         try:
-            for row in ask(*given):
+            for row in invariants(*arguments):
                 _record_finding(self._history, self._stamps, what="broken", **row)
                 self.broken = True
         except Exception as error:  # noqa: BLE001 - it must not end the process that has written the line
@@ -214,7 +214,7 @@ CRASHED: Final = "crashed:"
 async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
     """Writes a row per process of each server (``n1``, ``n1/agent``), and one per crash that the cluster knows of.
 
-    Spares that joined have left again. They need no process, but the crash of a spare counts.
+    Spares that joined the cluster have left it by now, so they need no process. The crash of a spare still counts.
     """
     if cluster.kind == "attach":
         return  # the state of these processes is unknown
@@ -252,7 +252,7 @@ PATIENCE_FACTOR: Final = 3
 
 @dataclass
 class QuiescenceWatch:
-    """Takes the looks of one run.
+    """Takes snapshots of the system at the end of a run. The history calls each one a look.
 
     The system is at rest if two looks in a row show no unfinished work, because one look is not atomic. The epochs must
     also be equal in both. Otherwise work may have been handed over under a new epoch, although each look shows it as
@@ -268,10 +268,10 @@ class QuiescenceWatch:
     _epochs: Mapping[tuple[str | None, ...], int | None] | None = None
     """The epochs of the last look."""
 
-    async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
-        """Takes looks for at most ``patience`` ns. The time restarts after a period without a complete look.
+    async def wait_until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
+        """Takes looks until the system is at rest, for at most ``patience`` ns.
 
-        Returns what prevented the last looks, if anything did.
+        The time restarts after a period without a complete look. Returns the error of the last look, if it failed.
         """
         first = since = complete = self.stamps.now()
         obstacle, was_at_rest = None, False
@@ -296,7 +296,7 @@ class QuiescenceWatch:
         return obstacle
 
     async def _look(self) -> bool:
-        """Takes a look. Returns whether everything was at rest, and the epochs were those of the previous look."""
+        """Takes a look. Returns whether it shows no unfinished work, and the epochs of the previous look."""
         start, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
         seen = await self.system.look(self.cluster, self.runtime)
         ended = self.stamps.now()
@@ -305,11 +305,11 @@ class QuiescenceWatch:
         for one in seen:
             self.history.look(look=self.looks, time=start, ended=ended, **one)
         self.history.look(look=self.looks, time=start, ended=ended, what="look", wall_ms=wall_ms, unsettled=unsettled)
-        former = self._epochs
+        previous = self._epochs
         self._epochs = {
             (one["what"], one.get("key"), one.get("node")): one["epoch"] for one in seen if one.get("epoch") is not None
         }
-        return unsettled == 0 and former in (None, self._epochs)
+        return unsettled == 0 and previous in (None, self._epochs)
 
 
 MIN_STALL: Final = 0.25
@@ -318,12 +318,12 @@ MIN_STALL: Final = 0.25
 
 @dataclass
 class StallMeter:
-    """Adds up the delays of a task that sleeps repeatedly.
+    """Adds up the stalls of the tester: a task that sleeps repeatedly wakes up too late.
 
-    Deadlines are seconds of the wall clock. A machine may be overloaded, paused or asleep (a virtual machine, a closed
-    lid, Ctrl-Z). Deadlines then pass although no process could run, so a missed deadline proves nothing. A slow disk of
-    the tester has the same effect, because the history is written between the steps of its clients. Computation by the
-    tester's own process is no stall, however long it takes.
+    A machine may be overloaded, paused or asleep (a virtual machine, a closed lid, Ctrl-Z). Deadlines then pass
+    although no process could run, so a missed deadline proves nothing. A slow disk of the tester has the same effect,
+    because the history is written between the steps of its clients. Computation by the tester's own process is no
+    stall, however long it takes.
     """
 
     sleep: float
@@ -333,7 +333,10 @@ class StallMeter:
     _last: tuple[float, float] | None = None
 
     def record_sleep(self, now: float, computed: float) -> None:
-        """Must be called before each sleep. ``computed``: processor seconds of the whole process so far."""
+        """Adds the delay of the last sleep. Must be called before each sleep.
+
+        ``now``: seconds of the loop's clock. ``computed``: processor seconds of the whole process so far.
+        """
         if self._last is not None:
             before, computed_before = self._last
             stall = now - before - self.sleep - (computed - computed_before)
@@ -343,7 +346,7 @@ class StallMeter:
 
 
 def describe_uncaught(errors: Sequence[Any]) -> list[str]:
-    """Returns a sentence for each simulated process that let exceptions pass: their number, and the first.
+    """Returns a sentence for each simulated process with uncaught exceptions: their number, and the first.
 
     ``errors``: those of ``assay.cluster.sim.loop.SimLoop.uncaught``.
     """

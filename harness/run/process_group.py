@@ -13,7 +13,10 @@ from pathlib import Path
 def start_group(
     command: Sequence[str], output: Path, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a command with its output in a file. A surviving child would hold a pipe open. Raises ``OSError``."""
+    """Starts a command with its output in a file, because a surviving child would hold a pipe open.
+
+    Raises ``OSError``.
+    """
     with output.open("wb") as written:
         return subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,

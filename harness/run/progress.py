@@ -31,7 +31,7 @@ class RunTally:
     fail: int = 0
     active_faults: dict[int, str] = field(default_factory=dict)
     injected: int = 0
-    """Faults so far, in force or healed."""
+    """Number of faults so far, active or healed."""
     judged_until: float | None = None
     """Seconds of the run that have been judged while it goes on; None without ``--watch``."""
 
@@ -48,7 +48,7 @@ class RunTally:
     def operations(self) -> int:
         return self.ok + self.info + self.fail
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         rate = self.operations / self.elapsed if self.elapsed > 0 else 0.0
         faults = ", ".join(self.active_faults[number] for number in sorted(self.active_faults)) or "none"
         if (healed := self.injected - len(self.active_faults)) > 0:
@@ -100,11 +100,11 @@ class PlainProgress(SilentProgress):
     def update(self, tally: RunTally) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + PLAIN_INTERVAL
-            self._write(tally.line())
+            self._write(tally.format_line())
 
 
 class TerminalProgress:
-    """A live line that is redrawn at most five times a second, and removed when closed.
+    """A live line on a terminal. It is redrawn at most five times a second, and :meth:`close` removes it.
 
     ``suspend_capture`` is entered around each drawing, because pytest captures output.
     """
@@ -136,7 +136,7 @@ class TerminalProgress:
     def update(self, tally: RunTally) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + LIVE_INTERVAL
-            self._show(tally.line())
+            self._show(tally.format_line())
 
     def _show(self, line: str) -> None:
         with self._suspend_capture():

@@ -1,7 +1,7 @@
-"""Samples the memory and the disk space of a run while it goes on, and writes ``resources.json``.
+"""Samples the memory and the disk space that a run uses, and writes ``resources.json``.
 
-- The harness samples itself when the run's ticker calls it, by the run's clock. In the simulation this is virtual time.
-  A sample only reads, so the simulated run is the same with and without it.
+- The trial calls :meth:`ResourceRecorder.sample` regularly for the harness's own usage. Its times are those of the
+  run's clock, virtual in the simulation. A sample only reads, so it does not change a simulated run.
 - A command on each real node prints the usage of the node. A broken connection or a frozen node leaves a gap.
 """
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 STATM: Final = Path("/proc/self/statm")
 WRITE_INTERVAL: Final = 60.0
-"""Real seconds between two writes of the file, so that a run that is killed leaves it behind."""
+"""Real seconds between two writes of the file. If the run is killed, the last written file remains."""
 
 
 class ResourceRecorder:
-    """Records the usage of one run, from ``start`` to ``stop``. ``folder``: the run's."""
+    """Records the usage of one run, from ``start`` to ``stop``. ``folder``: the run's folder."""
 
     def __init__(self, folder: Path, system: System) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class ResourceRecorder:
         self._written = time.monotonic()
 
     def start(self, cluster: Cluster, origin: float) -> None:
-        """``origin``: when the run began, by the loop's clock."""
+        """Starts the commands on real nodes. ``origin``: when the run began, by the loop's clock."""
         nodes = (*cluster.nodes, *cluster.spares)
         if cluster.kind == "sim":
             self._disks = {node.name: getattr(node, "disk") for node in nodes}  # noqa: B009 - only there
@@ -63,7 +63,7 @@ class ResourceRecorder:
         ]
 
     def sample(self, now: float, *, last: bool = False) -> None:
-        """Samples the harness, its folder and simulated disks, if a sample is due, or it is the ``last``.
+        """Samples the harness, the run's folder and simulated disks, if a sample is due or this is the ``last`` one.
 
         ``now``: seconds since the run began.
         """
@@ -100,7 +100,7 @@ class ResourceRecorder:
             async for line in node.usage(find_data_folder(self._system, node), FIRST_INTERVAL, MOST_SAMPLES):
                 if (usage := parse_usage(line)) is None:
                     continue
-                # The line that was fastest says best when the node started. Others may have waited for the harness.
+                # The earliest estimate of the node's start is the best one. For the others, a line arrived late.
                 started = min(started, loop.time() - usage.uptime)
                 now = max(0.0, started + usage.uptime - origin)
                 if usage.memory is not None:
@@ -108,7 +108,7 @@ class ResourceRecorder:
                 if usage.disk is not None:
                     self._disk[node.name].add(now, usage.disk)
         except (NodeError, OSError):
-            return  # the samples so far stay; nothing depends on the others
+            return  # the samples so far are kept; nothing depends on the missing ones
 
 
 def find_data_folder(system: System, node: Node) -> str | None:
@@ -121,7 +121,7 @@ def find_data_folder(system: System, node: Node) -> str | None:
 
 
 def read_own_memory() -> int:
-    """Returns the resident memory of this process in bytes; without ``/proc``, the largest so far."""
+    """Returns the resident memory of this process in bytes; without ``/proc``, its maximum so far."""
     try:
         return int(STATM.read_text().split()[1]) * resource.getpagesize()
     except OSError:

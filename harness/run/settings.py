@@ -69,7 +69,7 @@ class Settings:
     cluster: str = SIM
     nodes: int = 3
     role_nodes: tuple[str, ...] = ()
-    """Roles with another number of nodes, each ``role=number``."""
+    """Roles whose number of nodes is not ``nodes``, each ``role=number``."""
     zookeepers: int = 1
     hosts: Path | None = None
     """The machines of a cluster on hosts (``assay.cluster.hosts.inventory``): a file or ``compose:PROJECT``."""
@@ -80,7 +80,7 @@ class Settings:
     rate: float | None = None
     operation_timeout: float = 5.0
     drain_limit: float | None = None
-    """Seconds that a phase after the last heal may go on without a new record; None: by the contract's deadlines."""
+    """Seconds that a phase after the last heal may go on without a new record; None: from the contract's deadlines."""
     concurrency: int = 6
     defect: str | None = None
     keep_cluster: str = "never"
@@ -104,7 +104,7 @@ class Settings:
 
     @property
     def counts_by_role(self) -> dict[str, int]:
-        """The roles with another number of nodes."""
+        """The numbers of ``role_nodes``, by role."""
         return {role: int(number) for role, _, number in (one.partition("=") for one in self.role_nodes)}
 
     @property
@@ -154,7 +154,7 @@ def _parse_number(kind: Callable[[str], Number], text: str, wrong: str) -> Numbe
 def require_in_limits(option: str, text: str, value: Number, default_limit: OptionLimit) -> Number:
     """Returns the value. Raises :class:`SettingsError` if it is NaN, or beyond the option's limits.
 
-    They are the option's entry in ``run/limits.py``, or ``default_limit``.
+    The limits are those in ``run/limits.py``, or else ``default_limit``.
     """
     reason = f"{option}={text} is not a number" if value != value else check_number(option, text, value, default_limit)
     if reason is not None:

@@ -50,11 +50,11 @@ RUN_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 RUN_FILES: Final = ("run.json", "verdict.json", "history")
 """Every run has at least one of these files."""
-DELETED: Final = ".assay-deleted-"
-DELETED_NAME: Final = re.compile(rf"{re.escape(DELETED)}[0-9a-f]{{16}}-.+", re.DOTALL)
-"""The name of a folder that ``gc`` deletes. Such a folder is never a run, and may be there in part."""
+DELETED_PREFIX: Final = ".assay-deleted-"
+DELETED_NAME: Final = re.compile(rf"{re.escape(DELETED_PREFIX)}[0-9a-f]{{16}}-.+", re.DOTALL)
+"""The name of a folder that ``gc`` is deleting. Such a folder is never a run, and files in it may be missing."""
 MAX_AHEAD: Final = timedelta(days=1)
-"""A run that starts later than this after now was made by a wrong clock."""
+"""How far in the future a run may start. A later start shows that a clock was wrong."""
 FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
@@ -100,22 +100,22 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     stood_still: float = 0.0
     """Seconds for which the machine paused the tester: see ``harness.run.observers.StallMeter``."""
     history_removed: int = 0
-    """Bytes of the history that was removed when the run had passed (``--keep-history=failures``); 0 if it was not."""
+    """Bytes of the history if it was removed after the run had passed (``--keep-history=failures``), else 0."""
     problem: str | None = None
     """Why the run did not end regularly, if so."""
     in_use: bool = False
     """Whether its process still needs the files: from the start until the run is judged and its report is written."""
 
     def is_active(self) -> bool:
-        """Returns whether the run goes on. A run that may be of another machine counts as active until it ends."""
+        """Returns whether the run is in progress. A run that may be on another machine is active until it ends."""
         if self.status != RUNNING:
             return False
         return self._may_have_process()
 
     def may_be_in_use(self) -> bool:
-        """Returns whether its process still needs the files: the run goes on, is being judged or gets its report.
+        """Returns whether its process still needs the files: to run, to judge, or to write the report.
 
-        A run that may be of another machine counts as in use until that machine says otherwise.
+        A run that may be on another machine counts as in use until that machine marks it as no longer in use.
         """
         return self.claims_use() and self._may_have_process()
 
@@ -124,7 +124,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.in_use or self.status == RUNNING
 
     def awaits_verdict(self) -> bool:
-        """Returns whether the run goes on, or has ended and its process may still judge it."""
+        """Returns whether the run is in progress, or has ended and its process may still judge it."""
         return self.status != ERROR and self.verdict is None and self.may_be_in_use()
 
     def is_made_by(self, process: str) -> bool:
@@ -132,8 +132,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return bool(process) and process in (self.owner, self.parent)
 
     def is_elsewhere(self) -> bool:
-        """Returns whether the run may be of another machine, which alone knows whether its process still lives."""
-        process = self._parse_owner() or current_owner()  # without a process, only its machine tells
+        """Returns whether the run may be on another machine. Only that machine can tell whether its process lives."""
+        process = self._parse_owner() or current_owner()  # if no process is named, only the machine's id decides
         return process.may_be_elsewhere(self.machine)
 
     def describe_process(self) -> str:
@@ -149,7 +149,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_elsewhere() or (process is not None and process.alive())
 
     def _parse_owner(self) -> Owner | None:
-        """Returns the owner; None if the run was not written by this program, which names its process."""
+        """Returns the owner; None if ``run.json`` names no process, so that another program must have written it."""
         try:
             return parse_owner(self.owner)
         except ValueError:
@@ -203,7 +203,7 @@ class RunFolder:
         self.write_json("run.json", info)
 
     def remove_history(self) -> None:
-        """Removes the history. It disappears at once, so that no reader takes a part of it for the whole."""
+        """Removes the history. It is renamed first, so that no reader finds only a part of it."""
         removed = self.path / f".{self.history.name}"
         self.history.rename(removed)
         shutil.rmtree(removed)
@@ -211,8 +211,8 @@ class RunFolder:
     def publish(self) -> list[Path]:
         """Makes this run the latest of its test and of the store.
 
-        Returns what it did not replace: files and folders that are no links to runs. A copy of a store may have
-        folders instead of links.
+        Returns the files and folders that it did not replace, because they are no links to runs. A copy of a store may
+        have folders instead of links.
         """
         links = (self.path.parent / LATEST, self.root / LATEST)
         kept = [link for link in links if not _may_be_replaced(link)]
@@ -346,11 +346,11 @@ def list_runs_below(path: Path) -> list[Path]:
 
 
 def looks_like_run(folder: Path) -> bool:
-    """Returns whether this is a run or the rest of one: a file of a run, a time as its name, or a broken link.
+    """Returns whether this is a run, complete or not: it has a file of a run or a run's name, or is a broken link.
 
-    A folder that ``gc`` deletes is no run.
+    A folder that ``gc`` is deleting is no run.
     """
-    if _is_deleted(folder):
+    if _is_being_deleted(folder):
         return False
     if not folder.exists():
         return folder.is_symlink()
@@ -387,9 +387,10 @@ def _list_runs_of_test(test: Path) -> list[Path]:
 
 
 def _list_folders(path: Path, *, links: bool) -> list[Path]:
-    """Returns the folders in ``path`` except ``latest`` and those that ``gc`` deletes, sorted.
+    """Returns the folders in ``path``, sorted, except ``latest`` and those that ``gc`` is deleting.
 
-    ``links``: also links to folders and broken links, but not hidden ones, which a store itself makes.
+    ``links``: also returns links to folders and broken links. Hidden links are left out, because a store makes them
+    itself for a moment.
     """
 
     def is_included(entry: Path) -> bool:
@@ -398,7 +399,9 @@ def _list_folders(path: Path, *, links: bool) -> list[Path]:
         return links and not entry.name.startswith(".") and (entry.is_dir() or not entry.exists())
 
     return sorted(
-        entry for entry in path.iterdir() if entry.name != LATEST and not _is_deleted(entry) and is_included(entry)
+        entry
+        for entry in path.iterdir()
+        if entry.name != LATEST and not _is_being_deleted(entry) and is_included(entry)
     )
 
 
@@ -416,9 +419,7 @@ def _remove_duplicates(folders: Iterable[Path], root: Path) -> list[Path]:
 
 
 def follow_links(path: Path) -> Path:
-    """Resolves a path like ``Path.resolve``, which raises ``RuntimeError`` for a loop of links; here a loop leads to
-    the link itself.
-    """
+    """Resolves a path like ``Path.resolve``, but returns a path for a loop of links instead of raising an error."""
     return Path(os.path.realpath(path))
 
 
@@ -455,7 +456,7 @@ def is_own_run(folder: Path) -> bool:
 
 
 def find_special_file(folder: Path) -> SpecialFileError | None:
-    """Returns the error for a FIFO or a similar file in the folder of a run, because of which it cannot be read."""
+    """Returns the error for a FIFO or a similar file in the folder of a run. Such a run cannot be read."""
     try:
         read_run(folder)
     except SpecialFileError as error:
@@ -469,18 +470,21 @@ def find_special_files(root: Path) -> list[SpecialFileError]:
 
 
 def find_foreign_content(run: Path) -> str:
-    """Returns why the content of a run's folder is not the run's alone, or an empty string.
+    """Returns why a run's folder contains more than this run, or an empty string.
 
-    It has other runs in it, for example a store that was created there, or a mount point.
+    It may contain other runs, for example in a store that was created there, or a mount point.
     """
     if any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run):
         return NESTED
-    whole = run.resolve()
-    return MOUNTED if any(point.is_relative_to(whole) for point in _list_mount_points()) else ""
+    resolved = run.resolve()
+    return MOUNTED if any(point.is_relative_to(resolved) for point in _list_mount_points()) else ""
 
 
 def _list_mount_points() -> Iterator[Path]:
-    """Source: proc_pid_mountinfo(5). A bind mount of the same file system has no device number of its own."""
+    """Yields the mount points of this process. Source: proc_pid_mountinfo(5).
+
+    Device numbers would not show a bind mount of the same file system.
+    """
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         point = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split()[4])
         yield Path(os.fsdecode(point))
@@ -493,7 +497,7 @@ def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
     - symbolic links
     - runs that contain other runs or a mount point
     - runs that start in the future
-    - runs that may go on elsewhere
+    - runs that may be in use on another machine
 
     For runs with special files see :func:`find_special_files`.
     """
@@ -519,9 +523,9 @@ def _explain_kept(folder: Path, now: datetime) -> str:
 
 
 def _explain_future(run: Path, now: datetime) -> str:
-    """Returns why the start of a run cannot be true, or an empty string.
+    """Returns an explanation if a run starts in the future, else an empty string.
 
-    The folder's name counts, too, because runs are sorted by it.
+    The time in the folder's name counts, too, because runs are sorted by it.
     """
     info = read_info(run)
     started = None if info is None else _parse_started(info)
@@ -533,7 +537,7 @@ def _explain_future(run: Path, now: datetime) -> str:
 
 
 def _parse_run_name(name: str) -> datetime | None:
-    """Returns the time of a run folder's name; None if it has none."""
+    """Returns the time in a run folder's name; None if there is none."""
     if not RUN_NAME.fullmatch(name):
         return None
     try:
@@ -551,7 +555,7 @@ def _explain_elsewhere(run: Path) -> str:
 
 
 def _parse_started(info: RunInfo) -> datetime | None:
-    """Returns when the run began; None unless ``run.json`` has a time with its zone."""
+    """Returns when the run began; None unless ``run.json`` has a time with a time zone."""
     try:
         started = datetime.fromisoformat(info.started)
     except ValueError:
@@ -560,13 +564,16 @@ def _parse_started(info: RunInfo) -> datetime | None:
 
 
 def is_active(run: Path) -> bool:
-    """Returns whether the run still goes on; see :meth:`RunInfo.is_active`."""
+    """Returns whether the run is in progress; see :meth:`RunInfo.is_active`."""
     info = read_info(run)
     return info is not None and info.is_active()
 
 
 def is_in_use(run: Path) -> bool:
-    """Returns whether the files of a run are still needed; see :meth:`RunInfo.may_be_in_use`. A carried copy is not."""
+    """Returns whether a process may still need the files of a run; see :meth:`RunInfo.may_be_in_use`.
+
+    No process needs a carried copy.
+    """
     info = read_info(run)
     return info is not None and info.may_be_in_use() and not is_carried(run)
 
@@ -583,34 +590,38 @@ def delete_runs(paths: Iterable[Path]) -> None:
     """Deletes runs. Folders that are no runs of ours, or that are in use by now, are left alone.
 
     Each run is renamed first, so a reader finds a whole run or none. If the deletion is interrupted,
-    :func:`find_rests` finds the rest.
+    :func:`find_partly_deleted` finds the remaining files.
     """
     for path in paths:
         if is_own_run(path) and not is_in_use(path) and not find_foreign_content(path) and not path.parent.is_symlink():
-            rest = path.with_name(f"{DELETED}{secrets.token_hex(8)}-{path.name[:40]}")
-            path.rename(rest)
-            _delete_tree(rest)
+            renamed = path.with_name(f"{DELETED_PREFIX}{secrets.token_hex(8)}-{path.name[:40]}")
+            path.rename(renamed)
+            _delete_tree(renamed)
 
 
-def find_rests(root: Path) -> list[Path]:
+def find_partly_deleted(root: Path) -> list[Path]:
     """Returns the runs of a store whose deletion was interrupted. Their folders may have only some of their files."""
     tests = [test for test in _list_folders(root, links=False) if test.name != NIGHTS] if root.is_dir() else []
-    folders = (folder for test in tests for folder in sorted(test.iterdir()) if _is_deleted(folder))
-    return [rest for rest in folders if rest.is_dir() and not rest.is_symlink() and not find_foreign_content(rest)]
+    folders = (folder for test in tests for folder in sorted(test.iterdir()) if _is_being_deleted(folder))
+    return [folder for folder in folders if _may_be_deleted(folder)]
 
 
-def delete_rests(root: Path) -> None:
+def _may_be_deleted(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and not find_foreign_content(folder)
+
+
+def finish_deletions(root: Path) -> None:
     """Finishes interrupted deletions."""
-    for rest in find_rests(root):
-        _delete_tree(rest)
+    for folder in find_partly_deleted(root):
+        _delete_tree(folder)
 
 
-def _is_deleted(folder: Path) -> bool:
+def _is_being_deleted(folder: Path) -> bool:
     return bool(DELETED_NAME.fullmatch(folder.name))
 
 
 def _delete_tree(folder: Path) -> None:
-    """Deletes a folder, which another ``gc`` may delete at this time, too."""
+    """Deletes a folder. Another ``gc`` may delete it at the same time."""
     while folder.exists():
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
@@ -639,7 +650,7 @@ def resolve_history(path: Path) -> Path:
 
 
 class RemovedHistoryError(FileNotFoundError):
-    """The history of a run that passed was removed because its session asked for that. Such a run is complete."""
+    """A run that passed has no history, because its session was to remove it. The run is complete."""
 
 
 class RunOutput(Protocol):
@@ -650,7 +661,7 @@ class RunOutput(Protocol):
         """The folder for the nodes' text logs; None if they are not kept."""
 
     def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
-        """Opens the run's empty history. ``loop``: the clock by which rows are sealed during the run."""
+        """Opens the run's empty history. ``loop``: its clock decides when rows are sealed during the run."""
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a small file, replacing an earlier one of this name."""

@@ -1,4 +1,4 @@
-"""Systems by name for commands, and variants of a system: with a defect, with given settings, or with drawn ones."""
+"""Finds systems by name, and makes variants of a system: with a defect, with given settings, or with random ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SYSTEM_ATTRIBUTES: Final = ("name", "roles", "port", "argv", "files", "ready")
 """Attributes that a system must define."""
 DEFAULT: Final = "assay.system_under_test.deployment:Broker"
-"""The built-in system. Only this line of the harness names it; it is imported when a command needs it."""
+"""The built-in system. The harness names it only here, and imports it only when a command needs it."""
 
 
 def find_system(name: str = DEFAULT) -> System:
@@ -50,7 +50,7 @@ def _missing_attributes(one: object) -> list[str]:
     return [name for name in SYSTEM_ATTRIBUTES if not hasattr(one, name)]
 
 
-def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
+def list_defects(name: str = DEFAULT) -> Sequence[Defect]:
     """Returns the built-in defects of a system with their descriptions. Raises ``SettingsError`` if it has none."""
     system = find_system(name)
     if not isinstance(system, SupportsDefectDescriptions):
@@ -71,9 +71,10 @@ def with_defect(system: System, name: str | None) -> System:
 
 
 def complete_contract(contract: Contract, system: System) -> Contract:
-    """Adds values of the system to the contract: log retention, failover time, and anomalies that its settings exclude.
+    """Returns the contract with values of the system: log retention, failover time, and anomalies that its settings
+    exclude.
 
-    Retention and failover of the contract take precedence.
+    A retention or a failover time in the contract takes precedence.
     """
     if isinstance(system, SupportsRetention) and contract.retention_ms is None:
         retention = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
@@ -86,9 +87,9 @@ def complete_contract(contract: Contract, system: System) -> Contract:
 
 
 def apply_settings(system: System, configuration: Sequence[str]) -> System:
-    """Returns the system with other settings of its own, each ``name=value``.
+    """Returns the system with these settings, each ``name=value``.
 
-    Raises ``SettingsError`` for an unknown setting, or a value of another type.
+    Raises ``SettingsError`` for an unknown setting, or a value of the wrong type.
     """
     for text in configuration:
         name, _, value = text.partition("=")
@@ -102,11 +103,11 @@ def apply_settings(system: System, configuration: Sequence[str]) -> System:
 
 
 UNCHANGED: Final = 0.3
-"""Probability that a mix leaves a setting unchanged."""
+"""Probability that a run with ``--nemesis=mix`` leaves a setting unchanged."""
 
 
 def draw_configuration(system: System, fixed: Sequence[str], seed: int) -> tuple[str, ...]:
-    """Adds drawn settings to the fixed ones. Each value depends only on the seed and the setting's name."""
+    """Adds random settings to the fixed ones. Each value depends only on the seed and the setting's name."""
     configuration = {text.partition("=")[0]: text for text in fixed}
     for name, values in (system.variants if isinstance(system, SupportsSettings) else {}).items():
         rng = random.Random(derive_seed(seed, "variant", name))
@@ -116,7 +117,7 @@ def draw_configuration(system: System, fixed: Sequence[str], seed: int) -> tuple
 
 
 def coarsen_choices(values: Sequence[str]) -> tuple[str, ...]:
-    """Returns few, coarse choices: a range becomes its ends and their geometric mean."""
+    """Replaces each range of numbers by its ends and their geometric mean, so that few choices remain."""
     found: dict[str, None] = {}
     for value in values:
         ends = _parse_range(value)

@@ -3,7 +3,7 @@
 1. The main phase runs under faults until the time limit.
 2. Every fault is healed. The system has until the contract's deadline to serve on every node again.
 3. The generator's later phases (sentinels, the drain) run without faults.
-4. The history is closed. The attempt judges it afterwards, as ``assay check`` would later.
+4. The history is closed. ``Attempt`` judges it afterwards, as ``assay check`` would later.
 
 The nodes' event logs are collected into the history throughout. No error in a run loses its history: faults are healed,
 the history is closed, and the error is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain. The
@@ -95,6 +95,7 @@ class TrialEnd:
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     stood_still: float = 0.0
+    """Seconds for which the machine paused the tester."""
 
 
 @dataclass
@@ -168,7 +169,7 @@ class Trial:
     async def run(self) -> TrialEnd:
         """Runs the workload under faults, the heal and the drain."""
         loop = asyncio.get_running_loop()
-        # Simulated seconds pass quickly, and a killed simulation can be replayed: nothing is sealed before its end.
+        # A killed simulation can be replayed, so its history is sealed only at its end.
         sealing = None if getattr(loop, "simulated", False) else loop
         history = self.output.open_history(sealing)
         stamps = Stamps()
@@ -213,6 +214,7 @@ class Trial:
             await self.world.close(keep=keep)
 
     async def _drive(self, history: History, stamps: Stamps) -> RunReport:
+        """Runs the workload, the faults and the observers until the history is complete."""
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
@@ -225,7 +227,7 @@ class Trial:
             self.system,
             schedule,
             sources.source("targets", derive_seed(settings.seed, "targets")),
-            self._fault_recorder(history, stamps),
+            self._make_fault_recorder(history, stamps),
             stamps.now,
             catalogue=self.faults,
             recovery_seconds=contract.recovery_deadline,
@@ -237,7 +239,7 @@ class Trial:
             list_possible_servers(self.cluster, self.system), history, stamps, conductor.handle_event
         )
 
-        def acknowledged(completed: Completed) -> None:
+        def count_acknowledged(completed: Completed) -> None:
             if completed.completion.outcome is Outcome.OK:
                 conductor.count_acknowledged()
 
@@ -256,26 +258,26 @@ class Trial:
             self._assertions.begin(self.system, self.cluster, history, stamps, stop.set)
         try:
             async with Interpreter(
-                endpoints=self._endpoints(),
-                client=self._client,
+                endpoints=self._make_endpoints(),
+                client=self._make_client,
                 recorder=records,
                 concurrency=settings.concurrency,
                 runtime=self.world.runtime(),
                 operation_timeout=settings.operation_timeout,
                 seed=derive_seed(settings.seed, "workload"),
                 stamps=stamps,
-                on_completion=(self.tally.completed, acknowledged),
+                on_completion=(self.tally.completed, count_acknowledged),
                 backs_off=settings.rate is None,
             ) as interpreter:
                 sources.listen("workload", interpreter.reseed)
                 history.show_unfinished(interpreter.unfinished_operations)
                 paced = main if settings.rate is None else rate(settings.rate, main)
-                await self._main_phase(interpreter, conductor, time_limit(settings.time_limit, paced), stop)
+                await self._run_main_phase(interpreter, conductor, time_limit(settings.time_limit, paced), stop)
                 if later and not self._cut_short:
                     self.tally.stage = "drain"
-                    await self._later_phases(interpreter, phases(*later), stop, records)
+                    await self._run_later_phases(interpreter, phases(*later), stop, records)
                 if not self._cut_short:
-                    await self._come_to_rest(history, stamps)
+                    await self._wait_until_at_rest(history, stamps)
                 if not self._cut_short:
                     await record_processes(self.cluster, servers(self.cluster, self.system), history, stamps)
                     recorder.close()
@@ -297,7 +299,7 @@ class Trial:
                 await self.resources.stop(asyncio.get_running_loop().time() - stamps.loop_time(0))
             self._assertions.end()
 
-    async def _main_phase(
+    async def _run_main_phase(
         self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
     ) -> None:
         """Runs the main phase. At its end every fault is healed, and every server ready or past the contract's
@@ -314,7 +316,7 @@ class Trial:
         if not self._cut_short:
             await self._wait_for_recovery(conductor)
 
-    async def _later_phases(
+    async def _run_later_phases(
         self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecordCounter
     ) -> None:
         """Runs the later phases, and ends those that would go on for ever."""
@@ -354,17 +356,19 @@ class Trial:
             )
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal{last}")
 
-    async def _come_to_rest(self, history: History, stamps: Stamps) -> None:
-        """Takes looks at the system until it is at rest, or until all deadlines for that are over."""
+    async def _wait_until_at_rest(self, history: History, stamps: Stamps) -> None:
+        """Takes snapshots of the system until it is at rest, or until the deadlines for that have passed."""
         if isinstance(self.system, SupportsSnapshots):
             self.tally.stage = "coming to rest"
             watch = QuiescenceWatch(self.system, self.cluster, self.world.runtime(), history, stamps)
-            trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self._cut_short)
-            if trouble is not None:
-                self._problems.append(trouble)
+            obstacle = await watch.wait_until_at_rest(self.experiment.contract.rest, lambda: self._cut_short)
+            if obstacle is not None:
+                self._problems.append(obstacle)
 
     async def _read_replicas(self, history: History) -> None:
-        """Records the replicas on the nodes' disks, if the system can read them: all, or none and a problem."""
+        """Records all replicas on the nodes' disks, if the system can read them. If one cannot be read, records none
+        of them, and a problem.
+        """
         if not isinstance(self.system, SupportsReplicas):
             return
         self.tally.stage = "reading the replicas"
@@ -385,11 +389,11 @@ class Trial:
             self._ready_error = error
             return False
 
-    def _fault_recorder(self, history: History, stamps: Stamps) -> Callable[[FaultRow], None]:
+    def _make_fault_recorder(self, history: History, stamps: Stamps) -> Callable[[FaultRow], None]:
         """Returns a function that records fault rows.
 
-        The row of an injection is written when the injection is complete. Its detail also has the time at which it
-        began, because the fault may have done harm since then.
+        The row of an injection is written when the injection is complete. Its detail also has the time at which the
+        injection began, because the fault may have done harm since then.
         """
 
         def record(row: FaultRow) -> None:
@@ -420,11 +424,11 @@ class Trial:
             self._stalls.record_sleep(loop.time(), time.process_time())
             await asyncio.sleep(TICK)
 
-    def _endpoints(self) -> list[Endpoint]:
-        found = make_endpoints(self.system, self.cluster, self.settings.defect, self.experiment.client_options)
-        return assign_client_nodes(found, self.cluster) if self.experiment.client_nodes else found
+    def _make_endpoints(self) -> list[Endpoint]:
+        endpoints = make_endpoints(self.system, self.cluster, self.settings.defect, self.experiment.client_options)
+        return assign_client_nodes(endpoints, self.cluster) if self.experiment.client_nodes else endpoints
 
-    def _client(self) -> Any:
+    def _make_client(self) -> Any:
         kind = self.experiment.client
         return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
 
@@ -439,14 +443,13 @@ def make_trial(
     interrupt: Interrupt,
     progress: Progress,
 ) -> Trial:
-    """Returns a trial that has not started. ``experiment`` and ``settings`` include their mixes; ``run_id`` marks
-    containers.
+    """Returns a trial that has not started. Its contract includes the limits of its system.
 
-    The contract of the trial's experiment has the limits of its system.
+    ``experiment`` and ``settings`` already include their mixes. ``run_id`` marks the run's containers.
     """
     variant = apply_settings(with_defect(experiment.system, settings.defect), settings.configuration)
     experiment = replace(experiment, contract=complete_contract(experiment.contract, variant))
     system = experiment.deployed_system(variant)
     drawn = [registry.faults[name] for name in select_possible_faults(system, settings, registry.faults)]
-    world = open_world(system, settings, run_id=run_id, needs=FaultRequirements.of(drawn))
+    world = open_world(system, settings, run_id=run_id, needs=FaultRequirements.of_faults(drawn))
     return Trial(experiment, system, settings, world, output, registry.faults, interrupt, progress)

@@ -1,8 +1,8 @@
 """Workload mixes: operations, settings and client options in addition to a workload's own.
 
-A mix is a value. An experiment lists the mixes that it supports (``@experiment(mixes=...)``), and ``--workload-mix``
-chooses among them. ``experiment.apply_mixes`` combines both to one experiment before anything is started, so a run with
-mixes is like any other. Choices that a mix leaves open are drawn from the run's seed.
+An experiment lists the mixes that it supports (``@experiment(mixes=...)``), and ``--workload-mix`` chooses among them.
+``experiment.apply_mixes`` merges an experiment and the chosen mixes into one experiment before anything is started.
+Choices that a mix leaves open are drawn from the run's seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assay.harness.core.generator import Source
 from assay.harness.run.settings import ALL, NONE, Settings
 
 RANDOM: Final = "random"
-"""The name for one to four compatible, promised mixes, drawn from the run's seed."""
+"""Value of the option that draws one to four compatible mixes from the run's seed."""
 OWN_WEIGHT: Final = 100
 MOST_DRAWN: Final = 4
 
@@ -34,8 +34,8 @@ class WorkloadMix:
     - ``client``: options in ``Endpoint.options``, each with the values that the seed chooses from.
     - ``system``: returns the system with further changes that the mix needs.
     - ``contract``: returns the contract with additional or fewer promises.
-    - ``promised``: False for a mix that shows what the system does not promise. It is neither drawn nor one of ``all``;
-      a user must name it.
+    - ``promised``: False for a mix that provokes anomalies which the system allows. Neither ``random`` nor ``all``
+      includes it; a user must name it.
     """
 
     name: str
@@ -49,8 +49,11 @@ class WorkloadMix:
     promised: bool = True
 
 
-def mix_combinations(options: Sequence[str], supported: Sequence[WorkloadMix]) -> tuple[tuple[str, ...], ...]:
-    """Returns the runs that ``--workload-mix`` asks for, each a sorted tuple of names; ``((),)`` if it is not given."""
+def list_mix_combinations(options: Sequence[str], supported: Sequence[WorkloadMix]) -> tuple[tuple[str, ...], ...]:
+    """Returns the combinations that ``--workload-mix`` asks for, each a sorted tuple of names.
+
+    Returns ``((),)`` if the option is not given.
+    """
     found: dict[tuple[str, ...], None] = {}
     for option in options or (NONE,):
         words = {word.strip() for word in option.replace("+", ",").split(",")}

@@ -75,7 +75,7 @@ def verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
     def verify(script: dict[str, Any], *options: str, zoo: tuple[Defect, ...] = (defect("d"),)) -> Any:
         (tmp_path / "script.json").write_text(json.dumps(script))
-        monkeypatch.setattr(command_line, "described_defects", lambda system: zoo)
+        monkeypatch.setattr(command_line, "list_defects", lambda system: zoo)
         code = main(["defects", "--verify", "--json", *options])
         return code, json.loads(capsys.readouterr().out)
 

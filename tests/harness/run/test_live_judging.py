@@ -164,7 +164,7 @@ def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
 
 def in_place_of_it(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """A shell script that behaves as no ``assay watch`` should."""
-    monkeypatch.setattr(module, "watch_command", lambda run: ["sh", "-c", script])
+    monkeypatch.setattr(module, "make_watch_command", lambda run: ["sh", "-c", script])
 
 
 SEEN = LiveJudgement(until=3.5, taken=0.1, operations=1, found={}, text="", ended=False)

@@ -19,10 +19,12 @@ def tally() -> RunTally:
 
 
 def test_the_line_counts_outcomes_and_names_faults_in_force() -> None:
-    line = tally().line()
+    line = tally().format_line()
     assert "2.0 s  ok 2 info 1 fail 1  2 ops/s  faults: partition n2, kill n1" in line
-    assert RunTally().line().endswith("faults: none")
-    assert RunTally(injected=3).line().endswith("faults: none (3 healed)"), "a short fault falls between two lines"
+    assert RunTally().format_line().endswith("faults: none")
+    assert RunTally(injected=3).format_line().endswith("faults: none (3 healed)"), (
+        "a short fault falls between two lines"
+    )
 
 
 def test_plain_lines_come_every_five_seconds_at_most() -> None:

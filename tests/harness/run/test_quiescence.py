@@ -52,7 +52,7 @@ def watched(
     async def go() -> str | None:
         history = HistoryWriter(folder / "history")
         watch = QuiescenceWatch(system, None, RUNTIME, history, Stamps())  # type: ignore[arg-type]
-        trouble = await watch.until_at_rest(int(patience * SECOND), stopped)
+        trouble = await watch.wait_until_at_rest(int(patience * SECOND), stopped)
         history.close()
         return trouble
 

@@ -241,7 +241,7 @@ def test_only_what_gc_has_named_is_a_rest(tmp_path: Path) -> None:
     others = [run.path.with_name(name) for name in (store.DELETED, f"{store.DELETED}x", ".deleted-x")]
     for other in others:
         other.mkdir()
-    store.delete_rests(tmp_path / "store")
+    store.finish_deletions(tmp_path / "store")
     assert all(path.exists() for path in (theirs, linked, run.path, *others))
 
 

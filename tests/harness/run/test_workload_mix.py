@@ -14,7 +14,7 @@ from assay.harness.core.generator import Generator, limit, phases, repeat, simul
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix
 from assay.harness.run.settings import Settings, SettingsError
-from assay.harness.run.workload_mix import RANDOM, WorkloadMix, check_mixes, format_mix_list, mix_combinations
+from assay.harness.run.workload_mix import RANDOM, WorkloadMix, check_mixes, format_mix_list, list_mix_combinations
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.log_client import LogClient
 
@@ -91,7 +91,7 @@ def test_what_is_not_promised_is_taken_by_its_name_alone() -> None:
     assert {resolve_random_mix(shelf(*taken), asked(RANDOM, seed=seed)).workload_mix for seed in range(20)} == {
         ("huge",)
     }
-    assert mix_combinations(("all",), taken) == (("huge",),)
+    assert list_mix_combinations(("all",), taken) == (("huge",),)
     assert check_mixes("test_shelf", ("scans",), taken) is None
     assert apply_mixes(shelf(*taken), asked("scans")).contract.tolerates("duplicate")
     assert check_mixes("test_shelf", (RANDOM,), [scans]) == (
@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_said(names: tuple[str, ...], mixes: tuple[Workload
     ],
 )
 def test_a_comma_combines_and_repeating_makes_separate_tests(options: Sequence[str], expected: list[Any]) -> None:
-    assert list(mix_combinations(options, MIXES)) == expected
+    assert list(list_mix_combinations(options, MIXES)) == expected
 
 
 def test_a_setting_that_the_system_has_not_is_said_with_the_mix() -> None:
