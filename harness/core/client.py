@@ -40,8 +40,8 @@ class Endpoint:
 class Client(Protocol):
     """The connection of one logical process. After an ``info`` outcome it is opened again under a new process id.
 
-    ``invoke`` returns the outcome and never raises for what the system does. An exception that escapes is recorded as
-    ``info``, and its traceback makes the run's verdict unknown.
+    ``invoke`` returns the outcome, and must not raise exceptions for failures of the system. An exception that escapes
+    is recorded as ``info``, and makes the run's verdict unknown.
 
     A client with a true attribute ``survives_info`` is not opened again after an ``info`` outcome. The next process id
     goes on using it, with its connections and its state. On client nodes this holds only if the client itself reported

@@ -1,4 +1,4 @@
-"""Records what a client returns, or reports why it cannot be recorded: user code may return anything."""
+"""Validates and records the results of clients. User code may return anything, so invalid values are reported."""
 
 import typing
 from array import array
@@ -36,7 +36,7 @@ class EffectRecorder:
         self._checked_kinds: set[object] = set()
 
     def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
-        """Returns the effects of an unfinished operation; none if they are invalid, which is reported when it ends."""
+        """Returns the effects of an unfinished operation. Returns none if they are invalid; ``record`` reports that."""
         try:
             return self._validate(derive(completed))
         except Exception:  # noqa: BLE001 - user code
@@ -64,7 +64,7 @@ class EffectRecorder:
             self._recorder.completed(msgspec.structs.replace(completed, completion=without_result), effects)
 
     def _with_text_error(self, completed: Completed) -> Completed:
-        """Returns the operation with an error that its text column takes. Another error would fail a whole batch."""
+        """Returns the operation with an error that is valid text. Another value would make a whole batch fail."""
         error: Any = completed.completion.error
         if not isinstance(error, str):
             error = _represent(error)
@@ -95,10 +95,10 @@ class EffectRecorder:
                 _require_column_types(effect)
                 self._checked_kinds.add(effect.kind)
             try:
-                array("q", filter(None, _numbers(effect)))
-                "".join(filter(None, _texts(effect))).encode()
+                array("q", filter(None, _get_numbers(effect)))
+                "".join(filter(None, _get_texts(effect))).encode()
             except (OverflowError, TypeError, UnicodeEncodeError):
-                # This names the column, or accepts a number of an unusual type.
+                # Raises an error that names the column, or accepts a number of an unusual type.
                 _require_column_types(effect)
         return effects
 
@@ -128,14 +128,14 @@ def _is_beyond_64_bits(number: Any) -> bool:
 
 
 def _plain_column_types() -> dict[str, tuple[type, str]]:
-    """Returns the type and its name in messages for each column that takes one plain type."""
+    """Returns, for each column of one plain type, this type and its name in messages."""
     hints = typing.get_type_hints(Effect)
     plain = {name: next(iter(typing.get_args(hint) or (hint,))) for name, hint in hints.items()}
     return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}
 
 
-_numbers: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is Integral))
+_get_numbers: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is Integral))
 """Gets the columns of an effect that take whole numbers."""
 
-_texts: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is str))
+_get_texts: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is str))
 """Gets the columns of an effect that take text."""

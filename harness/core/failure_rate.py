@@ -8,7 +8,7 @@ MISS_PROBABILITY: Final = 0.05
 """Accepted probability that no repetition fails."""
 MOST_REPETITIONS: Final = 20
 Z: Final = 1.959964
-"""Standard deviations of a 95 % interval."""
+"""The standard score of a 95 % confidence interval."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class FailureRate:
     def probability(self) -> float:
         return self.failed / self.runs if self.runs else 0.0
 
-    def interval(self) -> tuple[float, float]:
+    def confidence_interval(self) -> tuple[float, float]:
         """Returns the 95 % confidence interval (Wilson 1927)."""
         if not self.runs:
             return 0.0, 1.0
@@ -29,7 +29,7 @@ class FailureRate:
         scale = 1 + z * z / n
         return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
 
-    def repetitions(self) -> int:
+    def count_repetitions(self) -> int:
         """Returns how many repetitions are needed to see at least one failure with a probability of 95 %."""
         if self.probability >= 1:
             return 1
@@ -38,11 +38,11 @@ class FailureRate:
         return min(MOST_REPETITIONS, math.ceil(math.log(MISS_PROBABILITY) / math.log(1 - self.probability)))
 
     def __str__(self) -> str:
-        return f"{self.failed} of {self.runs} times (95 % confidence interval: {self._interval_text()})"
+        return f"{self.failed} of {self.runs} times (95 % confidence interval: {self._format_interval()})"
 
     def format_brief(self) -> str:
-        return f"{self.failed} of {self.runs} ({self._interval_text()})"
+        return f"{self.failed} of {self.runs} ({self._format_interval()})"
 
-    def _interval_text(self) -> str:
-        low, high = self.interval()
+    def _format_interval(self) -> str:
+        low, high = self.confidence_interval()
         return f"{100 * low:.0f}-{100 * high:.0f} %"

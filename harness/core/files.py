@@ -15,7 +15,7 @@ import msgspec
 T = TypeVar("T")
 
 MAX_SIZE: Final = 1 << 30
-"""Bytes of a file that is read as a whole: a settings file, a schedule, or a record of a run."""
+"""Maximum size of a file that is read as a whole: a settings file, a schedule, or a record of a run."""
 SPECIAL_TYPES: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -112,7 +112,7 @@ def require_regular_below(folder: Path) -> None:
                 raise OutsideLinkError(path, folder)
         for name in names:
             path = Path(place) / name
-            if path.exists():  # a link may be broken, and a file may have been deleted meanwhile
+            if path.exists():  # a link may be broken, and a file may have been deleted since it was listed
                 require_regular(path)
 
 
@@ -182,7 +182,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Writes a file that a user names: in one step if it is a regular file, also behind a link.
+    """Writes a file that a user names. A regular file, even behind a link, is replaced in one step.
 
     Anything else, such as ``/dev/stdout``, is written to and never replaced.
     """

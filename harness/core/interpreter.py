@@ -5,11 +5,11 @@ It has one scheduler, and one task per worker. Each turn of the scheduler takes 
 1. It takes all completions. An operation that ended earlier is thus never recorded as concurrent with a later one.
 2. It hands out operations as long as the generator has one and a worker is free.
 
-No time passes within a turn, but all its stamps differ.
+Every stamp is unique, also within one turn.
 
-A worker keeps its name (``w3``, or ``w3@client1`` on a client node) and its endpoint (*i* mod *n*). After an ``info``
-outcome its process may still be executing the operation. A new process then takes over, with id + number of workers and
-its own client.
+A worker keeps its name (``w3``, or ``w3@client1`` on a client node) and its endpoint: worker *i* has endpoint *i*
+modulo the number of endpoints. After an ``info`` outcome its process may still be executing the operation. A new
+process then takes over, with a client of its own. Its id is that of the former process plus the number of workers.
 
 The design follows Jepsen's (jepsen.generator.interpreter), with coroutines instead of threads.
 """
@@ -63,7 +63,7 @@ class Alarm:
                 return
             self._timer.cancel()
         self._wake_at = stamp
-        self._timer = self._loop.call_at(self._stamps.loop_time(stamp), self._ring)
+        self._timer = self._loop.call_at(self._stamps.to_loop_time(stamp), self._ring)
 
     def clear(self) -> None:
         """Cancels the timer."""
@@ -116,7 +116,7 @@ class Interpreter:
     ) -> None:
         """Creates the interpreter; needs a running loop. Raises ``ValueError`` without an endpoint or a worker.
 
-        - ``client``: makes an unopened :class:`Client`; a class will do.
+        - ``client``: a client class, or a function that returns an unopened :class:`Client`.
         - ``operation_timeout``: seconds, also for opening and closing.
         - ``backs_off``: whether workers back off if their operations fail at once repeatedly.
         """
@@ -212,25 +212,25 @@ class Interpreter:
         self._closing = True
         self._alarm.clear()
         self._generator_listens = False
-        everyone = [*self._workers, *self._abandoned_workers]
+        workers = [*self._workers, *self._abandoned_workers]
         try:
-            self._take_all()
+            self._process_completions()
             for worker in self._workers:
                 if self._roster.busy >> worker.number & 1:
-                    self._take(worker, INTERRUPTED)
+                    self._record_completion(worker, INTERRUPTED)
         finally:
-            for worker in everyone:
+            for worker in workers:
                 worker.task.cancel()
-            if everyone:
-                await self._end(everyone)
+            if workers:
+                await self._end_workers(workers)
 
-    async def _end(self, everyone: Sequence[Worker]) -> None:
+    async def _end_workers(self, workers: Sequence[Worker]) -> None:
         """Waits for cancelled tasks, then closes the clients. Each step has a time limit."""
-        await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
-        for worker in everyone:
+        await asyncio.wait([worker.task for worker in workers], timeout=CANCEL_GRACE)
+        for worker in workers:
             if not worker.task.done():
                 self._give_up(worker.task, worker.client_method, worker)
-        closing = {self._loop.create_task(worker.close_client()): worker for worker in everyone}
+        closing = {self._loop.create_task(worker.close_client()): worker for worker in workers}
         _, hanging = await asyncio.wait(closing, timeout=self._environment.time_limit + CANCEL_GRACE)
         for task in hanging:
             self._give_up(task, "close", closing[task])
@@ -242,21 +242,21 @@ class Interpreter:
     async def _schedule(self, stop: asyncio.Event | None, until: asyncio.Event | None) -> None:
         exhausted = False
         while True:
-            self._take_all()
+            self._process_completions()
             if self._crash is not None:
                 raise self._crash
             if stop is not None and stop.is_set() and not exhausted:
                 self.report.stopped = exhausted = True
             exhausted = exhausted or (until is not None and until.is_set())
             if not exhausted:
-                exhausted = self._hand_out()
+                exhausted = self._invoke_available()
             if exhausted and not self._roster.busy:
                 return
             if self._expiry_at is not None:
                 self._expire(self.stamps.now())
             await self._alarm.sleep()
 
-    def _hand_out(self) -> bool:
+    def _invoke_available(self) -> bool:
         """Invokes all operations that the generator has now. Returns True if it is exhausted."""
         generator = self._generator
         while True:
@@ -292,13 +292,13 @@ class Interpreter:
             self._expiry_at = due
         self.report.invoked[worker.endpoint.node] += 1
 
-    def _take_all(self) -> None:
-        """Takes all completions, then all workers that have become free again."""
+    def _process_completions(self) -> None:
+        """Records all completions. Then marks the workers as free whose clients have been opened."""
         ended, opened = self._ended, self._opened
         while ended:
             worker = ended.popleft()
             if not worker.abandoned:
-                self._take(worker, worker.completion)
+                self._record_completion(worker, worker.completion)
         while opened:
             worker = opened.popleft()
             if not worker.abandoned:
@@ -316,7 +316,7 @@ class Interpreter:
             worker.scheduled,
         )
 
-    def _take(self, worker: Worker, completion: Completion) -> None:
+    def _record_completion(self, worker: Worker, completion: Completion) -> None:
         """Records how an operation ended. Unless the outcome is ``info``, the worker is free again."""
         number = worker.number
         process = self._roster.processes[number]
@@ -368,7 +368,7 @@ class Interpreter:
         worker.abandoned = True
         self._abandoned_workers.append(worker)
         self.report.stuck += 1
-        self._take(worker, TIMEOUT)
+        self._record_completion(worker, TIMEOUT)
         self._workers[worker.number] = self._start_worker(worker.number, self._roster.processes[worker.number])
 
     def _start_worker(self, number: int, process: int) -> Worker:

@@ -22,12 +22,12 @@ class ObservedEndpoint(Endpoint):
     others: bool = False
 
     @classmethod
-    def of(cls, endpoint: Endpoint) -> ObservedEndpoint:
+    def of_endpoint(cls, endpoint: Endpoint) -> ObservedEndpoint:
         return cls(**{one.name: getattr(endpoint, one.name) for one in fields(endpoint)})
 
     @property
     def plain(self) -> Endpoint:
-        """Returns a plain copy, to be sent to a process that observes it again."""
+        """Returns a plain ``Endpoint``, which can be sent to another process and observed there."""
         return Endpoint(**{one.name: object.__getattribute__(self, one.name) for one in fields(Endpoint)})
 
     def set_others(self) -> None:

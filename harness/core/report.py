@@ -166,7 +166,7 @@ class RunReport:
 
 
 def describe_error(error: BaseException) -> str:
-    """Returns ``ValueError: text`` on one line, with at most 200 characters of text."""
+    """Returns an exception on one line, such as ``ValueError: text``, with at most 200 characters of its text."""
     return to_encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 

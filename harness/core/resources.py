@@ -32,7 +32,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampleSeries:
-    """Samples of one value. ``interval``: present seconds between two samples."""
+    """Samples of one value. ``interval``: the current number of seconds between two samples."""
 
     def __init__(self) -> None:
         self.interval = FIRST_INTERVAL

@@ -38,10 +38,10 @@ class Stamps:
         self._last = now
         return now
 
-    def to_stamp(self, loop_time: float) -> int:
+    def to_stamp(self, to_loop_time: float) -> int:
         """Converts a time of the loop's clock, in seconds, to nanoseconds since the run began. Not a unique stamp."""
-        return int((loop_time - self._origin) * NANOSECONDS)
+        return int((to_loop_time - self._origin) * NANOSECONDS)
 
-    def loop_time(self, stamp: int) -> float:
+    def to_loop_time(self, stamp: int) -> float:
         """Converts ``stamp`` to the loop's clock, in seconds, for ``loop.call_at``."""
         return self._origin + stamp / NANOSECONDS

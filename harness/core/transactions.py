@@ -9,8 +9,8 @@ value, or null if the key was never written. In ``derive_effects`` each key is t
 - ``txn-read`` of a list has one row per element, with its ``list_index`` from 0 and consecutive ``sub``.
 - ``txn-read`` of an empty list, or of a register without a value, is one row with neither.
 
-Reads are known only if the transaction ended ok. Otherwise only its writes are recorded. The result of an ok
-transaction must have the called micro-operations: if a write is missing or different, its effect is unknown.
+Results of reads are known only if the transaction ended ok. Otherwise only its writes are recorded. The result of an ok
+transaction must repeat the micro-operations of its argument. If a write is missing or different, its effect is unknown.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ _WRITES: Final = {"append": "txn-append", "w": "txn-write"}
 def derive_effects(completed: Completed) -> list[Effect]:
     """Returns one row per micro-operation or element read.
 
-    Raises ``ValueError`` for an invalid micro-operation, or if an ok transaction has others than it was called with.
+    Raises ``ValueError`` for an invalid micro-operation, or if the result of an ok transaction does not repeat those of
+    its argument.
     """
     ok = completed.completion.outcome is Outcome.OK
     called = _require_list(completed.index, completed.operation.argument)

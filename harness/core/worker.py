@@ -30,16 +30,14 @@ from assay.harness.core.report import RunReport, describe_error
 from assay.harness.core.timestamps import Stamps
 
 IMMEDIATE_NS: Final = 10_000_000
-"""Nanoseconds from call to return: less than any answer of a server that had to wait for another one."""
+"""A failure within this many nanoseconds is immediate. A server that had to wait for another one takes longer."""
 FREE_FAILURES: Final = 10
-"""Immediate failures in a row without a delay. Short series are normal: locks that are held, compare-and-sets that
-lose.
-"""
+"""Number of immediate failures in a row without a delay. Short series are normal, for example while a lock is held."""
 FIRST_DELAY: Final = 0.002
 MAX_DELAY: Final = 0.1
 """Seconds of the first and of the longest delay of a back-off."""
 GOLDEN_RATIO: Final = 0.618
-"""The golden ratio: its multiples modulo 1 lie apart from each other."""
+"""Fractional part of the golden ratio. Modulo 1 its multiples lie far apart, which spreads the jitter."""
 
 
 class Backoff:
@@ -88,7 +86,7 @@ class WorkerEnvironment:
 
 
 class Worker:
-    """A worker; see the module. Attributes that ``assign`` sets stay until the next call."""
+    """A worker; see the module's docstring. Attributes that ``assign`` sets keep their values until its next call."""
 
     __slots__ = (
         "_backoff", "_environment", "_next", "_stride", "abandoned", "call", "client", "client_method", "completion",
@@ -103,7 +101,7 @@ class Worker:
         self.number = number
         self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
-        self.endpoint = environment.report.endpoints.setdefault(self.name, ObservedEndpoint.of(endpoint))
+        self.endpoint = environment.report.endpoints.setdefault(self.name, ObservedEndpoint.of_endpoint(endpoint))
         self.client: Client | None = None
         self.effects: Callable[[Completed], Sequence[Effect]] = no_effects
         self.operation = Operation("none")
@@ -211,7 +209,7 @@ class Worker:
             wait = min(wait * 2, MAX_RETRY_DELAY)
 
     async def _pause(self, seconds: float) -> None:
-        """Waits after an ended operation. A time limit that passes meanwhile has no effect."""
+        """Waits after an operation that has ended. If its time limit passes during the wait, this has no effect."""
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
@@ -229,7 +227,7 @@ class Worker:
         return self._report_exception(error)
 
     def _clear_expiry(self) -> Completion:
-        """Takes back the cancellation of an expired operation, even if the client swallowed it and answered."""
+        """Undoes the cancellation of an expired operation, even if the client caught it and answered."""
         self.expired_at = None
         if self.task.uncancel():
             raise asyncio.CancelledError  # the run ends as well
@@ -254,7 +252,7 @@ _ABANDONED: WeakSet[asyncio.Task[Any]] = WeakSet()
 
 
 def abandon_task(task: asyncio.Task[Any]) -> None:
-    """Marks a task as abandoned, and keeps asyncio from complaining about it when its loop is closed."""
+    """Marks a task as abandoned, and prevents asyncio's warning about it when its loop is closed."""
     _ABANDONED.add(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
 

@@ -150,7 +150,7 @@ class _Connection:
 
     async def _open(self, request: messages.OpenRequest) -> messages.OpenedAnswer:
         client = self._client = adapt_client(self.make())
-        endpoint = self._endpoint = ObservedEndpoint.of(request.endpoint)
+        endpoint = self._endpoint = ObservedEndpoint.of_endpoint(request.endpoint)
         async with asyncio.timeout(request.limit):
             await client.open(endpoint, self.runtime)
         return messages.OpenedAnswer(is_kept_after_info(client), endpoint.others)

@@ -127,5 +127,5 @@ class EventLogCollector:
         fields = msgspec.structs.asdict(line)
         fields["key"] = self._incarnations.to_history_key(fields["key"], fields.pop("topic_zxid"))
         ahead = getattr(node, "monotonic_ahead", 0.0)
-        time = int((fields.pop("time") - ahead - self.stamps.loop_time(0)) * NANOSECONDS)
+        time = int((fields.pop("time") - ahead - self.stamps.to_loop_time(0)) * NANOSECONDS)
         self.history.event(time=time, node=node.name, **fields)

@@ -249,7 +249,7 @@ class Trial:
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         leader_poller = LeaderPoller(self.system, self.cluster, history, stamps)
         if self.resources is not None:
-            self.resources.start(self.cluster, stamps.loop_time(0))
+            self.resources.start(self.cluster, stamps.to_loop_time(0))
         collector.start()
         leader_poller.start()
         if self.live_judge is not None:
@@ -296,7 +296,7 @@ class Trial:
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
             if self.resources is not None:
-                await self.resources.stop(asyncio.get_running_loop().time() - stamps.loop_time(0))
+                await self.resources.stop(asyncio.get_running_loop().time() - stamps.to_loop_time(0))
             self._assertions.end()
 
     async def _run_main_phase(
@@ -413,7 +413,7 @@ class Trial:
     async def _tick(self, stamps: Stamps, stop: asyncio.Event) -> None:
         """Updates the progress by the loop's clock, because reading stamps would advance the history's clock."""
         loop = asyncio.get_running_loop()
-        origin = stamps.loop_time(0)
+        origin = stamps.to_loop_time(0)
         while True:
             if self.interrupt.requested:
                 stop.set()

@@ -1,4 +1,4 @@
-"""Searches for failing runs in the simulation, and makes failing runs small.
+"""Searches for failing runs in the simulation, and shrinks failing runs.
 
 Only ``harness.plugin`` and ``harness.cli`` import this package. Its modules, in reading order:
 
@@ -16,6 +16,6 @@ Only ``harness.plugin`` and ``harness.cli`` import this package. Its modules, in
 - ``exploration``: ``--explore`` as a test
 - ``coverage_report``: what searches reached and never reached; ``coverage_page``: its HTML page
 - ``code_coverage``: the lines and branches of the system that searches reached
-- ``shrink``: makes any failing example small, and notes the result for the report
+- ``shrink``: minimises a failing example, and writes the result for the report
 - ``shrink_run``: ``assay shrink``, for a stored run
 """

@@ -7,8 +7,8 @@ The idea is Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore
 3. The probability of a fork point falls with the visits to its cells, and with the times it was chosen already.
 4. Domain knowledge may raise or lower a weight, as in Go-Explore.
 
-Returning to a fork point costs nothing here, because a process waits there. Playing the rest of the run costs time,
-so the weight includes it, as AFL prefers inputs that run quickly.
+Returning to a fork point costs nothing here, because a process waits there. Playing the rest of the run takes time.
+Therefore the weight falls with this time, as AFL prefers inputs that run quickly.
 """
 
 import math
@@ -62,7 +62,7 @@ class Archive(Generic[T]):
         self._visits.update(set(cells))
 
     def add(self, item: T, cells: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
-        """Adds a fork point, and returns those that were dropped for it. The rest is as in :class:`ArchiveEntry`."""
+        """Adds a fork point, and returns those that were dropped for it. Parameters: see :class:`ArchiveEntry`."""
         self._entries.append(ArchiveEntry(item, tuple(cells), favour, cost))
         dropped = []
         while len(self._entries) > MOST_FORK_POINTS:

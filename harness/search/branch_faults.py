@@ -33,8 +33,8 @@ FAULT_COUNTS: Final = (1, 1, 2)
 """Possible numbers of faults. With many faults at once no operation succeeds, and the run shows nothing."""
 SHARE_REPEATED: Final = 0.2
 """Share of the faults that repeat a kind of fault of the run."""
-SHARE_MAINSTAY: Final = 0.6
-"""Share of the other faults that take one server away."""
+SHARE_OUTAGES: Final = 0.6
+"""Share of the other faults that are outages of one server (``SERVER_OUTAGES``)."""
 SHARE_TRIGGERED: Final = 0.5
 """Share of the faults that wait for an event."""
 SHARE_TURNING_POINTS: Final = 0.7
@@ -46,7 +46,7 @@ DELAYS: Final = (0.0, *SHORT_DELAYS, 0.05, 0.2)
 
 
 def draw_branch_steps(rng: Random, fork_point: ForkPoint, space: SearchSpace) -> Sequence[FaultStep]:
-    """Draws the faults of a branch, in the order of their times; each fits into the rest of the run."""
+    """Draws the faults of a branch, in the order of their times. Each of them ends before the run's main phase ends."""
     example, at = fork_point.example, fork_point.at
     if rng.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
@@ -75,11 +75,14 @@ def _draw_fault(rng: Random, example: Example, space: SearchSpace) -> str:
     if repeated and rng.random() < SHARE_REPEATED:
         return rng.choice(repeated)
     usual = [name for name in space.faults if name in SERVER_OUTAGES]
-    return rng.choice(usual if usual and rng.random() < SHARE_MAINSTAY else space.faults)
+    return rng.choice(usual if usual and rng.random() < SHARE_OUTAGES else space.faults)
 
 
 def _draw_target(rng: Random, drawn: Target, own: Target, space: SearchSpace, key: str | None = None) -> Target:
-    """Retargets a fault of one server: ``own`` or a leader (of ``key``, if given), now and then a follower."""
+    """Draws another target for a fault of one server: ``own``, or a leader or sometimes a follower.
+
+    ``key``: the key of that leader or follower, if given.
+    """
     if drawn.kind not in ONE_SERVER:
         return drawn
     key_targets = (Target(TargetKind.LEADER, key), Target(TargetKind.LEADER, key), Target(TargetKind.FOLLOWER, key))

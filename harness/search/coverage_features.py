@@ -1,7 +1,7 @@
-"""Features of a run, from its event logs and faults: they steer the search.
+"""Features of a run, from its event logs and faults. A search favours runs with new features.
 
-A feature is a short text for a state that the run reached. Nothing here knows the system; event names are taken as they
-are. These features exist:
+A feature is a short text for a state that the run reached. Event names are taken as the system logs them. These
+features exist:
 
 - an event, with its count (in powers of two)
 - an event, with the numbers it carries: an epoch, the size of an in-sync set, the number of records cut off
@@ -10,8 +10,9 @@ are. These features exist:
 - a fault, with the time since an event before it (in powers of two of milliseconds), which leads the search to exact
   moments
 
-``OnlineFeatures`` finds the features of a run while it goes on. They decide where a search may branch. The finished
-run has the same features, except for counts, which have grown, and times between events and faults.
+``OnlineFeatures`` finds the features of a run that is still being played, because a search may branch at new features.
+The finished run has the same features, with two exceptions: counts have grown, and the times between events and faults
+are known only then.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class RunFeatures:
 
     - ``states``: the features
     - ``events``: the event names of its logs, which later steps can wait for
-    - ``injected``: the numbers, from 1, of the steps that were injected; the others waited in vain or found no time
+    - ``injected``: the numbers, from 1, of the steps that were injected; for the others, the awaited event never came
+      or no time was left
     """
 
     states: frozenset[str]
@@ -71,7 +73,7 @@ def extract_features(events: Rows, faults: Rows) -> frozenset[str]:
             online.add_fault(row["id"], row["fault"], row["phase"])
         else:
             features.update(online.add_event(*(row[name] for name in ("node", "event", "key", "epoch", "value"))))
-    return frozenset([*features, *map(online.count_feature, online.counts), *_fault_delay_features(events, faults)])
+    return frozenset([*features, *map(online.count_feature, online.counts), *_iterate_fault_delays(events, faults)])
 
 
 _READ = {
@@ -90,12 +92,12 @@ def _read_rows(history: HistoryReader | Columns, name: str) -> Rows:
 
 
 def to_bucket(number: int) -> int:
-    """Returns a small number itself, and for another one the power of two below it."""
+    """Returns a small number itself, and rounds any other number down to a power of two."""
     return number if 0 <= number < SMALL else (1 << (abs(number).bit_length() - 1)) * (1 if number > 0 else -1)
 
 
-def _fault_delay_features(events: Rows, faults: Rows) -> Iterator[str]:
-    """Yields faults, injected or healed, with the events shortly before: on the fault's own node, and on any other."""
+def _iterate_fault_delays(events: Rows, faults: Rows) -> Iterator[str]:
+    """Yields features for the events shortly before a fault was injected or healed, on its own node or on another."""
     for row in faults:
         if row["phase"] not in ("injected", "healed"):
             continue
@@ -121,11 +123,11 @@ class OnlineFeatures:
         self.counts: Counter[str] = Counter()
         """The number of events of each name so far."""
         self._last: defaultdict[tuple[str, str | None], tuple[str, ...]] = defaultdict(tuple)
-        """The last three events of each node about each key, or about none."""
+        """The last three events by node and key (None for events without a key)."""
         self._active: dict[int, str] = {}
 
     def add_fault(self, number: int, name: str, phase: str) -> None:
-        """Takes a phase of a fault, which becomes active or ends."""
+        """Records a phase of a fault, which becomes active or ends."""
         if phase == "injected":
             self._active[number] = name
         elif phase == "healed":

@@ -62,7 +62,7 @@ class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def events_during(self) -> dict[str, dict[str, int]]:
-        """Returns, per fault or ``nothing``, the events during it, with a lower bound of their examples."""
+        """Returns, by active fault or ``nothing``, the events and a lower bound of the number of their examples."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for match, many in self._match_features(_EVENT_DURING):
             for fault in match[2].split("+"):

@@ -37,7 +37,7 @@ class Example(msgspec.Struct, frozen=True):
         return replace(self.vary(base), replay=file)
 
     def vary(self, base: Settings) -> Settings:
-        """Returns the settings of its run without a schedule, for a caller that passes the schedule on itself."""
+        """Returns the settings of its run without the schedule. The caller passes the schedule on itself."""
         values = msgspec.structs.asdict(self)
         del values["schedule"]
         return replace(
@@ -90,7 +90,7 @@ class Example(msgspec.Struct, frozen=True):
         return Example(schedule=schedule, **values)
 
     def lines(self, parts: SystemParts) -> list[str]:
-        """Describes the run for people, line by line."""
+        """Returns a description of the run as lines of text."""
         shape = [
             count_noun(self.nodes, "node"),
             *([count_noun(self.zookeepers, "ZooKeeper")] if parts.zookeeper else []),
@@ -105,14 +105,14 @@ class Example(msgspec.Struct, frozen=True):
 
 
 FOUND_KINDS: Final = frozenset({TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.COORDINATOR})
-"""Targets that a system has to find. If it finds none, a fault strikes one server."""
+"""Kinds of targets that a system's ``find`` must find. If it finds none, a fault strikes one server."""
 
 
 @dataclass(frozen=True)
 class SystemParts:
-    """Says what a system has, so that texts for people name no ZooKeeper and no leader that it lacks.
+    """The parts of a system that descriptions may name. A system may have no ZooKeeper, or no leader.
 
-    ``missing``: kinds of targets that no node of the system ever is.
+    ``missing``: kinds of targets that the system does not have.
     """
 
     zookeeper: bool = True
@@ -120,11 +120,12 @@ class SystemParts:
 
     @staticmethod
     def of(system: System) -> SystemParts:
+        """Returns the parts of this system."""
         finds = getattr(type(system), "find", System.find) is not System.find
         return SystemParts(ZOOKEEPER_ROLE in system.roles, frozenset() if finds else FOUND_KINDS)
 
     def describe_step(self, step: FaultStep) -> str:
-        """Describes one step with its times for people."""
+        """Returns a description of one step, with its times."""
         if step.target.kind in self.missing:
             step = msgspec.structs.replace(step, target=msgspec.structs.replace(step.target, kind=ONE.kind, key=None))
         return f"{step.at:6.3f} s  {step}, for {step.duration:g} s"

@@ -79,9 +79,9 @@ class Exploration:
         self._modules: tuple[SourceModule, ...] = ()
 
     def run(self) -> str | None:
-        """Returns None if runs passed and none failed, else the failure text.
+        """Searches. Returns None if runs passed and none failed, else the failure text.
 
-        A request to end interrupts only the search, and not the description of what it found.
+        A request to stop interrupts only the search, not the description of the failure that it found.
         """
         with self.interrupt.recording_requests():
             return self._run()
@@ -197,7 +197,7 @@ class Exploration:
     def _write_schedule(self, example: Example, what: str) -> tuple[Path, Settings]:
         """Returns the schedule's file, and the settings that play it.
 
-        The file name has a digest of the schedule, because the seed alone is not unique: shrunk examples mostly have
+        The file name contains a digest of the schedule, because the seed alone is not unique: most shrunk examples have
         seed 0.
         """
         digest = hashlib.sha256(encode_schedule(example.schedule)).hexdigest()
@@ -221,7 +221,7 @@ class Exploration:
             return "\n".join([*lines, *self._describe_example(found.example), *broken.splitlines()])
 
     def _describe_unreplayed(self, found: FoundFailure, broken: str = "") -> str:
-        """Describes a failure whose shrinking was interrupted or broke. It is not played again."""
+        """Describes a failure whose shrinking was interrupted, or ended by an exception. It is not played again."""
         schedule, settings = self._write_schedule(found.example.require_triggers(), _join_failures(found))
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
@@ -288,7 +288,7 @@ def _make_headline(found: FoundFailure) -> str:
 
 
 def make_search_space(system: System, base: Settings, catalogue: FaultCatalogue) -> SearchSpace:
-    """Returns the space to draw from: the faults asked for, or all that suit this system."""
+    """Returns the space to draw from, with the requested faults, or else all that suit this system."""
     suited = [
         name
         for name in sorted({*catalogue.all, *list_mixable(catalogue)})

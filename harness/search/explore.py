@@ -2,12 +2,12 @@
 
 The corpus holds the examples that reached new features, or new code of the system. The steps of a search:
 
-1. Hypothesis draws a batch. The corpus does not change meanwhile, because Hypothesis must draw the same examples again
-   from the same choices when it shrinks.
+1. Hypothesis draws a batch. The corpus does not change during a batch, because Hypothesis must draw the same examples
+   again from the same choices when it shrinks.
 2. All examples of the batch are played and judged together. Then branches of played runs follow.
-3. Hypothesis shrinks the first failure for a while. Then delta debugging goes on, which knows the parts of a run.
-4. The result is played twice, to verify that the history is identical, and with other seeds, to estimate how often it
-   fails.
+3. Hypothesis shrinks the first failure for a limited time. Then delta debugging shrinks it further.
+4. The result is played twice more, to verify that the history is identical. It is also played with other seeds, to
+   estimate how often it fails.
 
 All choices come from one seed, so the search is repeatable, with two exceptions. The clock may end it, and Hypothesis
 also draws from the constants in the code of loaded modules.
@@ -43,17 +43,17 @@ from assay.nemesis.schedule.schedule import FaultStep
 BATCH: Final = 20
 """Maximum number of examples of a batch."""
 FIRST_PORTIONS: Final = (1, 4)
-"""Sizes of the portions of the first batch that are judged before the rest, to find frequent failures early."""
+"""Sizes of the first portions of the first batch. They are judged on their own, to find frequent failures early."""
 BRANCHES_PER_BATCH: Final = 60
-"""Branches after each batch."""
+"""Maximum number of branches played after each batch."""
 MOST_IDLE: Final = 10
-"""Batches in a row without a new example, after which the search is exhausted."""
+"""The search ends after this many batches in a row without a new example."""
 SHRINK_SECONDS: Final = 45.0
 """Seconds for shrinking by Hypothesis."""
 MINIMISE_SECONDS: Final = 120.0
 """Seconds for delta debugging afterwards."""
 RATE_RUNS: Final = 20
-"""Other seeds with which the result is played."""
+"""Number of other seeds with which the result is played."""
 
 
 @dataclass
@@ -66,11 +66,13 @@ class FoundFailure:
     """How often it fails with other seeds; None: not tried yet."""
     identical: bool
     finished: bool
+    """Whether the shrinking was completed in time."""
     first: Example
     """The example before it was shrunk."""
     after: float
-    """Seconds until the first failure, before any shrinking."""
+    """Seconds from the start of the search to the first failure."""
     examples: int
+    """Number of examples played until the first failure."""
     plays: int = 0
     """Number of runs that the shrinking took."""
 
@@ -81,6 +83,7 @@ class Tally:
 
     examples: int = 0
     states: int = 0
+    """Number of features that were reached."""
     lines: int = 0
     """Lines of the system that were reached; 0 if they are not counted."""
     branches: int = 0
@@ -160,7 +163,10 @@ class Explorer:
         self.tally = Tally()
 
     def run(self) -> FoundFailure | None:
-        """Returns the first failure, shrunk, or None if the budget or the drawable examples are used up without one."""
+        """Searches until a run fails, and returns this failure, shrunk.
+
+        Returns None if the budget is used up, or no new examples can be drawn.
+        """
         number = idle = 0
         try:
             while not self._is_over() and idle < MOST_IDLE:
@@ -219,7 +225,7 @@ class Explorer:
         return draw_branch_steps(rng, fork_point, replace(self._space, events=tuple(sorted(self._events))))
 
     def _learn_all(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
-        """Learns from runs, and returns the first example that failed."""
+        """Adds runs to the corpus and the tally, and returns the first example that failed."""
         first = None
         for example, outcome in played:
             self._record(example, outcome)
@@ -242,7 +248,7 @@ class Explorer:
             known = self._outcomes.get(_example_key(example))
             if known is None:
                 if self._clock() - self._failed_at > SHRINK_SECONDS:
-                    return  # the time is up; examples known to fail are still raised below
+                    return  # the time is up; only examples that are known to fail still count
                 known = self._record(example, self._player.play(example))
             if known.failures & wanted:
                 failing.append(example)
@@ -253,7 +259,7 @@ class Explorer:
             self._draw(number, drawing, shrink, Phase.generate, Phase.shrink)
         except _Failing:
             return first, failing[-1]
-        except Flaky:  # the end of the time made a failing example pass
+        except Flaky:  # raised because an example that failed before now counts as passing: the time was up
             return first, min(failing, key=lambda example: len(example.schedule.all_steps))
         return first, first
 
@@ -290,6 +296,7 @@ class Explorer:
         return outcome
 
     def _learn(self, example: Example, outcome: PlayOutcome) -> None:
+        """Counts a run, and adds its example to the corpus if it reached something new."""
         self.tally.examples += 1
         self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
         self._events |= outcome.events
@@ -304,7 +311,7 @@ class Explorer:
         self.on_progress(self.tally)
 
     def _report(self, first: Example, example: Example) -> None:
-        """Reports a failure before it is shrunk, because the search may be interrupted."""
+        """Reports a failure during the shrinking, which may be interrupted."""
         after, outcome = self._failed_at - self._began, self._outcomes[_example_key(example)]
         self.on_found(FoundFailure(example, outcome, None, False, False, first, after, self.tally.examples))
 
@@ -325,7 +332,7 @@ class Explorer:
                     return again
             return None
 
-        smallest, finished = minimise(example, min(8, rate.repetitions()), reproduce)
+        smallest, finished = minimise(example, min(8, rate.count_repetitions()), reproduce)
         small = smallest.require_triggers()
         if not self._find_failures(small) & wanted:
             small = smallest
@@ -361,6 +368,6 @@ def with_other_seed(example: Example, turn: int) -> Example:
 
 
 def _split_batch(drawn: Sequence[Example], sizes: Sequence[int]) -> Iterator[Sequence[Example]]:
-    """Cuts portions of these sizes, then the rest; leaves out empty ones."""
+    """Yields portions of these sizes, then the remaining examples. Empty portions are left out."""
     bounds = [0, *itertools.accumulate(sizes), max(len(drawn), sum(sizes))]
     yield from (drawn[low:high] for low, high in itertools.pairwise(bounds) if low < min(high, len(drawn)))

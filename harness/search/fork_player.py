@@ -1,7 +1,7 @@
-"""Plays examples in a fork server and judges them here, without any file on disk.
+"""Plays examples in a fork server and judges them in this process, without any file on disk.
 
-Its outcomes equal those of :class:`~assay.harness.search.player.Player`. That one plays in this process, keeps the run
-in a folder, and is used for every run that is shown to a person.
+The outcomes equal those of :class:`~assay.harness.search.player.Player`. That player runs in this process, keeps the
+run in a folder, and is used for every run that is shown to a user.
 """
 
 import contextlib
@@ -32,18 +32,19 @@ from assay.nemesis.schedule.schedule import Branch, FaultStep
 FORK_POINTS_PER_RUN: Final = 6
 """Maximum number of fork points of one run."""
 TURNING_POINT_FACTOR: Final = 4.0
-"""Factor on the weight of a fork point with a turning point of the system."""
+"""Factor on the weight of a fork point at a turning point of the system: an event at which another node takes charge.
+"""
 UNKNOWN_FACTOR: Final = 0.25
-"""Factor on the weight of the fork points of a run judged unknown. The branches of such a run usually show nothing
-either, because they keep what broke the run.
+"""Factor on the weight of the fork points of a run judged unknown. Its branches are usually unknown, too, for the same
+reason.
 """
 MAX_DEPTH: Final = 2
 """Maximum depth of branches: a branch of a branch has depth 2."""
 
 PATIENCE: Final = 120.0
-"""Real seconds that a run may take. Most take a few; a longer one is considered endless."""
+"""Real seconds that a run may take, although most take only a few. A longer run is considered endless."""
 MAX_DEATHS: Final = 5
-"""Processes that may die in a row, each with another run. More deaths have another cause, such as lack of memory."""
+"""If this many processes die in a row, each with another run, the search ends. The cause is then no single run."""
 
 DrawSteps = Callable[[Random, ForkPoint], Sequence[FaultStep]]
 """Draws the faults of a branch that starts at the fork point."""
@@ -56,7 +57,7 @@ class WaitingProcess:
     fork_point: ForkPoint
     connection: Connection
     known: int
-    """Number of places of the code coverage that the process knows, in the order of discovery."""
+    """Number of covered places that the process knows: the first ones in the order of discovery."""
 
 
 PlayedRun = FinishedPlay | PlayOutcome
@@ -113,7 +114,7 @@ class ForkPlayer:
         """Plays one example. With reports it is played in this process, and its folder is kept if it fails."""
         if reports is not ReportPolicy.NEVER:
             return self._player.play(example, reports=reports)
-        (outcome,) = self._judge_all([self._play_whole(example)])
+        (outcome,) = self._judge_all([self._play_from_start(example)])
         return outcome
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
@@ -125,7 +126,7 @@ class ForkPlayer:
         for example in examples:
             if enough() or _has_last_failed(played):
                 break
-            played.append(self._play_whole(example, FORK_POINTS_PER_RUN))
+            played.append(self._play_from_start(example, FORK_POINTS_PER_RUN))
         return self._judge_all(played)
 
     def branch(
@@ -150,7 +151,7 @@ class ForkPlayer:
                 played.append(run)
         return list(zip(examples, self._judge_all(played), strict=True))
 
-    def _play_whole(self, example: Example, fork_points: int = 0) -> PlayedRun:
+    def _play_from_start(self, example: Example, fork_points: int = 0) -> PlayedRun:
         """Plays an example from its start, in the fork server."""
         try:
             self._request(example, fork_points)
@@ -197,7 +198,7 @@ class ForkPlayer:
             self._close_all(fork_points)  # the run did not end normally
 
     def _await_run(self, connection: Connection, example: Example, fork_points: list[WaitingProcess]) -> PlayedRun:
-        """Returns the run; its fork points go into ``fork_points``."""
+        """Waits for the run and returns it. Adds its fork points to ``fork_points``."""
         deadline = time.monotonic() + self._patience
         try:
             while True:
@@ -212,7 +213,7 @@ class ForkPlayer:
         self._deaths = 0
         self._covered |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, FailedPlay):
-            # Playing it here raises the exception in this process, or leaves a folder that shows it.
+            # Played again in this process, the run raises its exception here, or leaves a folder that shows it.
             return replace(self._player.play(example), code=answer.code)
         assert isinstance(answer, FinishedPlay)
         self._archive.record_visits(answer.features)
@@ -229,12 +230,12 @@ class ForkPlayer:
             process.connection.close()
 
     def _replace_endless(self) -> PlayOutcome:
-        """Kills a run whose code never waits, because nothing else ends it."""
+        """Kills a run that takes too long, because its code may never wait. Returns its outcome."""
         self._restart()
         return make_outcome_without_history(ENDLESS)
 
     def _replace_dead(self, example: Example) -> PlayOutcome:
-        """Starts a new fork server, unless too many died in a row."""
+        """Starts a new fork server, unless too many died in a row. Returns the outcome of the run."""
         self._deaths += 1
         if self._deaths >= MAX_DEATHS:
             parts = SystemParts.of(self._player.experiment.system)
@@ -275,7 +276,7 @@ class ForkPlayer:
         for run, found in zip(played, features, strict=True):
             variant = apply_settings(system, run.example.configuration)
             contract = complete_contract(player.experiment.contract, variant)
-            # Steps that waited in vain do not count, but a run without any injected fault proves nothing.
+            # Some steps may be left out because their events never came, but a run without any fault proves nothing.
             idle = () if found.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
             runs.append(UnjudgedRun(InMemoryHistoryReader(run.columns), contract, (*run.notes, *idle)))
         return judge_together(runs, player.engines, player.registry)

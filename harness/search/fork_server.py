@@ -6,9 +6,9 @@ process with one thread can fork safely. Runs go through a pipe to the process t
 A *fork point* is a fork of a run between two steps of its event loop, made when the run has reached a new state:
 
 1. The fork waits and plays nothing itself.
-2. For each branch it forks again. The child goes on from there, with other chance and further faults.
+2. For each branch it forks again. The child continues the run, with other random numbers and further faults.
 3. A run with fork points waits for them at its end, because the kernel kills each process of this tree when its parent
-   is gone. So no process outlives the search, however that ends.
+   is gone. So no process outlives the search, even if the search is killed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ PR_SET_PDEATHSIG: Final = 1
 MIN_GAP: Final = 0.1
 """Minimum seconds between two fork points of a run."""
 NEW_CODE: Final = "new code"
-"""The feature for lines or branches that no run had reached. All newly covered lines share one feature: as separate
+"""The feature for lines or branches that no run had reached before. All of them share one feature: as separate
 features, each would look rarer than any event.
 """
 LAST_SECONDS: Final = 1.5
@@ -58,10 +58,10 @@ NO_ORIGIN: Final = (None, None, None)
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """Request to play an example from its start, or, sent to a fork point, a branch of it.
+    """Request to play an example from its start, or from a fork point with a new branch.
 
     - ``fork_points``: how many fork points the run may have, each with a feature that is not ``known``
-    - ``code``: places that were reached elsewhere and may be unknown to the receiver
+    - ``code``: places of the system's code that other processes have reached, and the receiver may not know
     """
 
     example: Example
@@ -81,17 +81,17 @@ class FinishedPlay:
     problem: str | None
     features: frozenset[str]
     seconds: float
-    """Processor seconds that it took; for a branch, from its start."""
+    """Processor seconds that it took; for a branch, since the fork point."""
     code: frozenset[CodePlace] = frozenset()
-    """Lines and branches of the system that it reached first, if they are counted."""
+    """Lines and branches of the system that this run was the first to reach, if they are counted."""
     work: int = 0
-    """Timers set and packets sent, counted from the start of the run even in a branch. Unlike ``seconds`` it is the
-    same in each play.
+    """Number of timers set and packets sent since the start of the run, even in a branch. Unlike ``seconds`` it is the
+    same each time the example is played.
     """
 
     @property
     def certainly_failed(self) -> bool:
-        """Returns whether the run failed for certain: an invariant did not hold, or a process crashed."""
+        """Returns whether the run failed for certain: an invariant was violated, or a process crashed."""
         looks = self.columns["looks"]
         seen = looks[DATA_SETS["looks"].names.index("what")] if looks else ()
         return "broken" in seen or (self.problem is not None and CRASHED in self.problem)
@@ -107,10 +107,10 @@ class FailedPlay:
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """A waiting fork of a run, ``at`` seconds of its main phase.
+    """A waiting fork of a run, at ``at`` seconds of its main phase.
 
-    ``features`` are the new ones. ``node`` logged the ``event`` about ``key`` that led to the last of them. All three
-    are None if only code is new.
+    ``features``: the new features that led to it. ``node``, ``event`` and ``key``: the logged event that led to the
+    last of them; None if only code is new.
     """
 
     example: Example
@@ -120,11 +120,11 @@ class ForkPoint:
     event: str | None = None
     key: str | None = None
     work: int = 0
-    """Work up to here, as in :class:`FinishedPlay`."""
+    """Work up to the fork point, as in :class:`FinishedPlay`."""
 
 
 def die_with_parent(parent: int) -> None:
-    """Lets the kernel kill this process when its parent is gone, even if the parent was killed."""
+    """Makes the kernel kill this process when its parent ends or is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent was gone before prctl
         os._exit(1)
@@ -159,7 +159,7 @@ class ForkServer:
         self._connection = connection
         self._counter = counter
         self._branched = False
-        """Whether this is a child that goes on from a fork point."""
+        """Whether this process is a child that plays a branch."""
 
     def serve(self) -> None:
         """Answers requests until the other end is closed."""
@@ -180,7 +180,7 @@ class ForkServer:
                 self._counter.end_run()
 
     def _exit(self) -> NoReturn:
-        """Ends this process, after its children."""
+        """Waits for all children, and then ends this process."""
         self._connection.close()
         while True:
             try:
@@ -196,8 +196,8 @@ class ForkServer:
             return FailedPlay(traceback.format_exc(), self._run.take_new_code())
 
     def _fork_at(self, fork_point: ForkPoint) -> None:
-        """Forks the process between two steps of a run. Returns in the run itself, and in each child that goes on from
-        here.
+        """Forks the process between two steps of a run. Returns in the run itself, and in each child that plays a
+        branch.
         """
         ours, theirs = Pipe()
         if fork_single_threaded() != 0:
@@ -291,7 +291,7 @@ class _Run:
         self._online.add_fault(number, name, phase)
 
     def add_event(self, row: tuple[Any, ...]) -> None:
-        """Takes an event. If it led to a new feature, a fork point may follow at the end of the loop's current step."""
+        """Records an event. If it has a new feature, a fork point may follow after the loop's current step."""
         _, node, _, _, event, key, epoch, _, _, _, value, *_ = row
         features = {*self._online.add_event(node, event, key, epoch, value), self._online.count_feature(event)}
         new = features - self._features - self.request.known
@@ -299,7 +299,7 @@ class _Run:
         self._plan_fork_point(new, (node, event, key))
 
     def add_new_code(self) -> None:
-        """Takes newly covered code, like an event; called in the middle of the system's code."""
+        """Records that new code was covered. This is called in the middle of the system's code."""
         if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._new_features:
             self._features.add(NEW_CODE)
             self._plan_fork_point({NEW_CODE})
@@ -328,9 +328,9 @@ class _Run:
         self._fork_at(ForkPoint(self.request.example, at, new_features, *origin, work=loop.scheduled))
 
     def _find_branch_time(self) -> float | None:
-        """Returns the current time in seconds of the main phase, such that a replay branches exactly here, or None.
+        """Returns the current time in seconds of the main phase, with which a replay branches exactly here; or None.
 
-        It is rounded to microseconds if that still lies before the next timer.
+        The time is rounded to microseconds, unless the rounded time is after the next timer.
         """
         assert self._trial is not None
         loop: Any = self._trial.world.loop
@@ -345,7 +345,7 @@ class _Run:
     def start_branch(self, request: PlayRequest) -> None:
         """Continues with the last branch of the example, in a child that was forked here."""
         assert self._trial is not None
-        asyncio._set_running_loop(self._trial.world.loop)  # asyncio also identifies a running loop by its process
+        asyncio._set_running_loop(self._trial.world.loop)  # needed because asyncio stores the running loop per process
         self.request, self._fork_points, self._last_fork_point = request, 0, self._trial.conductor.elapsed
         if self._counter is not None:
             self._counter.discard_new()

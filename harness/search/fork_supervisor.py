@@ -1,7 +1,7 @@
 """Supervisor that starts a new fork server when the old one had to be ended.
 
-The judging process has threads by then, so it cannot fork safely. The supervisor is forked before that, and does
-nothing but fork the servers.
+The judging process soon has threads, and can no longer fork safely. The supervisor is forked before that, and only
+forks servers.
 """
 
 import os
@@ -17,14 +17,14 @@ from assay.harness.search.fork_server import ForkServer, die_with_parent
 
 
 class ForkSupervisor:
-    """Starts fork servers, each made by ``make`` in a process of its own. Closing it ends all of them."""
+    """Starts fork servers, each made by ``make`` in a process of its own. ``close`` ends the current one."""
 
     def __init__(self, make: Callable[[Connection], ForkServer]) -> None:
         self._make = make
         self._orders, theirs = Pipe()
         parent = os.getpid()
         if os.fork() == 0:
-            self._keep(parent, theirs)
+            self._supervise(parent, theirs)
         theirs.close()
 
     def close(self) -> None:
@@ -38,21 +38,22 @@ class ForkSupervisor:
         theirs.close()
         return ours
 
-    def _keep(self, parent: int, orders: Connection) -> NoReturn:
-        playing: int | None = None
+    def _supervise(self, parent: int, orders: Connection) -> NoReturn:
+        """Starts a fork server for each connection that arrives. This is the whole work of the supervisor's process."""
+        server: int | None = None
         try:
             die_with_parent(parent)
             ignore_terminal_signals()
             _close_all_but(orders.fileno())
             while True:
                 connection = Connection(recv_handle(orders))
-                if playing is not None:
-                    os.kill(playing, signal.SIGKILL)
-                    os.waitpid(playing, 0)
-                keeper = os.getpid()
-                playing = os.fork()
-                if playing == 0:
-                    die_with_parent(keeper)
+                if server is not None:
+                    os.kill(server, signal.SIGKILL)
+                    os.waitpid(server, 0)
+                supervisor = os.getpid()
+                server = os.fork()
+                if server == 0:
+                    die_with_parent(supervisor)
                     orders.close()
                     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children
                     self._make(connection).serve()
@@ -66,6 +67,6 @@ class ForkSupervisor:
 
 
 def _close_all_but(kept: int) -> None:
-    """Closes inherited pipes: their readers would see no end while they are open here."""
+    """Closes inherited pipes. While they are open here, their readers would not notice that the writer has ended."""
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))

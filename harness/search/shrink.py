@@ -3,9 +3,9 @@
 1. Delta debugging (Zeller and Hildebrandt 2002) reduces the steps.
 2. Single simplifications follow until none is left that still fails.
 
-A failure may depend on luck: on real nodes, and also in the simulation, because a reduction changes the number of
-packets. So the caller first estimates the failure rate. A reduction is accepted if one of n repetitions fails with the
-same anomaly. The number n gives a 95 % chance of a failure if the rate is unchanged.
+Not every repetition fails: on real nodes timing differs, and in the simulation a reduction changes the random numbers
+that follow. So the caller first estimates the failure rate. A reduction is accepted if one of n repetitions fails with
+the same anomaly. The number n gives a 95 % chance of a failure if the rate is unchanged.
 
 The result is stored in the folder of the last run, and its report shows it.
 """
@@ -28,11 +28,13 @@ from assay.reports.files import SHRINKING, Shrinking
 T = TypeVar("T")
 
 Reproduce = Callable[[Example, int], Example | None]
-"""``reproduce(example, n)`` runs the example up to ``n`` times; returns the first run that failed likewise, or None."""
+"""``reproduce(example, n)`` runs the example up to ``n`` times, with other seeds. It returns the first example that
+failed with the same anomaly, or None.
+"""
 
 
 class OutOfTime(Exception):
-    """No time is left for repetitions; the smallest example so far is the result."""
+    """No time is left for repetitions. The smallest example found so far is the result."""
 
 
 def delta_debug(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
@@ -114,7 +116,7 @@ def with_steps(example: Example, steps: Sequence[FaultStep]) -> Example:
 
 
 def without_branches(example: Example) -> Iterator[Example]:
-    """Yields the example with the faults of its branches moved into the schedule, if it has branches."""
+    """Yields a copy with the faults of its branches moved into the schedule, if the example has branches."""
     if example.schedule.branches:
         yield example.with_schedule(sorted(example.schedule.all_steps, key=lambda step: step.at))
 
@@ -179,7 +181,7 @@ def write_shrink_note(
 ) -> None:
     """Writes the result of shrinking into the folder of a run, where its report finds it.
 
-    - ``parts``: those of the system
+    - ``parts``: the parts of the system
     - ``runs``: the number of runs played
     - ``first``, ``last``: the failure rates before and after
     """

@@ -1,7 +1,7 @@
 """``assay shrink RUN``: minimises the schedule of a stored failing run by repeating the run with pytest.
 
-In the simulation a run is repeated with other seeds. On real nodes it is repeated as it is, because no two runs are
-equal there anyway. Runs that fail are kept, runs that pass are deleted. The last run that failed gets a report.
+In the simulation a run is repeated with other seeds. On real nodes it is repeated with its own seed, because no two
+runs are equal there anyway. Runs that fail are kept, and the last of them gets a report. Runs that pass are deleted.
 """
 
 import os
@@ -49,10 +49,10 @@ class ShrinkResult:
 
     - ``before``: the example of the original run; ``first``: its failure rate
     - ``last``: the failure rate of the smallest example
-    - ``wanted``: the anomalies, one of which must be found again
-    - ``minimal``: nothing more could be left out, and the result failed again
-    - ``command`` repeats the smallest example; ``report`` is the page of the last run that failed
-    - ``parts``: those of the system
+    - ``wanted``: the anomalies of the original run; a run fails if it has one of them
+    - ``minimal``: whether nothing more could be left out, and the result failed again
+    - ``command``: repeats the smallest example
+    - ``report``: the page of the last run that failed
     """
 
     example: Example
@@ -122,7 +122,7 @@ def shrink(
         raise HistoryError(
             f"{path}: none of {rate.runs} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
         )
-    small, finished = minimise(example, rate.repetitions(), runner.reproduce)
+    small, finished = minimise(example, rate.count_repetitions(), runner.reproduce)
     last = runner.estimate_rate(small, replays, unlimited=True)
     schedule = root / "found" / store.schedule_name(first.name, wanted)
     schedule.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ class _Runner:
     failing: Path | None = None
     """The last run that failed."""
     tried: FailureRate = field(default_factory=lambda: FailureRate(0, 0))
-    """The failure rate of the latest estimate, also while that goes on."""
+    """The failure rate of the latest estimate, which may not be complete yet."""
     _began: float = field(default_factory=time.monotonic)
 
     def estimate_rate(self, example: Example, runs: int, *, unlimited: bool = False) -> FailureRate:
@@ -221,7 +221,7 @@ class _Runner:
         return failed
 
     def _delete_passed(self, run: Path) -> bool:
-        """Deletes a run that was judged and did not fail, and returns whether it did. Other runs are kept and named."""
+        """Deletes a run that was judged and did not fail. Otherwise prints why it is kept, and returns False."""
         found = read_forbidden_anomalies(run)
         if found or read_judgement(run) is None:
             other = "" if found & self.wanted else f", not with {', '.join(sorted(self.wanted))}"
@@ -232,7 +232,7 @@ class _Runner:
         return True
 
     def _create_schedule_file(self) -> Path:
-        """Creates a file of its own for each run, because the command of a kept run names it."""
+        """Creates a new file for the schedule of a run, because the command of a kept run names its file."""
         folder = self.root / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         handle, path = tempfile.mkstemp(".json", "run-", folder)

@@ -3,11 +3,11 @@
 - Choices are few and coarse on purpose: times in twentieths of a second, a handful of durations and delays. A failure
   often needs two hits at the same moment, and few choices shrink fast.
 - Triggers give exact moments. A step may wait for any event that the logs have shown, and strike at once or
-  milliseconds later, on the node of the event. A step that waits in vain is left out.
-- Each new example keeps to a few faults and events, because many failures need a repetition (swarm testing: Groce et
-  al., ISSTA 2012).
-- Many examples have an aftershock: the next fault while the system still recovers from the last. Rarely used code runs
-  then (failures during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
+  milliseconds later, on the node of the event. A step whose event never comes is left out.
+- Each new example uses only a few faults and events, because many failures need the same fault twice (swarm testing:
+  Groce et al., ISSTA 2012).
+- Many examples have an aftershock: a second fault while the system still recovers from the first. Rarely used code runs
+  at such times (failures during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,29 +37,32 @@ SHORTEST_RUN: Final = EARLIEST + 1
 """Seconds of the shortest run that has time for a step."""
 MOST_STEPS: Final = 6
 MOST_MORE_STEPS: Final = 2
-"""Steps of a new example in addition to the first and its aftershock; mutations add more."""
+"""Maximum number of steps of a new example, besides the first one and an aftershock. Mutations may add more."""
 MOST_KINDS: Final = 3
-"""Kinds of faults, and of awaited events, in a new example."""
+"""Maximum number of kinds of faults, and of kinds of awaited events, in a new example."""
 SMALLEST_CLUSTER: Final = 3
+"""A system with fewer nodes is no cluster, and gets no further nodes."""
 HOLD: Final = HoldFault().name
 SERVER_OUTAGES: Final = frozenset({Kill().name, Stop().name, HOLD})
 """Faults that take one server away for a while: most failures of a replicated system need one."""
 ONE_SERVER: Final = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.NAMED)
 """Targets that can be replaced by the server of an event."""
 TIME_LIMITS: Final = (6.0, 8.0, 10.0)
-"""Seconds. A shorter run shows no recovery, which begins when a session of some seconds has expired."""
+"""Seconds. In a shorter run the system cannot recover, because recovery begins only when a session has expired."""
 RATES: Final = (50.0, 100.0, 20.0, 200.0, 50.0)
 """Operations per second. More operations in flight find more, but cost time: two runs at 50 take as long as one at 100.
 """
 CLIENTS: Final = (6, 3, 10)
 DURATIONS: Final = (0.5, 2.0, 3.0, 0.2, 1.5, 2.0, 1.0, 3.0, 4.0)
-"""Seconds, mostly long enough to be noticed: a server counts as dead when its session of 1 to 3 s has expired."""
+"""Seconds, usually enough for the system to notice: a server counts as dead when its session of 1 to 3 s expires."""
 LONG_DURATIONS: Final = (2.0, 3.0, 1.5)
-"""Durations that are noticed for certain, and fit into an example."""
+"""Seconds that are enough for the system to notice, and fit into an example."""
 DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2)
+"""Seconds from an awaited event to the fault."""
 SHORT_DELAYS: Final = (0.005, 0.002, 0.001, 0.01, 0.0)
 """Seconds from an event of the recovery to the aftershock."""
 NTH: Final = (1, 1, 1, 2, 3)
+"""Which occurrence of an event a step waits for."""
 _SELDOM: Final = st.integers(0, 4).map(lambda number: number == 4)
 _MOSTLY: Final = st.integers(0, 4).map(lambda number: number != 4)
 SEEDS: Final = st.integers(0, 2**32 - 1)
@@ -71,7 +74,9 @@ class SearchSpace:
 
     - ``events``: names that a step can wait for
     - ``turning_points``: the events at which another node takes charge
-    - ``base``: the values that stay fixed, or are varied from
+    - ``base``: the values that are kept or varied
+    - ``variants``: the values that each setting of the system may get
+    - ``ensemble``: whether the system uses ZooKeeper
     """
 
     catalogue: FaultCatalogue
@@ -108,8 +113,7 @@ def draw_example(draw: st.DrawFn, space: SearchSpace, corpus: Sequence[Example])
 @st.composite
 def _new_example(draw: st.DrawFn, space: SearchSpace) -> Example:
     base = space.base
-    # Two more servers at most. A system of one node is no cluster and stays so.
-    more = space.resizable and base.nodes >= SMALLEST_CLUSTER
+    more = space.resizable and base.nodes >= SMALLEST_CLUSTER  # two more servers at most
     nodes = base.nodes + 2 if more and draw(_SELDOM) else base.nodes
     zookeepers = 3 if space.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
     limit = draw(st.sampled_from([limit for limit in TIME_LIMITS if limit <= base.time_limit] or [base.time_limit]))
@@ -124,7 +128,7 @@ def _new_example(draw: st.DrawFn, space: SearchSpace) -> Example:
         configuration=draw(_draw_configuration(space)),
     )
     narrow = draw(_narrow_space(space))
-    # The first step waits for nothing, because it must provoke the events. It is early, because recovery takes time.
+    # The first step waits for no event, because it must provoke them. It is early, because recovery takes time.
     first = draw(_draw_step(example, replace(narrow, events=())))
     first = msgspec.structs.replace(
         first,
@@ -159,7 +163,7 @@ def _restrict_to_used(example: Example, space: SearchSpace) -> SearchSpace:
 
 
 def _draw_event(space: SearchSpace) -> st.SearchStrategy[str]:
-    """Draws an event to wait for: mostly a turning point, if any are known."""
+    """Draws an event to wait for: usually a turning point, if there are any."""
     points = [event for event in space.events if event in space.turning_points]
     everything = st.sampled_from(space.events)
     return st.one_of(st.sampled_from(points), st.sampled_from(points), everything) if points else everything
@@ -179,10 +183,10 @@ def _draw_step(draw: st.DrawFn, example: Example, space: SearchSpace) -> FaultSt
     at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
     name = draw(st.sampled_from(space.faults))
     seed = draw(SEEDS)
-    # Each fault draws its own parameters, but from a seed of ours.
+    # Each fault draws its own parameters, from the seed drawn here.
     target, parameters = space.catalogue[name].draw(Random(seed), space.census(example.nodes, example.zookeepers), None)
     if name == HOLD and bool(space.events) and draw(st.booleans()):
-        # The fault then also strikes during events that other faults provoke, not only at a start.
+        # By default the fault holds a process at an event of its start. Here it may be an event that a fault provokes.
         parameters = {"event": draw(_draw_event(space))}
     step = FaultStep(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:
@@ -229,9 +233,9 @@ def _add_trigger(draw: st.DrawFn, step: FaultStep, space: SearchSpace) -> FaultS
 
 @st.composite
 def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, space: SearchSpace) -> FaultStep:
-    """Draws a long fault on the next event of some kind after ``first``, mostly of the same kind as ``first``.
+    """Draws a long fault that waits for an event after ``first``. Usually it is the same kind of fault as ``first``.
 
-    It hits the server of the event, or the leader, now and then a follower, of the event's key.
+    It hits the server of the event, or the leader or sometimes a follower of the event's key.
     """
     if first.fault in space.faults and draw(_MOSTLY):
         space = replace(space, faults=(first.fault,))
@@ -285,10 +289,10 @@ def _mutate_example(draw: st.DrawFn, example: Example, space: SearchSpace, corpu
 
 
 def make_playable(example: Example, space: SearchSpace) -> Example:
-    """Makes an example playable: each step ends in time and names existing nodes, and the contract still applies.
+    """Returns a playable copy: each step ends in time and names existing nodes, and the contract still applies.
 
-    Faults that lose unsynced data (a power loss, damage) hit one and the same server for the whole run. Records
-    acknowledged by a majority then survive elsewhere; no such system promises more.
+    All faults of a run that lose unsynced data (a power loss, damage) hit the same server. Records that a majority
+    acknowledged then survive on other servers. No contract promises more.
     """
     steps = sorted(
         (fit_step_into_run(step, example, space) for step in example.schedule.steps), key=lambda step: step.at
@@ -297,7 +301,7 @@ def make_playable(example: Example, space: SearchSpace) -> Example:
 
 
 def fit_step_into_run(step: FaultStep, example: Example, space: SearchSpace, earliest: float = 0.0) -> FaultStep:
-    """Returns a playable copy of one step, see :func:`tidy`, that starts at ``earliest`` or later."""
+    """Returns a playable copy of one step, see :func:`make_playable`, that starts at ``earliest`` or later."""
     servers = example.nodes
     if step.target.kind is TargetKind.NAMED and any(node_number(name) > servers for name in step.target.names):
         step = msgspec.structs.replace(step, target=named_target("n1"))

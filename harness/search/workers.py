@@ -1,8 +1,8 @@
 """A search on every core: independent explorers in processes of their own, each with its own seed.
 
-The first explorer that fails shrinks its example while the others are ended. If it crashes or is interrupted while it
-shrinks, the smallest example that it has reported is the result. The kernel ends the processes with their parent,
-however that ends. They share no corpus, so each explorer is a function of its seed; only their order varies.
+The first explorer that finds a failure shrinks it, and the other explorers are ended. If the shrinking crashes or is
+interrupted, the smallest example reported so far is the result. The kernel ends the processes with their parent, even
+if that is killed. They share no corpus, so each explorer is a function of its seed; only their order varies.
 """
 
 import multiprocessing
@@ -44,7 +44,7 @@ class ExplorationResult:
     code: frozenset[CodePlace] = frozenset()
     """Each line and branch of the system that an example reached."""
     broken: str = ""
-    """The traceback of the explorer that broke while it shrank its failure."""
+    """The traceback of the explorer, if it raised an exception while it shrank its failure."""
     endless: tuple[Example, ...] = ()
     """Examples that did not end."""
     died: tuple[Example, ...] = ()
@@ -52,14 +52,14 @@ class ExplorationResult:
 
 
 class WorkerError(Exception):
-    """An explorer broke; the message is its traceback."""
+    """An explorer raised an exception; the message is its traceback."""
 
 
 def run_search(make: MakeExplorer, workers: int, note: Callable[[str], None]) -> ExplorationResult:
     """Runs the workers. ``make(number, note)`` creates the explorer of a worker, from 0, in the worker's own process.
 
-    Raises :class:`WorkerError` if an explorer breaks before a failure was found. ``KeyboardInterrupt`` ends all
-    workers; the result is what was reported until then.
+    Raises :class:`WorkerError` if an explorer raises an exception before a failure was found. ``KeyboardInterrupt``
+    ends all workers; the result is what they have reported so far.
     """
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, BaseProcess] = {}

@@ -55,13 +55,13 @@ class Mix(Generator, frozen=True):
         exhausted: list[int] = []
         pending: Pending | None = None
         for offset in range(len(parts)):
-            at = (chosen + offset) % len(parts)
+            index = (chosen + offset) % len(parts)
             if offset:
-                answer, after = parts[at].op(inner)
+                answer, after = parts[index].op(inner)
             if isinstance(answer, Exhausted):
-                exhausted.append(at)
+                exhausted.append(index)
                 continue
-            parts[at] = after
+            parts[index] = after
             if isinstance(answer, Invoke):
                 return answer, self._without(parts, exhausted)
             pending = earlier_pending(pending, answer)
@@ -69,15 +69,15 @@ class Mix(Generator, frozen=True):
             return EXHAUSTED, NOTHING
         return pending, self._without(parts, exhausted)
 
-    def _replace(self, at: int, after: Generator) -> Generator:
-        return Mix((*self.parts[:at], after, *self.parts[at + 1 :]), self.bounds)
+    def _replace(self, index: int, after: Generator) -> Generator:
+        return Mix((*self.parts[:index], after, *self.parts[index + 1 :]), self.bounds)
 
     def _without(self, parts: Sequence[Generator], exhausted: Sequence[int]) -> Generator:
-        kept = [at for at in range(len(parts)) if at not in exhausted]
+        kept = [index for index in range(len(parts)) if index not in exhausted]
         if not self.bounds or len(kept) == len(parts):
-            return Mix(tuple(parts[at] for at in kept), self.bounds)
+            return Mix(tuple(parts[index] for index in kept), self.bounds)
         weights = [bound - before for before, bound in pairwise((0, *self.bounds))]
-        return Mix(tuple(parts[at] for at in kept), tuple(accumulate(weights[at] for at in kept)))
+        return Mix(tuple(parts[index] for index in kept), tuple(accumulate(weights[index] for index in kept)))
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Mix(tuple(part.update(context, event) for part in self.parts), self.bounds)
@@ -321,7 +321,7 @@ def _is_ok(operation: Operation, event: OperationEvent) -> bool:
 
 
 def on_event(react: Callable[[OperationEvent], Source], source: Source) -> Generator:
-    """Runs ``source``, and the generators that the pure ``react`` returns for events, which take precedence.
+    """Runs ``source``, and the generators that the pure ``react`` returns for events. These reactions take precedence.
 
     It ends when ``source`` and all reactions are exhausted and no operation is in progress.
     """

@@ -258,12 +258,12 @@ LOOK_MEANINGS: Final[Mapping[str, str]] = {
     ),
     "process, ended": "look 0: the server process of `node` was alive, or dead, once every fault was healed",
     "crashed": "look 0, in the simulation: the server process of `node` ended at `time` by an exception",
-    "asserted": "look 0, in the simulation: `invariant` was verified so many times (`assertions`) during the run",
+    "asserted": "look 0, in the simulation: `assertions` says how often `invariant` was verified during the run",
     "broken": (
         "look 0, in the simulation: `invariant` did not hold at `time`, which ended the run: `claim`, with `node` and"
         " perhaps `key`, `epoch`, `position`"
     ),
-    "inspected": "look 0, in the simulation: the disks were read at so many `acknowledgements`",
+    "inspected": "look 0, in the simulation: `acknowledgements` says at how many of them the disks were read",
     "lacking, undurable": (
         "look 0, in the simulation: when offset `position` of `key` was acknowledged, the in-sync member `node` had "
         "no record from `log_end` on, or none that would survive a power loss"
@@ -284,19 +284,20 @@ MAY_BE_MISSING: Final = ("looks",)
 """Data sets that a history from elsewhere may lack; they read as empty then."""
 
 DIGESTED = ("ops", "effects", "faults")
-"""The data sets that two simulated runs of one seed must have in common."""
+"""The data sets that must be equal in two simulated runs of one seed."""
 
 REPORTED = ("events", "replicas", "looks")
-"""The other data sets. Their digest only shows that the files are those that the run has written."""
+"""The other data sets. Their digest only shows that the files have not changed since the run."""
 
 CLOSED = "closed.json"
 """The file that is written last: ``{"digest": ..., "reported": ..., "rows": {name: rows}}``.
 
-``digest`` is that of ``DIGESTED``, ``reported`` that of ``REPORTED``. Without the file the run was cut short.
+``digest`` covers the data sets in ``DIGESTED``, ``reported`` those in ``REPORTED``. If the file is missing, the run was
+cut short.
 """
 
 WORKER_NODES: Final = "through.json"
-"""A file that has, by worker, the node through which its clients reached the system, if known. No check reads it."""
+"""The file that names the node through which each worker's clients reached the system, if known. No check reads it."""
 
 UNRECORDED: Final = "unrecorded"
 """The effects of an operation are unknown because the client's ``effects`` raised."""

@@ -20,13 +20,13 @@ from assay.harness.core.history.data_sets import DIGESTED
 from assay.harness.core.history.schema import SCHEMAS
 
 FOOTER_END: Final = 8
-"""Bytes at the end of a Parquet file: the length of its footer, and a mark."""
+"""Bytes at the end of a Parquet file: the length of its footer, and ``PAR1``."""
 
 
 def hash_footer(path: Path) -> str | None:
-    """Returns the hash of a Parquet file's footer; None if the file does not end as one.
+    """Returns the hash of a Parquet file's footer; None if the end of the file is damaged.
 
-    Arrow ends the process when it reads statistics from some damaged footers, so the hash is compared before.
+    Some damaged footers make Arrow crash when it reads their statistics. The hash shows such a change before.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -113,8 +113,8 @@ class HistoryDigest:
 
 
 def _buffer_of_numbers(values: pa.Array) -> Any:
-    """Returns the buffer of numbers without nulls. ``to_numpy`` would import pandas, which is slower than many a
-    judgement.
+    """Returns the buffer of numbers without nulls. ``to_numpy`` would import pandas, which takes longer than many
+    judgements.
     """
     width = values.type.bit_width // 8
     return memoryview(values.buffers()[1])[values.offset * width : (values.offset + len(values)) * width]

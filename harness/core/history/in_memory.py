@@ -1,6 +1,6 @@
-"""A history in memory. A search plays hundreds of runs whose histories are never looked at again.
+"""History in memory, for the hundreds of runs of a search, whose histories are not kept.
 
-Its digest equals that of the rows in files, but is computed without Arrow; see ``digest``.
+Its digest equals the one of a history in files (module ``digest``), but is computed without Arrow.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ Columns = dict[str, list[list[Any]]]
 
 
 class HistoryInMemory(History):
-    """The rows of one run, kept until :meth:`columns` hands them over."""
+    """The rows of one run. :meth:`columns` returns them as columns."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in DATA_SETS}

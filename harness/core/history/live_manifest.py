@@ -34,8 +34,8 @@ class LiveManifest(msgspec.Struct, frozen=True):
     """The content of ``sealed.json``.
 
     - ``number``: the number of the seal, from 1.
-    - ``parts``: how many parts each data set has; a data set of a later version may be absent.
-    - ``under_way``: by data set, the file in this folder with the rows of unfinished operations. The name is stored.
+    - ``parts``: how many parts each data set has. A data set that was added in a later version may be absent.
+    - ``under_way``: by data set, the file in this folder with the rows of unfinished operations.
     """
 
     number: int

@@ -1,8 +1,8 @@
 """Readers for a history on disk (complete, cut short, or written by another tool) and for one in memory.
 
 Opening reads file footers only, and reports a bad file once, with its name and the reason. Files of other tools may
-differ in integer width, text encoding and nullability. Rows have today's format, also those of older histories.
-``paths`` and ``digest`` refer to the files as they are.
+differ in integer width, text encoding and nullability. Rows of older histories are translated to the current format.
+``paths`` and ``digest`` refer to the files without translation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from assay.harness.core.history.data_sets import (
 from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.in_memory import Columns
 from assay.harness.core.history.schema import SCHEMAS, to_batch
-from assay.harness.core.history.translation import LAST_VERSION_OF_FORMAT_3, OLDEST, Text
+from assay.harness.core.history.translation import LAST_VERSION_OF_FORMAT_3, OLDEST, RelationSql
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.core.printable import to_plain_line
 
@@ -48,10 +48,10 @@ import pyarrow.parquet as pq
 
 footer = pq.read_metadata(sys.argv[1])
 for number in range(footer.num_row_groups):
-    for place in range(footer.num_columns):
-        known = footer.row_group(number).column(place).statistics
-        if known is not None and known.has_min_max:
-            known.min, known.max
+    for column in range(footer.num_columns):
+        statistics = footer.row_group(number).column(column).statistics
+        if statistics is not None and statistics.has_min_max:
+            statistics.min, statistics.max
 """
 """A program that reads all statistics of a file."""
 
@@ -62,10 +62,11 @@ class ClosingNote(msgspec.Struct, frozen=True):
     digest: str
     rows: dict[str, int]
     reported: str | None = None
-    """The digest of the data sets in ``REPORTED``. None: an earlier version has written the history."""
+    """The digest of the data sets in ``REPORTED``; None if an earlier version wrote the history."""
     footers: dict[str, str | None] = {}
-    """The hash of each part's footer (``hash_footer``), such as that of ``ops/part-000000.parquet``. Empty: an earlier
-    version has written the history."""
+    """By part, such as ``ops/part-000000.parquet``, the hash of its footer (``hash_footer``). Empty if an earlier
+    version wrote the history.
+    """
 
 
 class HistoryReader:
@@ -112,8 +113,8 @@ class HistoryReader:
         """Returns the format of a data set's files; the oldest one if they differ."""
         return self._formats[name]
 
-    def translation(self, name: str) -> tuple[Text, ...]:
-        """Returns SQL that makes a data set from its files, ``stored_<name>``; none if these have today's format."""
+    def translation(self, name: str) -> tuple[RelationSql, ...]:
+        """Returns SQL that translates the stored rows, ``stored_<name>``; empty if they have the current format."""
         return translation.translate(name, self.format(name))
 
     def dataset(self, name: str) -> ds.Dataset:
@@ -191,7 +192,7 @@ class HistoryReader:
                     yield _conform(batch, schema, path)
 
     def _translated_batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in today's format. A single thread keeps them in order."""
+        """Yields the rows in the current format. DuckDB uses a single thread, which keeps them in order."""
         import duckdb  # loading takes as long as judging a small history
 
         with duckdb.connect(config={"threads": 1}) as connection:
@@ -215,8 +216,8 @@ class HistoryReader:
     def _reject_unread_entries(self) -> None:
         """Raises ``HistoryError`` if a data set's folder has an entry that is not read, such as a part in a subfolder.
 
-        A closing note shows whether rows are missing. Without a note they would be left out silently. Tools write
-        hidden files, and checksums, next to the parts.
+        A closing note would show that rows are missing. Without a note they would be left out silently. Hidden files
+        and checksums are accepted, because other tools write them next to the parts.
         """
         for name, parts in self._paths.items():
             folder = self.folder / name
@@ -237,9 +238,9 @@ class HistoryReader:
             raise HistoryError(f"{path} is damaged: {error}") from error
 
     def _probe_changed_footers(self) -> None:
-        """Raises ``HistoryError`` for a damaged part on which Arrow ends the process.
+        """Raises ``HistoryError`` for a damaged part that makes Arrow crash.
 
-        Only parts are tried whose footer is not the one that was written.
+        A part is read in a process of its own if its footer has changed since it was written.
         """
         written = {} if self.closing_note is None else self.closing_note.footers
         for name, paths in self._paths.items():

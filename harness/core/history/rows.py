@@ -1,7 +1,7 @@
 """The rows of a run and their conversion to columns, in plain Python so that Arrow is not loaded.
 
 Rows are kept as they come and transposed in batches, which costs a third of filling columns value by value. JSON is
-encoded at once. An argument may change later, and an argument without a JSON form must fail at its origin.
+encoded at once, because an argument may change later. An argument without a JSON form raises its error there, too.
 """
 
 from abc import ABC, abstractmethod
@@ -116,7 +116,7 @@ class History(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """Returns the hash of the canonical rows of ops, effects and faults so far; see ``digest``."""
+        """Returns the hash of the rows of ops, effects and faults so far; see the module ``digest``."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -136,14 +136,14 @@ class History(ABC):
         ``columns`` are those of ``FAULTS``; the methods below take those of their data sets. A nullable column may be
         omitted. Each raises ``HistoryError`` for an unknown column or a missing required one.
         """
-        about = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
-        self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": about})
+        encoded = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
+        self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": encoded})
 
     def event(self, *, detail: Any = None, **columns: Any) -> None:
         """Records one line of a node's event log. Columns that name nodes may be lists of numbers."""
-        about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
+        encoded = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
         lists: dict[str, Any] = {name: _join_numbers(columns.get(name)) for name in NODE_LISTS}
-        self._add("events", {**columns, **lists, "detail": about})
+        self._add("events", {**columns, **lists, "detail": encoded})
 
     def replica(self, **columns: Any) -> None:
         """Records one record found on a node's disk after the run, or the end of its log."""

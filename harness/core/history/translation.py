@@ -1,8 +1,7 @@
 """Translates histories of formats 4 to 6 to the current format.
 
 These formats lack columns that were added later. A missing column reads as null, unless ``DERIVED`` computes its value
-in SQL. The SQL stands between the Parquet files and the checks, so a history of any size is translated as it is
-scanned.
+in SQL. The checks read the result of this SQL, so a history of any size is translated while it is scanned.
 
 A file without a format comes from elsewhere. It must have the columns in ``REQUIRED``; all others may be absent.
 """
@@ -34,7 +33,7 @@ DERIVED: Final[Mapping[str, Mapping[str, str]]] = {
         "when e.ends_process is not null then false end)"
     },
 }
-"""Data set -> column -> SQL over the stored rows ``e``, which have today's columns, null if a file lacks them."""
+"""Data set -> column -> SQL over the stored rows ``e``. They have all current columns, null if a file lacks one."""
 
 REQUIRED: Final[Mapping[str, str]] = {
     "ops": "index process worker f key argument result call ret outcome error phase",
@@ -48,12 +47,12 @@ REQUIRED: Final[Mapping[str, str]] = {
 """Data set -> the columns that a file without a format must have."""
 
 _FORMER: Final[Mapping[str, tuple[str, str]]] = {"effects": ("epoch", "leader_epoch"), "faults": ("bit", "took_effect")}
-"""Data set -> a column of format 1, and today's column in its place."""
+"""Data set -> a column of format 1, and the current name of this column."""
 
 
 @dataclass(frozen=True)
-class Text:
-    """SQL of a relation. ``keep``: the relation is materialised, because several others read it."""
+class RelationSql:
+    """SQL of a relation. ``keep``: the relation is materialised, because several other relations read it."""
 
     name: str
     sql: str
@@ -67,20 +66,20 @@ def is_format_1(name: str, columns: Iterable[str]) -> bool:
 
 
 def schema(name: str, format: int) -> pa.Schema:
-    """Returns the columns that a data set's files of a format have."""
+    """Returns the columns of a data set in this format."""
     later = {column for added_in, columns in ADDED.items() if added_in > format for column in columns.get(name, ())}
     return pa.schema([field for field in SCHEMAS[name] if field.name not in later])
 
 
-def translate(name: str, format: int) -> tuple[Text, ...]:
-    """Returns the SQL that makes the data set ``name`` from ``stored_<name>``, or nothing if both are equal."""
+def translate(name: str, format: int) -> tuple[RelationSql, ...]:
+    """Returns the SQL that translates ``stored_<name>`` to the current format; empty if nothing must change."""
     derived = DERIVED.get(name, {}) if format < FORMAT else {}
     if not derived:
         return ()
     chosen = ", ".join(
         f"{derived.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in SCHEMAS[name].names
     )
-    return (Text(name, f"select {chosen} from stored_{name} e"),)
+    return (RelationSql(name, f"select {chosen} from stored_{name} e"),)
 
 
 def _quoted(column: str) -> str:

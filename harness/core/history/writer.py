@@ -5,7 +5,7 @@
    conversion blocks the event loop for long.
 3. After ``seal_seconds``, at ``part_rows`` and at close the part is sealed: renamed into the folder. A reader never
    sees a partial file, and a killed harness loses only the rows since the last seal.
-4. Each seal lists what readers may read meanwhile (``live_manifest``).
+4. At each seal, a manifest lists the files that readers may read during the run (``live_manifest``).
 
 Effects are sealed before their operations. Data survives the death of the process, not of the machine: nothing is
 fsynced.
@@ -107,7 +107,7 @@ class PartWriter:
 class HistoryWriter(History):
     """The history of one run. Not for use from several threads.
 
-    ``folder`` must be empty. ``of_run``: every file says that a run wrote it, so that even a copy of a file shows it.
+    ``folder`` must be empty. ``of_run``: every file states that a run wrote it, so even a copy of one file shows this.
     With ``loop``, a timer of the loop seals parts even if no rows come in; without it, only new rows lead to a seal.
     Methods raise ``HistoryError`` or ``OSError``. If the timer's seal fails, the next method call raises the error.
     """
@@ -186,7 +186,7 @@ class HistoryWriter(History):
         self._seal()
 
     def digest(self) -> str:
-        """Returns the hash of the canonical rows of ops, effects and faults written so far; see ``digest``."""
+        """Returns the hash of the rows of ops, effects and faults written so far; see the module ``digest``."""
         if not self._closed:
             self._raise_if_unusable()
             for part in self._parts.values():
@@ -216,7 +216,7 @@ class HistoryWriter(History):
         self._closed = True
 
     def abandon(self) -> None:
-        """Closes the files without sealing or marking, as a killed run would leave them. Idempotent."""
+        """Closes the files and leaves them as a killed run would: neither sealed nor marked as complete. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -272,7 +272,7 @@ class HistoryWriter(History):
         try:
             part.convert(self._digest, self._reported)
         except Exception as error:
-            self._error = error  # rows are lost whatever the cause: this history can never be marked as complete
+            self._error = error  # rows are lost, so this history can never be marked as complete
             raise
 
     def _raise_if_unusable(self) -> None:

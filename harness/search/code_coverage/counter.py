@@ -6,8 +6,8 @@
 4. After some runs the code is compiled without the probes that have reported. Frequently executed code soon costs
    nothing.
 
-A counter counts in the process that starts it, and in its forks, which then count independently: the code of functions
-belongs to the process.
+A counter counts in the process that starts it, and in its forks. Each fork counts independently, because it has its own
+copy of the functions.
 """
 
 import ast

@@ -24,7 +24,7 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uncalled(self) -> bool:
-        """Returns whether it was never called; false for a function without points, because it is not known."""
+        """Returns whether it was never called; False for a function without points, for which this is unknown."""
         return (
             self.lines + self.branches > 0
             and len(self.missed_lines) == self.lines
@@ -33,7 +33,9 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Coverage of one module. ``digest``: of its source; ``uncounted``: functions whose loaded code differs from it."""
+    """Coverage of one module. ``digest``: hash of its source. ``uncounted``: functions whose loaded code differs from
+    the source.
+    """
 
     file: str
     digest: str
@@ -70,7 +72,7 @@ class ModuleCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compute_coverage(modules: Sequence[SourceModule], places: Iterable[CodePlace]) -> tuple[ModuleCoverage, ...]:
-    """Returns the coverage of each module by a search."""
+    """Returns the coverage of each module. ``places``: the places that a search reached."""
     reached: defaultdict[str, set[Point]] = defaultdict(set)
     for module, line, outcome in places:
         reached[module].add(Point(line, outcome))

@@ -1,9 +1,9 @@
 """Points that can be reached in a module's source: the lines of its functions, and the outcomes of their decisions.
 
 - A line counts if a statement begins there.
-- Decisions are ``if``, ``elif``, ``while`` and ``for``. A test was true or false; a loop had an element, or ended. Each
-  ``case`` and ``except`` has lines of its own, which show as much.
-- Code that runs at import is not counted, because that is over before a search begins.
+- Decisions are ``if``, ``elif``, ``while`` and ``for``. A test is true or false; a loop has an element, or ends. Each
+  ``case`` and ``except`` has lines of its own, which show whether it was taken.
+- Code that runs at import is not counted, because modules are imported before a search begins.
 - Code that cannot run is not counted: stubs, declarations, code for type checkers, outcomes of constant tests.
 """
 
@@ -33,8 +33,8 @@ class FunctionPoints:
 
 
 MakeProbes = Callable[[FunctionPoints, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
-"""Returns the statements to insert before a statement at which these points are reached. The function is passed with
-its name and lines; its ``points`` are still empty.
+"""Returns the statements to insert before the given statement, at which the given points are reached. The function has
+its name and lines, but no ``points`` yet.
 """
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Decision = ast.If | ast.While | ast.For
@@ -122,7 +122,7 @@ class _PointVisitor:
         self._function, self._points = outer
 
     def _visit_block(self, body: Sequence[ast.stmt], first_points: Sequence[Point] = ()) -> list[ast.stmt]:
-        """Marks consecutive statements; ``first_points`` are the points reached with the first of them."""
+        """Inserts probes between consecutive statements. ``first_points``: further points of the first statement."""
         marked: list[ast.stmt] = []
         for statement in body:
             marked += self._record([*first_points, *self._line_points(statement)], statement)

@@ -1,8 +1,8 @@
 """The system's own code: its packages, their files, and their loaded functions.
 
 A function is counted if its loaded code equals that of its file at the start of the search. It is not counted if the
-code was changed at import (pytest rewrites assertions of test modules), or if the file had been edited by then. Later
-edits make no difference.
+code was changed at import (pytest rewrites assertions of test modules), or if the file was edited before the search
+began. Later edits make no difference.
 """
 
 import ast
@@ -29,7 +29,7 @@ class CodeKey(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceModule:
-    """A module: ``name`` as it is imported, ``path`` as in its code objects, ``label`` short, for people."""
+    """A module: ``name`` as it is imported, ``path`` as in its code objects, ``label``: a short name for the user."""
 
     name: str
     label: str
@@ -103,7 +103,7 @@ def make_key(code: CodeType) -> CodeKey:
 
 
 def is_same_code(one: CodeType, other: CodeType) -> bool:
-    """Returns whether both do the same, at the same lines."""
+    """Returns whether two code objects do the same at the same lines."""
     return _code_shape(one) == _code_shape(other) and all(
         is_same_code(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else type(a) is type(b) and a == b
         for a, b in zip(one.co_consts, other.co_consts, strict=True)
@@ -119,7 +119,7 @@ def _code_shape(code: CodeType) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class LoadedFunctions:
-    """Loaded functions of one module. A definition that was executed several times made several functions.
+    """Loaded functions of one module, by definition. A definition that was executed several times has several.
 
     ``unchanged``: those whose code equals the file's. ``changed``: those whose code differs.
     """

@@ -1,4 +1,4 @@
-"""Code coverage of a system as lines of text: per module, with what no example reached."""
+"""Code coverage of a system as lines of text: for each module its coverage, and the code that no example reached."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -47,7 +47,7 @@ def describe_reached(module: ModuleCoverage) -> str:
 
 
 def describe_missed(module: ModuleCoverage) -> str:
-    """Returns the functions that no example called, and the branches that none took in the other functions."""
+    """Returns the functions that no example called, and in the other functions the branches that no example took."""
     if compute_share(module) == 0:
         return "never: any of it"
     parts = [f"never: {_join([describe_function(function) for function in module.uncalled])}"]

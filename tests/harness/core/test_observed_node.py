@@ -59,7 +59,7 @@ def test_workers_have_the_node_of_their_endpoint_unless_a_client_asked_for_other
 
 @pytest.mark.parametrize("name", ["all", "zookeeper", "roles"])
 def test_each_place_that_has_other_addresses_counts(name: str) -> None:
-    given = ObservedEndpoint.of(ONE)
+    given = ObservedEndpoint.of_endpoint(ONE)
     assert (given.node, given.address, given.home, given.options) == ("n1", "10.0.0.1:9092", None, {})
     assert not given.others
     assert getattr(given, name) == getattr(ONE, name)
@@ -67,10 +67,10 @@ def test_each_place_that_has_other_addresses_counts(name: str) -> None:
 
 
 def test_it_is_its_endpoint_in_all_else() -> None:
-    given = ObservedEndpoint.of(TWO)
+    given = ObservedEndpoint.of_endpoint(TWO)
     assert isinstance(given, Endpoint)
     assert given == TWO
-    assert given == ObservedEndpoint.of(TWO)
+    assert given == ObservedEndpoint.of_endpoint(TWO)
     assert given != ONE
     assert type(given.plain) is Endpoint
     assert not given.others, "to compare is not to ask"

@@ -17,7 +17,7 @@ def test_stamps_of_one_instant_differ_and_follow_the_loop() -> None:
         assert first == list(range(1000))
         await asyncio.sleep(1.5)
         assert stamps.now() == 1_500_000_000
-        assert stamps.loop_time(1_500_000_000) == asyncio.get_running_loop().time()
+        assert stamps.to_loop_time(1_500_000_000) == asyncio.get_running_loop().time()
 
     with asyncio.Runner(loop_factory=SimLoop) as runner:
         runner.run(go())

@@ -137,7 +137,7 @@ def test_a_node_that_clients_live_on_is_called_so() -> None:
 def test_that_a_client_asks_for_other_addresses_is_known_from_its_node() -> None:
     async def main() -> list[bool]:
         async with node() as made:
-            client, observed = RemoteClient(Recording, LIMIT), ObservedEndpoint.of(endpoint(made))
+            client, observed = RemoteClient(Recording, LIMIT), ObservedEndpoint.of_endpoint(endpoint(made))
             made_here.append(client)
             await client.open(observed, None)
             known = [observed.others]

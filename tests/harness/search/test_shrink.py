@@ -54,7 +54,7 @@ def test_of_several_causes_one_is_left_from_which_nothing_can_be_left_out(causes
     ("failed", "of", "low", "high"), [(7, 20, 0.181, 0.567), (0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0)]
 )
 def test_the_interval_of_a_rate(failed: int, of: int, low: float, high: float) -> None:
-    found = FailureRate(failed, of).interval()
+    found = FailureRate(failed, of).confidence_interval()
     assert found == (pytest.approx(low, abs=0.001), pytest.approx(high, abs=0.001))
 
 
@@ -66,7 +66,7 @@ def test_a_rate_is_reported_with_its_interval() -> None:
 @given(st.integers(1, 49), st.just(50))
 def test_so_many_repetitions_that_one_fails_95_times_of_100(failed: int, of: int) -> None:
     rate = FailureRate(failed, of)
-    number = rate.repetitions()
+    number = rate.count_repetitions()
     missed = (1 - rate.probability) ** number
     assert missed <= 0.05 + 1e-9 or number == MOST_REPETITIONS
     assert number == 1 or (1 - rate.probability) ** (number - 1) > 0.05 - 1e-9

@@ -79,7 +79,7 @@ def test_the_rate_is_of_the_decided_runs_of_its_cells_alone() -> None:
     assert (one.rate.failed, one.rate.runs) == (1, 5)
     (late,) = found(entry(1), entry(2), failed(3), entry(4))
     assert (late.rate.runs, late.since.failed, late.since.runs) == (4, 1, 2)
-    low, high = one.rate.interval()
+    low, high = one.rate.confidence_interval()
     assert (round(low, 4), round(high, 4)) == (0.0362, 0.6245), "Wilson's of 1 in 5"
 
 
