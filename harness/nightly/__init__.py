@@ -12,14 +12,14 @@ A single night:
 - ``failure_shrinking``: shrinks new failures
 - ``night_runner``: runs the night
 - ``store_index``: reads a store for the page of ``assay index``
-- ``night_verdict``: the verdict on a night; ``markdown`` and ``junit`` write it
+- ``night_verdict``: the verdict of a night; ``markdown`` and ``junit`` format it
 - ``carry_over``: copies the files that another store's page needs
 
 Many nights:
 
-- ``dataset_schema``: a run as one row
+- ``dataset_schema``: a run as one row of the data set
 - ``run_row``: makes a row from a run's folder
-- ``dataset``: the files of the rows
+- ``dataset``: the files of the data set
 - ``tables``: the tables, in SQL
 - ``table_output``: shows and writes the tables
 - ``trends``: the cells over many nights

@@ -1,17 +1,17 @@
 """Copies the small files of runs, and the records of nights, from one store to another, for later index pages.
 
 A machine that begins every night with an empty store would otherwise consider each failure new. Histories, logs and
-pages are not copied, so the copy is small, but its runs cannot be repeated or judged.
+pages are not copied. So the copy is small, but its runs cannot be repeated or judged.
 
-A symbolic link of the source is followed only if it leads to a run, because it may lead to files that are no part of
+A symbolic link in the source is followed only if it leads to a run, because it may lead to files that are no part of
 the store. Special files are left out, too, because reading one may never end.
 
-The files of a night are copied together or not at all. Two nights can have one name, for example of two jobs on one
-day. Files of both would be a record of neither, so the night of the target stays, and the other is reported. A part of
-an older night of the same name is reported, too, because it could be mistaken for a part of the newer one.
+The files of a night are copied together or not at all, because two nights can have one name, for example those of two
+jobs on one day. Then the night in the target is kept, and the other night is reported. A part of an older night of the
+same name is reported, too, because it could be mistaken for a part of the newer one.
 
-The target may hold files of others. Nothing is written through a symbolic link below it, into a folder that is no run
-or night of Assay, or over a shrunk schedule with other content.
+The target may contain other files. Nothing is written through a symbolic link in it, or into a folder that is no run or
+night of Assay. A shrunk schedule with other content is never overwritten.
 """
 
 import os
@@ -26,9 +26,9 @@ from assay.harness.nightly.store_index import FOUND
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
 
-ORIGIN_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
+COPIED_RUN_FILES: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
 NIGHT: Final = "night.json"
-OF_NIGHT: Final = (NIGHT, CELLS, SHRUNK, MEASURED)
+COPIED_NIGHT_FILES: Final = (NIGHT, CELLS, SHRUNK, MEASURED)
 
 
 class SameStoreError(Exception):
@@ -71,9 +71,9 @@ class _Target:
             write_atomically(place, data)
 
     def accepts_run(self, place: Path, run: Path) -> bool:
-        """Returns whether the run that is there is this run, or none."""
-        there, new = store.read_info(place), store.read_info(run)
-        if there is None or new is None or _identify(there) == _identify(new):
+        """Returns whether ``place`` has no run, or this run."""
+        existing, new = store.read_info(place), store.read_info(run)
+        if existing is None or new is None or _identify(existing) == _identify(new):
             return True
         return self._refuse(f"{place} is another run than {run} and stays; rename one of the two folders")
 
@@ -83,22 +83,25 @@ class _Target:
         ``strays``: the parts that belong to older nights than other parts of the same name, with the reasons.
         """
         place = self.root / night.parent.name / night.name
-        files = [night / name for name in OF_NIGHT if is_file(night / name)]
+        files = [night / name for name in COPIED_NIGHT_FILES if is_file(night / name)]
         if night / NIGHT not in files or not self.accepts(place, _is_our_night):
             return False
-        if not all([self._accepts_file(place / name) for name in OF_NIGHT]):
+        if not all([self._accepts_file(place / name) for name in COPIED_NIGHT_FILES]):
             return False
-        new, there = _read_night(files), _read_night(filter(_is_regular, (place / name for name in OF_NIGHT)))
-        if there.is_other(new):
+        new, existing = (
+            _read_night(files),
+            _read_night(filter(_is_regular, (place / name for name in COPIED_NIGHT_FILES))),
+        )
+        if existing.is_other(new):
             return self._refuse(
                 f"{place} is the record of another night than {night} and stays; remove one of the two, and give each "
                 "night a name of its own by --night"
             )
-        if not new.is_later(there):
+        if not new.is_later(existing):
             return False
         if night.name in strays:
             return self._refuse(f"{night}, because {strays[night.name]}")
-        if not new.continues(there):
+        if not new.continues(existing):
             return self._refuse(f"{place} and {night} continue one night differently; remove one of the two")
         self.copy(files, place)
         return True
@@ -106,7 +109,7 @@ class _Target:
     def mark_as_carried(self, run: Path) -> None:
         """Marks a run as carried, because without its history it would look damaged to other readers.
 
-        The mark is written first. If the copy is interrupted, the next one then knows the folder as ours.
+        The mark is written first. If the copy is interrupted, the next ``carry`` recognises the folder by it.
         """
         if self._accepts_file(run / store.CARRIED):
             run.mkdir(parents=True, exist_ok=True)
@@ -133,10 +136,14 @@ def carry(
 ) -> tuple[int, int]:
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
-    A run of ``target`` with its history is not replaced, nor is a later record of a night, nor that of another night of
-    the same name. A part of an older night of the same name is not copied. ``skipped`` is called with each link and
-    each special file that is left out, ``refused`` with each obstacle and its remedy. ``unjudged`` is called with each
-    run that is left out because a process of this machine still plays or judges it: the copy would have no verdict.
+    These are not replaced in ``target``: a run with its history, a later record of the same night, and the record of
+    another night of the same name. A part of an older night of the same name is not copied.
+
+    - ``skipped`` is called with each link and each special file that is left out.
+    - ``refused`` is called with each obstacle and its remedy.
+    - ``unjudged`` is called with each run that is left out because a process of this machine still plays or judges it.
+      Its copy would have no verdict.
+
     Raises ``OSError``, and :class:`SameStoreError` before anything is written.
     """
     real_source, real_target = source.resolve(), target.resolve()
@@ -175,12 +182,12 @@ def carry(
         unjudged(run)
         return True
 
-    into, runs, nights = _Target(target, refused), 0, 0
+    into, runs, nights = _Target(target, refused), 0, 0  # the numbers of copied runs and nights
     for run in store.list_runs(source):
         place = target / run.relative_to(source)
         if _is_complete(place) or is_link_elsewhere(run) or is_unjudged(run):
             continue
-        files = [run / name for name in ORIGIN_RUN if is_file(run / name)]
+        files = [run / name for name in COPIED_RUN_FILES if is_file(run / name)]
         if not into.accepts(place, _is_our_run) or not into.accepts_run(place, run):
             continue
         if files:
@@ -197,7 +204,7 @@ def carry(
 
 
 def _find_strays(source: Path, target: Path) -> dict[str, str]:
-    """Returns the parts in either store that belong to another night than the newest of their name, with the reasons.
+    """Returns the parts in either store that do not belong to the newest night of their name, with the reasons.
 
     If both stores have a part, the state of the source counts.
     """
@@ -222,7 +229,7 @@ def _identify(run: store.RunInfo) -> tuple[object, ...]:
 
 
 def _is_our_run(folder: Path) -> bool:
-    """Returns whether a folder is a run that was carried before, or that was made there."""
+    """Returns whether a folder is a run that was carried before, or that was made in this store."""
     run = folder / "run.json"
     return _is_regular(folder / store.CARRIED) or (_is_regular(run) and store.read_info(folder) is not None)
 
@@ -250,7 +257,7 @@ class _NightState:
         return self.cells.startswith(one.cells) and self.shrunk.startswith(one.shrunk)
 
     def is_later(self, one: "_NightState") -> bool:
-        """Returns whether this has lines that the other state lacks, or the same lines and a later end."""
+        """Returns whether this state has lines that the other lacks, or the same lines and a later end of the night."""
         if not one.continues(self):
             return True
         return self.continues(one) and self._end() > one._end()

@@ -5,7 +5,7 @@ name of a run does not depend on its store, so a run that is added again replace
 
 Thousands of small files are slow to read, so they are packed: ``night=2026-11-21/packed.parquet`` holds the runs of a
 night. If a run has a file of its own, that file takes precedence over the packed one. Writers lock the data set
-exclusively. Readers share a lock, so that no one packs meanwhile.
+exclusively. Readers share a lock, so that the files are not packed while they read.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ MAX_UNPACKED: Final = 1_000
 
 
 class DataSetError(Exception):
-    """A given folder is no store, or no data set; the message says which, and what to do."""
+    """A given folder is no store, or no data set. The message names the folder and the remedy."""
 
 
 def add_stores(
@@ -48,9 +48,9 @@ def add_stores(
 ) -> int:
     """Adds every run of these stores, and returns their number. ``on_added`` is called with each.
 
-    Runs that were carried from another store are left out, because their histories are there; ``on_skipped`` is called
-    with each. ``night`` is the night of all runs; None: the UTC day on which each began. Raises :class:`DataSetError`
-    before anything is written.
+    Runs that were carried from another store are left out, because their histories are in that store; ``on_skipped`` is
+    called with each. ``night``: the night of all runs; None: the UTC day on which each began. Raises
+    :class:`DataSetError` before anything is written.
     """
     found = [folder for path in stores for folder in _find_runs(path, on_skipped)]
     _require_own_folder(into)
@@ -67,7 +67,7 @@ def add_stores(
 
 @contextmanager
 def lock_dataset(dataset: Path, *, exclusive: bool) -> Iterator[None]:
-    """Waits until no one else writes, and with ``exclusive`` until none reads. A read-only data set needs no lock."""
+    """Locks a data set for reading, or with ``exclusive`` for writing. A data set on a read-only disk is not locked."""
     path = dataset / LOCK
     try:
         lock = open_lock(path)
@@ -124,7 +124,7 @@ def _read_run_names(part: Path) -> list[str]:
 
 
 def _read_current(part: Path, unpacked: set[str]) -> pa.Table:
-    """Reads the rows of a file in the current columns; those of a packed file without the ``unpacked`` runs."""
+    """Reads the rows of a file with the current columns. Rows of ``unpacked`` runs in a packed file are left out."""
     try:
         rows = to_current_columns(pq.ParquetFile(part).read())
     except (pa.ArrowException, OSError) as error:
@@ -178,7 +178,7 @@ def _find_runs(path: Path, on_skipped: Callable[[Path], None]) -> list[Path]:
 
 
 def _require_own_folder(into: Path) -> None:
-    """Raises :class:`DataSetError` for a folder that has files of others and no data set."""
+    """Raises :class:`DataSetError` for a folder that has other files and no data set."""
     if not into.exists():
         return
     if not into.is_dir() or ({one.name for one in into.iterdir()} - {LOCK} and not any(into.glob(f"{PARTITION}*"))):
@@ -192,7 +192,7 @@ def store_run(into: Path, night: date, run: RunRow) -> None:
     part = folder / f"{run.run}.parquet"
     for other in _find_parts(into, glob.escape(run.run)):
         if other != part:
-            # The run belonged to another night. Its file is moved first, so that there is one copy at any moment.
+            # The run belonged to another night. Its file is moved first, so that there is always exactly one.
             os.replace(other, part)
             with suppress(OSError):
                 other.parent.rmdir()
@@ -205,5 +205,5 @@ def _write(rows: pa.Table, part: Path) -> None:
 
 
 def _find_parts(dataset: Path, name: str) -> Iterator[Path]:
-    """Yields the files whose name without its ending fits the pattern ``name``."""
+    """Yields the files whose name without its ending matches the pattern ``name``."""
     return (path for path in dataset.glob(f"{PARTITION}*/{name}.parquet") if not path.name.startswith("."))

@@ -1,9 +1,9 @@
 """A run as one row of the nightly data set, with its findings, faults and measurements nested inside.
 
-The nightly data set has the runs of all nights. It is not to be confused with the data sets of one history, its tables.
+The nightly data set has the runs of all nights. The data sets of a history are something else: the tables of one run.
 
-A run is one row of one file, so it is in the data set completely or not at all. Times are nanoseconds since the run
-began, as in its history, unless a name says seconds.
+A run is one row of one file, so the data set contains it completely or not at all. Times are nanoseconds since the run
+began, as in its history, unless the name of a column says seconds.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class RunFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultPhases(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault of a run; None for phases that did not happen. ``targets``: node names, as they were resolved."""
+    """A fault of a run, with the times of its phases; None if a phase did not happen. ``targets``: the nodes it hit."""
 
     id: int
     fault: str
@@ -59,7 +59,7 @@ class FaultPhases(msgspec.Struct, frozen=True, kw_only=True):
 class RecoveryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Recovery of one key after a heal: the time to the first ``change`` (send, write) and ``look`` (poll, read).
 
-    None: never again in this run. See ``assay.checkers.judging.coverage``.
+    None means never again in this run. See ``assay.checkers.judging.coverage``.
     """
 
     fault_id: int

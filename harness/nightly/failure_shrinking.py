@@ -1,7 +1,7 @@
 """Shrinks new failures of a night: each once, in a process of its own, with a store of its own for the runs.
 
-Two results are kept: the schedule in the store's ``found``, from which the page gets the shape of the failure, and the
-page of the smallest run that still failed. The runs are deleted, so they do not affect failure rates.
+Two results are kept: the shrunk schedule, in the store's folder ``found``, and the page of the smallest run that still
+failed. The runs are deleted, so they do not affect failure rates.
 """
 
 import re
@@ -40,7 +40,7 @@ from assay.reports.index.known import KnownFailures
 
 PROGRAM: Final = (sys.executable, "-m", "assay.harness.cli.main", "shrink", "--yes")
 REPLAYS: Final = 4
-"""Runs that estimate the failure rate, before and after."""
+"""Number of runs that estimate the failure rate, before and after the shrinking."""
 KINDS: Final = (CellKind.RUN, CellKind.SCHEDULE)
 """Kinds of cells whose failures are shrunk. A search shrinks its own failures, and a canary must fail."""
 PAGES: Final = "shrunk"
@@ -55,7 +55,10 @@ Key = tuple[str, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Shrinker:
-    """Shrinks failures of a night. ``began`` is called when it has begun, ``stopping`` with the reason for its end."""
+    """Shrinks failures of a night.
+
+    ``began`` is called when a process has been started, ``stopping`` with the reason if it is interrupted.
+    """
 
     store: Path
     path: NightFolder
@@ -69,8 +72,8 @@ class Shrinker:
     def find_new_failures(self) -> list[tuple[Failure, Entry]]:
         """Returns the failures of this night that were never shrunk, each with the run to shrink.
 
-        Shrinking executes a run's test again. So only runs that this night's own record names are chosen: others may
-        come from elsewhere.
+        Shrinking executes a run's test again. Therefore only runs in this night's own record are chosen: other runs may
+        have been copied into the store.
         """
         own = {run for result in self.path.results() for run in result.runs}
         tried = {
@@ -88,7 +91,7 @@ class Shrinker:
         began, clock = datetime.now(UTC).isoformat(), time.monotonic()
         own = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.to_safe_name(entry.name)}.log"
-        # The process checks its budget between runs, and plays some more at the end. If it takes much longer, it hangs.
+        # The process checks its budget between runs, and plays some more at the end. So the time limit is longer.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
         result = AttemptResult(cell=entry.night_cell, attempt=0, seed=entry.seed or 0, command=entry.command,
         started=began,
@@ -120,7 +123,7 @@ class Shrinker:
         )  # fmt: skip
 
     def _keep_result(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
-        """Copies the schedule and the page, and returns their places and the command; empty if nothing was shrunk."""
+        """Copies the schedule and the page. Returns their places and the command; empty if nothing was shrunk."""
         shrunk, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
         if shrunk is None or replay is None:
             return {}
@@ -159,7 +162,7 @@ def failure_key(one: Failure | ShrunkFailure) -> Key:
 
 
 def delete_runs(path: NightFolder) -> None:
-    """Deletes the runs of shrinking that goes on, or was killed."""
+    """Deletes the runs of a shrinking, which may have been killed."""
     shutil.rmtree(path.path / SHRINKING, ignore_errors=True)
 
 

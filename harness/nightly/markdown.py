@@ -47,7 +47,7 @@ def make_code_span(words: str) -> str:
 
 
 def _make_fence(line: str, least: int) -> str:
-    """Returns backticks: more than any sequence of them in the line, because such a sequence would end the code."""
+    """Returns more backticks than any sequence of them in the line, because that sequence would end the code."""
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     return "`" * max(longest + 1, least)
 
@@ -116,10 +116,7 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
 
 
 def _make_sensitivities(cells: Sequence[CellResult]) -> Iterator[str]:
-    """Yields the cells whose run would have missed many violations, or has missed one that it could have shown.
-
-    Cells follow whose sensitivity should have been measured and is not known.
-    """
+    """Yields the cells of low sensitivity, planted violations that a check missed, and the cells without a result."""
     found = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.low]
     escaped = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.escaped]
     if found:
@@ -147,7 +144,7 @@ def _describe_miss(share: PlantedShare) -> str:
 
 
 def _make_cells(title: str, cells: Sequence[CellResult], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
-    """Yields a block for each attempt with one of these outcomes, in cells whose failure counts."""
+    """Yields a block for each attempt with one of these outcomes, of cells that failed or need attention."""
     found = [
         (cell, result)
         for cell in cells

@@ -1,9 +1,10 @@
-"""Reads ``nightly.toml``: blocks of lists that multiply into the cells of a night. docs/guide/nightly.md has the keys.
+"""Reads ``nightly.toml``: blocks of lists whose combinations are the cells of a night. docs/guide/nightly.md has the
+keys.
 
-Nothing is guessed. An unknown key, an invalid value, a missing file and a duplicate cell name are errors that name the
-place and the valid choices.
+Unknown keys, invalid values, missing files and duplicate cell names are errors. Their messages name the place and the
+valid choices.
 
-A night begins with the cells that failed recently; then come those that ran longest ago.
+A night begins with the cells that failed last time. Then come the other cells, those that ran longest ago first.
 """
 
 import difflib
@@ -34,14 +35,15 @@ from assay.harness.run.systems import find_system
 ANY: Final = "any"
 """The nemesis of a search that may use every fault that suits the system."""
 NIGHT_OPTIONS: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
-"""Options that the night sets itself. A canary adds ``--defect``. ``-n`` is one of them, because a cell is one process.
+"""Options that a block may not have, because the night sets them. For a canary it also sets ``--defect``. ``-n`` is one
+of them, because a cell is one process.
 """
 MOST_REPEATS: Final = 100_000
 MOST_CELLS: Final = 50_000
 
 
 class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the file. ``KEYS`` lists the keys of each kind; ``label`` becomes a part of the names of its cells."""
+    """A table of the file. ``KEYS`` lists the keys for each kind of cells. ``label``: a part of the cells' names."""
 
     workloads: tuple[str, ...] = ()
     nemeses: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """Content of the file.
 
-    - ``systems``: name of a system in cell names to its class, ``package.module:Class``
+    - ``systems``: by name, the class of a system: ``package.module:Class``
     - ``shrink``: the time for shrinking each new failure; empty: no shrinking
     """
 
@@ -71,12 +73,12 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     schedule: tuple[MatrixBlock, ...] = ()
 
 
-COMMON: Final = ("workloads", "system", "label", "options", "repeat", "timeout")
+COMMON_KEYS: Final = ("workloads", "system", "label", "options", "repeat", "timeout")
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    CellKind.RUN: (*COMMON, "nemeses", "clusters"),
-    CellKind.EXPLORE: (*COMMON, "nemeses", "budget"),
-    CellKind.CANARY: (*COMMON, "nemeses", "clusters", "defects"),
-    CellKind.SCHEDULE: (*COMMON, "schedules", "clusters"),
+    CellKind.RUN: (*COMMON_KEYS, "nemeses", "clusters"),
+    CellKind.EXPLORE: (*COMMON_KEYS, "nemeses", "budget"),
+    CellKind.CANARY: (*COMMON_KEYS, "nemeses", "clusters", "defects"),
+    CellKind.SCHEDULE: (*COMMON_KEYS, "schedules", "clusters"),
 }
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     CellKind.RUN: ("workloads",), CellKind.EXPLORE: ("workloads", "budget"), CellKind.CANARY: (),
@@ -86,7 +88,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class CellVariant:
-    """The varying part of the cells of a block."""
+    """The values in which the cells of a block differ."""
 
     workload: str
     nemesis: str
@@ -143,7 +145,7 @@ def parse_seconds(key: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class MatrixFolder:
-    """The folder of the matrix, and its table of systems. Failed look-ups raise ``SettingsError``."""
+    """The folder of the matrix, and its table of systems. Its methods raise ``SettingsError`` if nothing is found."""
 
     folder: Path
     systems: Mapping[str, str]
@@ -155,7 +157,7 @@ class MatrixFolder:
         return parse_choice("system", name or "", tuple(self.systems))
 
     def workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yields names and pytest arguments; for a folder, those of each of its modules."""
+        """Yields the names of workloads with their pytest arguments. A folder stands for all its modules."""
         for text in given:
             path, _, test = text.partition("::")
             target = self.folder / path
@@ -222,7 +224,7 @@ def _make_variants(kind: CellKind, block: MatrixBlock, matrix: MatrixFolder) -> 
 
 
 def _find_defects(block: MatrixBlock, matrix: MatrixFolder) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yields the named defects, or all, with their anomalies, and the described run if the block has no workloads."""
+    """Yields the named defects, or all. Each has its anomalies, and its described run if the block has no workloads."""
     name = matrix.system(block.system)
     system = find_system(matrix.systems[name])
     described = {one.name: one for one in getattr(system, "described_defects", ())}
@@ -242,7 +244,7 @@ def _find_defects(block: MatrixBlock, matrix: MatrixFolder) -> Iterator[tuple[st
 
 
 def _read_described_run(run: str, block: MatrixBlock, matrix: MatrixFolder) -> Iterator[CellVariant]:
-    """Yields the variants of a run in the list of ``assay defects``; a run that names its cluster stays there."""
+    """Yields the variants of a run in the list of ``assay defects``. A run that names its cluster has only that one."""
     path, *options = shlex.split(run)
     given = dict(option.partition("=")[::2] for option in options)
     others = [option for option in options if not option.startswith("--cluster=")]
@@ -273,10 +275,10 @@ def _suggest(name: str, known: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class LastEnd:
-    """How a cell ended last.
+    """The last result of a cell.
 
-    - ``needs_attention``: as of ``night_record.needs_attention``
-    - ``started``: ISO 8601, UTC
+    - ``needs_attention``: see ``night_record.needs_attention``
+    - ``started``: when its last attempt began, in ISO 8601, UTC
     - ``seconds``: duration of its longest attempt
     """
 
@@ -286,7 +288,7 @@ class LastEnd:
 
 
 def read_last_ends(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastEnd]:
-    """Returns the last end of each cell; ``nights`` are the oldest first."""
+    """Returns the last result of each cell. ``nights``: results by night, the oldest first."""
     ends: dict[str, LastEnd] = {}
     for results in nights:
         for name, attempts in group_by_cell(results).items():
@@ -309,18 +311,18 @@ def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd])
 
 @dataclass
 class AttemptQueue:
-    """The attempts of a night that are still to be made: first one of each cell, then more of those that repeat.
+    """The remaining attempts of a night: first one of each cell, then further attempts of the cells that repeat.
 
-    They are made one at a time, because the cells of a night may repeat more often than fits into the memory.
+    It is a generator, because a list of all attempts may not fit into the memory.
 
     - ``done``: cells and numbers of the attempts that are left out
-    - ``len()``: the number of attempts left, also those for which there is no time
+    - ``len()``: the number of remaining attempts, including those for which there is no time
     """
 
     cells: Sequence[MatrixCell]
     done: Collection[tuple[str, int]]
     _too_long: set[str] = field(default_factory=set)
-    """Cells for which there is no time. They are dropped, because the time that is left only shrinks."""
+    """Cells for which there is no time. They are dropped for good, because the remaining time only decreases."""
     _first: tuple[MatrixCell, int] | None = None
 
     def __post_init__(self) -> None:

@@ -7,7 +7,8 @@
 - ``measured.jsonl``: a line for each run whose sensitivity was measured, or could not be
 
 A process that dies can leave half a line behind; the next process begins a new line. A line that cannot be decoded is
-reported: the outcome of an attempt is lost with it, so its night is no pass. Later versions only add keys.
+reported. It may hide the outcome of an attempt, so the verdict of its night cannot be pass. Later versions only add
+keys.
 """
 
 import os
@@ -44,14 +45,14 @@ CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
 DAY: Final = 86_400.0
 """Seconds of a day."""
 FIRST_TIME: Final = "2000"
-"""No night began earlier: a clock that is not set begins in 1970."""
+"""A night cannot have begun before this year. A clock that was never set begins in 1970."""
 MOST_PARTS: Final = 10_000
 Part = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTS)]
 Line = TypeVar("Line", bound=msgspec.Struct)
 
 
 class NightError(Exception):
-    """A night cannot be read or begun; the message says which, and what to do."""
+    """A night cannot be read or begun. The message names the night and the remedy."""
 
 
 class CellKind(StrEnum):
@@ -64,7 +65,7 @@ class CellKind(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt of a cell ended. Only ``fail`` and ``missed`` speak against what is tested.
+    """How an attempt of a cell ended. Only ``fail`` and ``missed`` are failures of what is tested.
 
     A canary has ``detected`` its defect, or ``missed`` it. ``broken``: pytest could not even begin the test.
     """
@@ -104,14 +105,14 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 600.0
     """Seconds after which an attempt counts as hung."""
     expected: tuple[str, ...] = ()
-    """A canary must report one of these anomalies; if there are none, any that its contract forbids."""
+    """A canary must report one of these anomalies. If this is empty, any anomaly that its contract forbids will do."""
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
     """``night.json``. Times are ISO 8601 in UTC; ``seed`` follows from ``name``."""
 
     night: str
-    """Its folder's name."""
+    """The name of its folder."""
     started: str
     budget_seconds: float
     seed: int
@@ -119,7 +120,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     cells: tuple[MatrixCell, ...]
     after: str = ""
-    """The version under test of the night before, in the same store."""
+    """The version under test of the previous night in this store."""
     commits: tuple[str, ...] = ()
     """``git log --oneline`` since ``after``, if both versions are commits of the folder."""
     shrink_seconds: float = 0.0
@@ -130,9 +131,9 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     """The folder in which pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
     attempts: int = 0
-    """Number of lines of ``cells.jsonl`` when the night ended. If there are fewer, outcomes are lost."""
+    """Number of lines of ``cells.jsonl`` when the night ended. If the file has fewer, outcomes are lost."""
     whole: str = ""
-    """The name of the night, if this is a part of one."""
+    """If this is a part of a divided night: the name of the night."""
     part: Part = 1
     parts: Part = 1
     format: int = FORMAT
@@ -148,7 +149,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of ``cells.jsonl``: attempt number ``attempt``, from 1, of a cell has ended."""
+    """A line of ``cells.jsonl``: an attempt of a cell has ended. ``attempt``: its number, from 1."""
 
     cell: str
     attempt: int
@@ -167,12 +168,15 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """``running.json``: the running attempt, and its process (``assay.cluster.owner``)."""
+    """``running.json``: the running attempt, and its process (``assay.cluster.owner``).
+
+    ``result``: the result that is recorded if the night is killed.
+    """
 
     result: AttemptResult
     owner: str
     shrinks: bool = False
-    """Whether the process shrinks a failure of this cell, and is no attempt."""
+    """Whether the process is no attempt, but shrinks a failure of this cell."""
 
 
 class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +190,7 @@ class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     seconds: float
     interrupted: bool = False
-    """Whether the user or the end of the budget stopped it; a later night tries it again."""
+    """Whether the user or the end of the budget stopped it. A later night then tries again."""
     schedule: str = ""
     """The shrunk schedule, relative to the store; if empty, ``detail`` says why there is none."""
     report: str = ""
@@ -250,9 +254,9 @@ class NightFolder:
         return night
 
     def reject_links(self) -> None:
-        """Raises :class:`NightError` if the folder is linked, and for a link, a FIFO or a device in it.
+        """Raises :class:`NightError` if the folder is a link, or contains a link, a FIFO or a device.
 
-        The stores of shrunk failures are left out: they have links of their own, and are deleted.
+        The stores of failures that are being shrunk are not checked. They contain links, and are deleted.
         """
         self.reject_linked_folder()
         for place, folders, files in os.walk(self.path):
@@ -265,7 +269,7 @@ class NightFolder:
                 folders.remove(SHRINKING)
 
     def reject_linked_folder(self) -> None:
-        """Raises :class:`NightError` if the folder, or that of all nights, is a symbolic link: it may lead anywhere."""
+        """Raises :class:`NightError` if this folder or the folder of all nights is a link, which may lead anywhere."""
         for folder in (self.path.parent, self.path):
             if folder.is_symlink():
                 raise NightError(f"{folder} is a symbolic link: a night is written in the store itself")
@@ -275,11 +279,11 @@ class NightFolder:
         write_atomically(self.path / "night.json", msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
 
     def results(self) -> list[AttemptResult]:
-        """Returns the results of all ended attempts, in order. The number of an interrupted one can occur again."""
+        """Returns the results of all ended attempts, in order. An interrupted attempt may occur again, repeated."""
         return [one for _, one in _read_lines(self.path / CELLS, AttemptResult)[0]]
 
     def find_lost_lines(self, night: Night) -> list[DamagedLine]:
-        """Returns the damaged, missing and contradicting lines of attempts, whose outcome is not known.
+        """Returns the lines that are damaged, missing or contradict another line, so that outcomes are unknown.
 
         Raises ``OSError``.
         """
@@ -291,9 +295,9 @@ class NightFolder:
             for number, one in results
             if one.cell not in names
         ]
-        if (there := len(results) + len(damaged)) < night.attempts:
-            what = f"{night.attempts} attempts had ended, and {there} are recorded"
-            damaged.append(DamagedLine(path, there + 1, what))
+        if (recorded := len(results) + len(damaged)) < night.attempts:
+            what = f"{night.attempts} attempts had ended, and {recorded} are recorded"
+            damaged.append(DamagedLine(path, recorded + 1, what))
         first: dict[tuple[str, int], AttemptResult] = {}
         for number, one in results:
             earlier = first.get((one.cell, one.attempt))
@@ -341,9 +345,9 @@ class NightFolder:
 
 
 def group_by_cell(results: Iterable[AttemptResult]) -> dict[str, list[AttemptResult]]:
-    """Returns the attempts of each cell, without those that were interrupted and repeated.
+    """Returns the attempts of each cell, without those that were interrupted and then repeated.
 
-    No other attempt is repeated. If a merged or damaged record has two results of one, a failure counts.
+    Other attempts are never repeated. If a merged or damaged record has two results of an attempt, a failure counts.
     """
     last: dict[tuple[str, int], AttemptResult] = {}
     for one in results:
@@ -357,24 +361,24 @@ def group_by_cell(results: Iterable[AttemptResult]) -> dict[str, list[AttemptRes
 
 
 def is_failed(outcomes: Collection[AttemptOutcome]) -> bool:
-    """Returns whether a cell with these attempts failed: if any failed, or a canary detected nothing."""
+    """Returns whether a cell failed: one of its attempts failed, or a canary detected nothing."""
     return AttemptOutcome.FAIL in outcomes or (
         AttemptOutcome.MISSED in outcomes and AttemptOutcome.DETECTED not in outcomes
     )
 
 
 def needs_attention(outcomes: Collection[AttemptOutcome]) -> bool:
-    """Returns whether a cell with these attempts failed, or has no answer for another reason than the user."""
+    """Returns whether a cell failed, or has no verdict although the user did not interrupt it."""
     if AttemptOutcome.DETECTED in outcomes:
         return False
     return is_failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
 
 
 def find_strays(nights: Sequence[Night]) -> dict[str, str]:
-    """Returns the parts that belong to another night of this name, with the reason. ``nights``: the newest comes last.
+    """Returns the parts that belong to another night of this name, with the reasons. ``nights``: the newest comes last.
 
-    A part belongs to the night of the newest part if both divide it alike, and test the same version as far as known.
-    Their begins must not be further apart than all parts may take, or a day.
+    A part belongs to the night of the newest part if both have the same number of parts, and the same version if it is
+    known. The times between their starts must also be at most a day, or as long as all parts may take together.
     """
     last = nights[-1]
     strays = {}
@@ -403,7 +407,7 @@ def night_folder(store: Path, night: str) -> NightFolder:
 
 
 def scan_nights(store: Path) -> tuple[list[tuple[NightFolder, Night]], dict[Path, str]]:
-    """Returns the nights that can be read, the oldest first, and for each other folder the reason."""
+    """Returns the nights that can be read, the oldest first, and the other folders with the reasons."""
     found, unreadable = [], {}
     for path in sorted((store / NIGHTS).glob("*/")):
         try:
@@ -419,13 +423,13 @@ def read_nights(store: Path) -> list[tuple[NightFolder, Night]]:
 
 
 def find_unreadable(store: Path) -> list[str]:
-    """Returns why each other night cannot be read. A folder without a record and without results is no night."""
+    """Returns why nights cannot be read, for each such night. A folder with neither record nor results is no night."""
     reasons = scan_nights(store)[1]
     return [why for path, why in reasons.items() if (path / "night.json").exists() or (path / CELLS).exists()]
 
 
 def find_misdated(nights: Iterable[Night]) -> list[str]:
-    """Returns the nights that a machine with a wrong clock began: their order in time is not known."""
+    """Returns a sentence for each night that began by a wrong clock, so that its order in time is unknown."""
     latest = (datetime.now(UTC) + timedelta(seconds=DAY)).isoformat()
     return [
         f"the night {one.night} began at {one.started}, so its clock was wrong"
@@ -435,7 +439,7 @@ def find_misdated(nights: Iterable[Night]) -> list[str]:
 
 
 def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:
-    """Returns no lines if the record cannot be read (a FIFO, for example): an old night must not end this one."""
+    """Returns no lines if the record cannot be read (it is a FIFO, for example): an old night must not end this one."""
     try:
         return read()
     except OSError:
@@ -474,7 +478,7 @@ def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], l
             half = number == len(lines) and not isinstance(error, msgspec.ValidationError)
             what = "half a line, whose end is lost" if half else f"damaged: {error}"
             damaged.append((DamagedLine(path, number, what, _find_cell(line)), line))
-    # A resumed night records the attempt during which it was killed; that may be the attempt of half a line.
+    # A resumed night records the attempt during which it was killed. Half a line may be about this attempt.
     starts = {str(getattr(one, "started", "")).encode() for _, one in decoded}
     return decoded, [one for one, line in damaged if not (start := STARTED.search(line)) or start[1] not in starts]
 

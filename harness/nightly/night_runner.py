@@ -1,12 +1,12 @@
 """Runs the cells of a night one after the other. Each attempt is a process, and each end is a line of the record.
 
-The attempts of a night are known before it begins. The seeds of a cell follow from the names of the night and the
-cell, and its place in the order from earlier nights. First each cell runs once, then the cells that repeat run again.
-No attempt is repeated because of how it ended. A cell that took longer than the rest of the budget is skipped. After
-each round, new failures are shrunk if the night asks for it. Sensitivities are measured in a share of the budget.
+The attempts of a night are known before it begins. The seeds of a cell follow from the names of the night and the cell.
+Earlier nights determine the order of the cells. First each cell runs once, then the cells that repeat run again. No
+attempt is repeated because of its outcome. A cell is skipped if it took longer last time than the time that is left.
+After each round, new failures are shrunk if the night asks for it. Sensitivities are measured in a share of the budget.
 
-If this process dies, the next one finds ``running.json``, which names the attempt and its process. It kills the process
-and records the attempt as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so
+If this process dies, the next process finds ``running.json``, which names the attempt and its process. It kills that
+process and records the attempt as interrupted, unless one of its runs has failed. Some bytes are kept in reserve, so
 that a full disk still has room for the record.
 
 The record names the version under test and the commits since the last night, by git in the folder of the matrix.
@@ -91,19 +91,19 @@ def list_commits(place: Path, green: str, red: str) -> tuple[str, ...]:
                  f"{version.removesuffix(DIRTY)}^{{commit}}") for version in (green, red)]  # fmt: skip
     if not all(ends):
         return ()
-    said = _run_git(
+    printed = _run_git(
         place, "log", "--oneline", "--no-decorate", f"--max-count={MOST_COMMITS}", "..".join(map(str, ends))
     )
-    return tuple((said or "").splitlines())
+    return tuple((printed or "").splitlines())
 
 
 def _run_git(place: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(place), "-c", "color.ui=false", *arguments]
     try:
-        said = subprocess.run(command, capture_output=True, check=True)
+        completed = subprocess.run(command, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return said.stdout.decode(errors="replace").strip()
+    return completed.stdout.decode(errors="replace").strip()
 
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
@@ -115,9 +115,9 @@ ATTEMPT_OPTIONS: Final = (
 RESERVE: Final = 256 * 1024
 """Bytes that are reserved for the record."""
 RESERVE_STEP: Final = 8 * 1024
-"""Bytes of the reserve that are released for a line that does not fit. If all were, the next cell would use them up."""
+"""Bytes of the reserve that are released for one line. The next cell would use up a larger part."""
 PROBE: Final = 1024 * 1024
-"""A disk is full if it has fewer free bytes."""
+"""A disk with fewer free bytes counts as full."""
 MEASURING_SHARE: Final = 0.2
 """Share of the budget in which sensitivities are measured. The rest belongs to the cells."""
 MEASURING_GRACE: Final = 5.0
@@ -131,9 +131,9 @@ LONGEST: Final = 1e9
 
 @dataclass
 class NightRunner:
-    """Runs a night once. These functions are called during it:
+    """Runs a night once. These functions are called during the night:
 
-    - ``note``: with each result, and how many attempts and seconds are left
+    - ``note``: with each result, and with the numbers of attempts and seconds that are left
     - ``begins``: with each attempt that begins
     - ``stopping``: with the reason, when an attempt is interrupted
     - ``shrinks``: with the name of the cell whose failure is shrunk
@@ -145,7 +145,7 @@ class NightRunner:
     path: NightFolder
     night: Night
     budget: float
-    """Seconds from now."""
+    """Seconds that the night may take from now on."""
     note: Callable[[AttemptResult, int, float], None] = lambda result, attempts, seconds: None
     begins: Callable[[MatrixCell, int], None] = lambda cell, attempt: None
     stopping: Callable[[str], None] = lambda why: None
@@ -162,7 +162,7 @@ class NightRunner:
     """Seconds spent on measuring so far."""
 
     def run(self) -> list[AttemptResult]:
-        """Runs the night, and returns all its results in the order of their ends, also those of earlier processes.
+        """Runs the night. Returns all its results in the order of their ends, including those of earlier processes.
 
         Raises :class:`NightError` if another process runs this night, and at the end for results that a full disk
         rejected.
@@ -238,10 +238,10 @@ class NightRunner:
         )  # fmt: skip
 
     def _measure_sensitivity(self, cell: MatrixCell, result: AttemptResult, left: float) -> None:
-        """Measures the sensitivity of the first run of an attempt that passed, into the run's folder.
+        """Measures the sensitivity of the first run of an attempt that passed. The result is written into its folder.
 
-        It may take the time that is left of the cell's own, of the share for measuring and of the night. It changes no
-        outcome. Its output is in a log beside that of the attempt, and the record says why there is no result.
+        The time is limited by what is left of the cell's time limit, of the share for measuring, and of the night. The
+        measurement changes no outcome. Its output goes to a log of its own. If there is no result, the record says why.
         """
         if not _is_measurable(cell, result):
             return
@@ -294,7 +294,7 @@ class NightRunner:
         return ""
 
     def _shrink(self, end: float) -> None:
-        """Shrinks the new failures while there is time. A full disk ends it."""
+        """Shrinks the new failures while there is time and space on the disk."""
         if not self.night.shrink_seconds:
             return
         shrinker = Shrinker(
@@ -336,7 +336,7 @@ class NightRunner:
         self.path.write_running(None)
 
     def _recover(self) -> None:
-        """Records the attempt during which an earlier process of this night was killed."""
+        """Records the attempt that was running when an earlier process of this night was killed."""
         running = self.path.read_running()
         if running is None:
             return
@@ -385,7 +385,7 @@ class NightRunner:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Locks the night. The kernel releases the lock with the process, however that ends."""
+        """Locks the night. The kernel releases the lock when the process ends, even if it is killed."""
         self.path.reject_links()
         try:
             lock = open_lock(self.path.path / "lock")
@@ -423,11 +423,12 @@ def begin_night(
     *,
     sensitivity: bool = False,
 ) -> Night:
-    """Writes the record of a night without results. ``name`` None: the UTC day; further nights of it get a number.
+    """Writes the record of a night without results.
 
-    ``share``: part k of n, from 1. A part has every nth of ``cells``, with the seeds that they have in the whole night.
+    - ``name``: None means the UTC day; further nights of a day get a number.
+    - ``share``: part k of n parts, from 1. A part has every nth of ``cells``, with the seeds of the undivided night.
 
-    Raises :class:`NightError` for a name that is taken, or is no name of a folder, and for a part without cells.
+    Raises :class:`NightError` for a name that is taken or cannot be the name of a folder, and for a part without cells.
     """
     now = datetime.now(UTC)
     part, parts = share
@@ -465,7 +466,7 @@ def begin_night(
 
 
 def find_resumable_night(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
-    """Returns the night of this name, or the newest that was divided in the same way. Raises :class:`NightError`."""
+    """Returns the night of this name, or else the newest one with this ``share``. Raises :class:`NightError`."""
     part, parts = share
     if name is not None:
         _require_name(name)
@@ -486,7 +487,7 @@ def _require_name(name: str) -> None:
 
 
 def _require_valid(night: Night) -> None:
-    """Raises :class:`NightError` for a record that no matrix makes."""
+    """Raises :class:`NightError` for a record with values that no matrix can have."""
     where = f"the record of night {night.night}"
     if not night.cells:
         raise NightError(f"{where} has no cells, so there is nothing to continue")

@@ -1,7 +1,7 @@
 """Verdict of a night: how its cells ended, and which of its failures are not marked as known.
 
-It follows from the night's record and its runs. The night itself computes it at its end, and ``assay summary`` computes
-it for all parts of a night.
+It is computed from the night's record and its runs: by the night itself when it ends, and by ``assay summary`` for all
+parts of a night.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +46,8 @@ from assay.reports.index.known import KnownFailures, Mark
 class CellResult:
     """A cell, and the results of its attempts in their order. The dictionaries are by number of the attempt.
 
-    - ``marks``: the marks of attempts with known failures
-    - ``entries``: the entries of its runs; for an attempt without runs its own entry
+    - ``marks``: for attempts with known failures, the marks that make them known
+    - ``entries``: the entries of the attempt's runs, or of the attempt itself if it has no runs
     """
 
     cell: MatrixCell
@@ -58,7 +58,7 @@ class CellResult:
     sensitivity: Sensitivity | None = None
     """The sensitivity of a run that passed, if it was measured."""
     unmeasured: str = ""
-    """Why it was not measured, although the night should have."""
+    """Why the sensitivity was not measured, although the night should have measured it."""
 
     @property
     def outcomes(self) -> list[AttemptOutcome]:
@@ -82,7 +82,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class NightAccount:
-    """A night, or one part of it. ``failures``: those of its runs, as on the page; ``idle``: cells not begun."""
+    """A night, or one part of it. ``failures``: those of its runs, as on the page. ``idle``: cells not begun."""
 
     name: str
     nights: tuple[Night, ...]
@@ -95,9 +95,9 @@ class NightAccount:
     lost: tuple[DamagedLine, ...] = ()
     """Lines of attempts whose outcome is not known."""
     unended: tuple[str, ...] = ()
-    """The folders of the parts that go on, or were killed."""
+    """The folders of the parts that are still running, or were killed."""
     strays: tuple[str, ...] = ()
-    """Parts of another night with this name, in sentences. Their failures count."""
+    """A sentence for each part of another night with this name. Their failures count."""
 
     @property
     def parts(self) -> int:
@@ -116,8 +116,8 @@ class NightAccount:
     def verdict(self) -> Verdict:
         """Returns the verdict.
 
-        A night without a pass is unknown, and so is one that has not ended, lacks a part, has lost an outcome, or
-        shares its name with another night.
+        It is unknown if no cell has passed, or if the night has not ended or lacks a part. It is also unknown if an
+        outcome was lost, or if another night has the same name.
         """
         if any(cell.failed for cell in self.cells):
             return Verdict.FAIL
@@ -137,7 +137,7 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
     """Reads the night of this name, or the newest; ``part``: the folder of one part. Raises :class:`NightError`."""
     every = read_nights(store)
     if name is None and (damaged := find_unreadable(store) or find_misdated(night for _, night in every)):
-        # It may be the newest, and may have failed. The verdict of an older night must not take its place.
+        # The unreadable night may be the newest, and may have failed.
         raise NightError(f"{damaged[0]}; which night is the newest is not known: remove its folder, or give --night=ID")
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
@@ -174,7 +174,7 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
 
 
 def _drop_later_nights(stored: StoreContents, name: str) -> StoreContents:
-    """Returns the content of the store as if the night were the newest."""
+    """Returns the content of the store without nights that began later."""
     last = next(night for night in stored.nights if night.name == name)
     later = {night.name for night in stored.nights if night.started > last.started}
     return replace(
@@ -221,14 +221,14 @@ def _read_cell_results(
 
 
 def _find_doubt(folder: NightFolder, result: AttemptResult, by_name: Mapping[str, Entry]) -> str:
-    """Returns why an attempt may have another failure than those of its runs; empty if its runs rule that out.
+    """Returns why an attempt may have failed in another way than its runs show; empty if its runs rule that out.
 
-    Tests may have been skipped, and the user or the budget may have interrupted the last run.
+    A skipped test is no such reason, nor is a last run that the user or the end of the budget interrupted.
     """
     if found := CUT_SHORT.search(result.detail):
         return f"it was cut short ({found[1]})"
     skips: list[str] = []
-    with suppress(OSError):  # the log is lost, and no run counts as skipped
+    with suppress(OSError):  # without the log, no run counts as skipped
         skips = SKIPPED.findall(read_printed(folder.path / result.log))
     for run in result.runs:
         entry = by_name.get(sanitize_text(run))

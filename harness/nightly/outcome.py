@@ -1,9 +1,9 @@
 """Classifies the end of an attempt: its exit code, runs and output determine the outcome and its cause.
 
-A fail verdict of a run is a finding about the system, no matter how the process ended. Everything else that goes wrong
-has an outcome of its own. So a machine in trouble never counts as a failure of the system, nor as a pass.
+If the verdict of a run is fail, the attempt has failed, no matter how its process ended. Other problems have other
+outcomes. So a machine in trouble never counts as a failure of the system, nor as a pass.
 
-A night that was killed leaves ``running.json``. The runs of that attempt classify it, as far as they came.
+A night that was killed leaves ``running.json``. The runs of the attempt that it names show whether the attempt failed.
 """
 
 import re
@@ -41,16 +41,16 @@ CAUSES: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (r"^(?:FAILED|ERROR) \S+ - (.+)$", r"^ERROR: (.+)$", r"^INTERNALERROR> (\S.*)$", r"^E +(.+)$")
 )
-"""Lines of pytest that name a cause, the best pattern first; the last matching line counts."""
+"""Lines of pytest that name a cause, the best pattern first. The last line that matches a pattern is used."""
 SKIPPED: Final = re.compile(r"^SKIPPED \[\d+\] \S+ (.*)$", re.MULTILINE)
 FOUND: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
 """The first line of a search's finding."""
 NOT_COLLECTED: Final = re.compile(r"errors? during collection")
 PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
-LEFT_OUT: Final = re.compile(r"^.*\b[1-9]\d* (?:skipped|deselected)\b.*$", re.MULTILINE)
+NOT_RUN: Final = re.compile(r"^.*\b[1-9]\d* (?:skipped|deselected)\b.*$", re.MULTILINE)
 """A line of pytest that counts tests which were not run."""
 CUT_SHORT: Final = re.compile(r"; then (?!interrupted: )(.*)")
-"""How a failing attempt was cut short, other than by the user or the budget, in the words of ``_describe_end``."""
+"""Matches a text of ``_describe_end``: a failing attempt was cut short, and neither by the user nor by the budget."""
 SEARCHED: Final = re.compile(r"^assay: (?:a search|\d+ searches) found nothing\b", re.MULTILINE)
 """The line of ``plugin.pass_remarks`` for searches without a finding, which leave no run."""
 LOG_TAIL: Final = 4 * 1024 * 1024
@@ -80,20 +80,20 @@ class MachineState:
 
 
 HEALTHY: Final = MachineState(lambda: False, lambda: True)
-"""For an attempt whose end has a known cause."""
+"""A machine without problems, for an attempt whose end has another, known cause."""
 
 
 def is_made_by(run: Path, process: str) -> bool:
-    """Returns whether this process made the run, because other sessions may use the same store.
+    """Returns whether this process made the run. Other sessions may use the same store.
 
-    Whole owners are compared: in two containers, two processes may have the same id.
+    ``process``: the text of an owner, because two processes in different containers may have the same id.
     """
     info = store.read_info(run)
     return info is not None and info.is_made_by(process)
 
 
 def classify_killed(root: Path, folder: NightFolder, night: Night, running: RunningAttempt) -> AttemptResult:
-    """Returns the result of an attempt whose night was killed. A failure of its runs until then counts."""
+    """Returns the result of an attempt whose night was killed. It has failed if one of its runs had failed by then."""
     result = running.result
     cell = next((one for one in night.cells if one.name == result.cell), None)
     runs = [run for run in store.list_runs(root) if is_made_by(run, running.owner)]
@@ -101,7 +101,7 @@ def classify_killed(root: Path, folder: NightFolder, night: Night, running: Runn
         return result
     ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
     printed = ""
-    with suppress(OSError):  # the log is lost, and the runs say what they found
+    with suppress(OSError):  # without its log, an attempt is classified by its runs alone
         printed = read_printed(folder.path / result.log)
     outcome, detail = classify(cell, ended, printed, list(map(read_seen_run, runs)), HEALTHY)
     names = tuple(str(run.relative_to(root)) for run in runs)
@@ -109,8 +109,9 @@ def classify_killed(root: Path, folder: NightFolder, night: Night, running: Runn
 
 
 def find_unrecorded(root: Path, folder: NightFolder, night: Night) -> AttemptResult | None:
-    """Returns the attempt that a night has begun and no line records yet; it is interrupted while its runs do not say
-    more. Raises ``OSError``.
+    """Returns the attempt that a night has begun and not recorded yet. It is interrupted unless a run has failed.
+
+    Raises ``OSError``.
     """
     running = folder.read_running()
     if running is None or running.shrinks or any(one.started == running.result.started for one in folder.results()):
@@ -138,7 +139,7 @@ def read_seen_run(run: Path) -> SeenRun:
 def classify(
     cell: MatrixCell, ended: AttemptEnd, printed: str, runs: Sequence[SeenRun], machine: MachineState
 ) -> tuple[AttemptOutcome, str]:
-    """Returns the outcome, and its cause in one line."""
+    """Returns the outcome of an attempt, and its cause in one line. ``printed``: the output of pytest."""
     failing = [run for run in runs if run.verdict == Verdict.FAIL]
     anomalies = sorted({name for run in failing for name in run.anomalies})
     what = f"{', '.join(anomalies)} in {len(failing)} of {len(runs)} runs"
@@ -167,7 +168,7 @@ def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> 
     if not judged and (reason := _explain_no_run(cell, printed)) is not None:
         return AttemptOutcome.SKIPPED, _shorten(skipped[1] if skipped else reason)
     unknown = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in judged)
-    if unknown:  # an expected failure or a retry satisfies pytest, but is no pass
+    if unknown:  # pytest passes with an expected failure or a retry
         return AttemptOutcome.UNKNOWN, f"pytest passed, but {unknown} of {len(runs)} runs did not pass"
     if cell.defect is not None:
         expected = ", ".join(cell.expected) or "a failure"
@@ -176,16 +177,16 @@ def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> 
 
 
 def _explain_no_run(cell: MatrixCell, printed: str) -> str | None:
-    """Returns why an attempt that left no judged run has tested nothing; None if a search passed.
+    """Returns why an attempt without a judged run has tested nothing; None if a search passed.
 
-    Other tests of the file may have passed, but they say nothing about the system.
+    Other tests of the file may have passed, but they do not test the system.
     """
     if SEARCHED.search(printed):
         return None
     if not PASSED.search(printed):
         return "no test was run"
-    if left_out := LEFT_OUT.findall(printed):
-        return f"no experiment was run: {left_out[-1].strip('= ')}"
+    if not_run := NOT_RUN.findall(printed):
+        return f"no experiment was run: {not_run[-1].strip('= ')}"
     if cell.kind in (CellKind.RUN, CellKind.SCHEDULE):
         return "no experiment was run, only tests without one"
     return None

@@ -34,10 +34,10 @@ MARGIN: Final = 0.1
 
 
 class EventCount(NamedTuple):
-    """The number of a night's runs that show an event, and the number of runs."""
+    """The number of a night's runs with an event, and the number of all its runs."""
 
-    had: int
-    of: int
+    events: int
+    runs: int
 
 
 Value = float | EventCount
@@ -73,11 +73,11 @@ class _SmallestPValue(NamedTuple):
 
 
 def find_regressions(series: Sequence[Series]) -> tuple[list[FigureRegression], int]:
-    """Returns what got worse, smallest p-value first, and the number of series with enough nights for a comparison."""
+    """Returns the figures that got worse, smallest p-value first, and the number of series that were compared."""
     tested = [(one, smallest) for one in series if (smallest := _find_smallest_p_value(one)) is not None]
     if not tested:
         return [], 0
-    adjusted = _stats().false_discovery_control([smallest.probability for _, smallest in tested])
+    adjusted = _import_stats().false_discovery_control([smallest.probability for _, smallest in tested])
     changes = [
         change
         for (one, smallest), probability in zip(tested, adjusted, strict=True)
@@ -97,7 +97,7 @@ def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
 
 
 def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Splits the values into those before and those of the newest nights."""
+    """Returns the values before the newest nights, and the values of the newest nights."""
     return one.values[-newest - MAX_BASELINE : -newest], one.values[-newest:]
 
 
@@ -116,19 +116,23 @@ def _mann_whitney(before: np.ndarray, now: np.ndarray) -> float:
     ranks = np.empty(len(order))
     ranks[order] = np.arange(len(order))
     return float(
-        _stats().mannwhitneyu(ranks[len(before) :], ranks[: len(before)], alternative="greater", method="exact").pvalue
+        _import_stats()
+        .mannwhitneyu(ranks[len(before) :], ranks[: len(before)], alternative="greater", method="exact")
+        .pvalue
     )
 
 
 def _fisher_exact(before: EventCount, now: EventCount) -> float:
-    if not now.had:
+    if not now.events:
         return 1.0
-    return float(_stats().hypergeom.sf(now.had - 1, before.of + now.of, before.had + now.had, now.of))
+    return float(
+        _import_stats().hypergeom.sf(now.events - 1, before.runs + now.runs, before.events + now.events, now.runs)
+    )
 
 
 def _sum_counts(counts: Sequence[Value]) -> EventCount:
-    events = [one for one in counts if isinstance(one, EventCount)]
-    return EventCount(sum(one.had for one in events), sum(one.of for one in events))
+    event_counts = [one for one in counts if isinstance(one, EventCount)]
+    return EventCount(sum(one.events for one in event_counts), sum(one.runs for one in event_counts))
 
 
 def _make_figure_regression(one: Series, newest: int, probability: float) -> FigureRegression | None:
@@ -150,11 +154,12 @@ def _make_figure_regression(one: Series, newest: int, probability: float) -> Fig
 def _compute_rate_or_median(values: Sequence[Value]) -> float:
     if isinstance(values[0], EventCount):
         total = _sum_counts(values)
-        return total.had / total.of if total.of else math.nan
+        return total.events / total.runs if total.runs else math.nan
     return float(np.median(np.array(values)))
 
 
-def _stats() -> Any:
+def _import_stats() -> Any:
+    """Imports ``scipy.stats``, which takes a while."""
     try:
         from scipy import stats
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Makes a row from a run's folder: its small files, and from its history the faults' phases and recovery times.
+"""Makes a row of the nightly data set from a run's folder: from its small files, and the faults in its history.
 
-A run is not judged again; ``assay check`` does that. A run that is unreadable, contradictory or unfinished becomes a
-row without a verdict, so it never counts as a pass.
+The stored verdict is used; ``assay check`` would judge a run again. A run that is unreadable, contradictory or
+unfinished becomes a row without a verdict, so it never counts as a pass.
 """
 
 import hashlib
@@ -96,13 +96,13 @@ def make_row(folder: Path) -> RunRow:
             run = _add_judgement(run, folder, info)
         except (HistoryError, EngineError, FileNotFoundError) as error:
             run = msgspec.structs.replace(run, status=DAMAGED, problem=str(error))
-    if (reason := _explain_misfit(run)) is not None:
+    if (reason := _explain_unstorable(run)) is not None:
         return _make_damaged_row(folder, settings, f"its files have values that no run has: {reason}")
     return run
 
 
-def _explain_misfit(run: RunRow) -> str | None:
-    """Returns why a row cannot be stored, such as a number of more than 64 bits or a time before the year 1."""
+def _explain_unstorable(run: RunRow) -> str | None:
+    """Returns why a row cannot be stored, if so: it has a number of more than 64 bits, or a time before the year 1."""
     try:
         to_table(run)
         to_start(run)
@@ -160,7 +160,7 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
 
 
 def _read_faults_and_returns(folder: Path) -> tuple[tuple[FaultPhases, ...], tuple[RecoveryRow, ...]]:
-    """Reads the history; of one that was removed when its run had passed, nothing is known."""
+    """Reads the history. Returns nothing if it was removed because the run had passed."""
     try:
         stored = open_stored(folder)
     except RemovedHistoryError:
@@ -253,7 +253,7 @@ def _parse_targets(text: str | None) -> tuple[str, ...]:
 
 
 def _make_damaged_row(folder: Path, settings: dict[str, Any], problem: str) -> RunRow:
-    """Makes the row of a damaged run. Its identity depends only on the content left, so adding it again replaces it."""
+    """Makes the row of a damaged run. Its identity is a hash of the remaining files, so adding it again replaces it."""
     identity = hashlib.sha256(_run_name(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
         path = folder / name
@@ -279,7 +279,7 @@ def _make_damaged_row(folder: Path, settings: dict[str, Any], problem: str) -> R
 
 
 def _find_start(folder: Path) -> datetime:
-    """Returns the start by the folder's name, else the folder's modification time."""
+    """Returns the start according to the folder's name, or else the folder's modification time."""
     try:
         return datetime.strptime(folder.name.partition(".")[0], STAMP).replace(tzinfo=UTC)
     except ValueError:
@@ -291,7 +291,7 @@ def _run_name(folder: Path) -> str:
 
 
 def _hash_identity(folder: Path, info: RunInfo) -> str:
-    """Returns a hash of the fields that do not change while a run goes on; its owner distinguishes machines."""
+    """Returns a hash of the fields that never change during a run. The owner among them distinguishes machines."""
     parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -317,7 +317,7 @@ def _find_defect(info: RunInfo, settings: dict[str, Any]) -> str:
 
 
 def find_setting(settings: dict[str, Any], section: str, name: str) -> str | None:
-    """Returns a text of ``settings.json``, or None if there is none."""
+    """Returns a value of ``settings.json`` if it is text, else None."""
     inner = settings.get(section)
     found = inner.get(name) if isinstance(inner, dict) else None
     return found if isinstance(found, str) else None

@@ -1,6 +1,6 @@
-"""Reads a store for the page of ``assay index``: every run from its small files alone, and the records of its nights.
+"""Reads a store for the page of ``assay index``: the small files of every run, and the records of its nights.
 
-No content of a store raises an error. A damaged, foreign or half-written part becomes an entry with the reason.
+Bad content of a store never raises an error. A damaged, foreign or half-written run becomes an entry with the reason.
 """
 
 import os
@@ -60,6 +60,8 @@ T = TypeVar("T")
 
 
 class _Step(msgspec.Struct):
+    """A step of a schedule, as far as it is needed here."""
+
     fault: str
 
 
@@ -125,7 +127,7 @@ class _AttemptOfRun(NamedTuple):
     night: record.Night
     cell: str
     result: AttemptResult | None = None
-    """None while the attempt goes on, or if it was killed and its runs do not say how it ended."""
+    """None while the attempt is running, or if it was killed and its runs do not show how it ended."""
 
 
 class _NightPart(NamedTuple):
@@ -162,7 +164,7 @@ def _read_begun_attempt(root: Path, folder: NightFolder, night: record.Night) ->
 
 
 def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntry:
-    """Combines the parts of one night. A part without a record, and one of another night, becomes a problem."""
+    """Merges the parts of one night. A part without a record becomes a problem, and so does a part of another night."""
     every = [part.night for part in parts]
     strays = find_strays(every)
     problems += strays.values()
@@ -185,9 +187,9 @@ def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntr
 
 
 def _make_days(entries: list[Entry], recorded: set[str]) -> Iterator[NightEntry]:
-    """Yields the days of runs that belong to no recorded night."""
-    rest = (one for one in entries if one.night not in recorded)
-    for day, runs in groupby(rest, key=lambda one: one.night):
+    """Yields an entry for each day with runs that belong to no recorded night."""
+    remaining = (one for one in entries if one.night not in recorded)
+    for day, runs in groupby(remaining, key=lambda one: one.night):
         yield NightEntry(name=day, started=next(runs).started)
 
 
@@ -265,9 +267,9 @@ def _make_damaged_entry(folder: Path, night: record.Night | None, error: Excepti
 
 
 def _make_attempt_entry(part: _NightPart, result: AttemptResult, *, gone: bool) -> Entry:
-    """Makes the entry of an attempt whose outcome no run shows.
+    """Makes the entry of an attempt whose outcome no run shows. ``gone``: whether its runs were deleted.
 
-    Only its run could identify the failure. So an attempt without its run has no failure, but a pass remains a pass.
+    Only a run can identify a failure. So a failed attempt whose runs were deleted has no verdict.
     """
     parts, folder = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE), part.folder.path
     if (cell := part.cells.get(result.cell)) is not None:
@@ -315,16 +317,16 @@ def _make_cell_key(system: str, workload: str, nemesis: str, cluster: str, defec
 
 
 def _shows_outcome(entry: Entry | None, result: AttemptResult) -> bool:
-    """Returns whether this run shows how the attempt ended. The verdict of a canary is that of its runs."""
+    """Returns whether this run shows the outcome of the attempt. Runs with a defect always do."""
     if entry is None:
         return False
     return bool(entry.cell.defect) or entry.standing is VERDICTS.get(result.outcome, RunVerdict.NONE)
 
 
 def _may_have_failed(info: store.RunInfo | None, result: AttemptResult | None) -> bool:
-    """Returns whether a run without a verdict may hide a failure: it made operations, and is over as far as is known.
+    """Returns whether a run without a verdict may hide a failure: it made operations, and will not be judged any more.
 
-    A session of this machine may still judge it. An attempt that crashed or hung counts in its night.
+    Runs of attempts that crashed or hung are left out, because such an attempt counts in its night.
     """
     if info is None or (result is not None and result.outcome not in VERDICTS):
         return False
@@ -345,7 +347,10 @@ def _describe_folder(folder: Path) -> dict[str, Any]:
 def _read_shape(
     folder: Path, settings: dict[str, Any], judgement: Judgement | None
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Returns the faults of the shrunk schedule that a failed run led to or played, and the link to it."""
+    """Returns the faults of the shrunk schedule that belongs to a failed run, and a link to the schedule.
+
+    The schedule was shrunk from this run, or this run has replayed it.
+    """
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return (), ()
     found = folder.parent.parent / FOUND
@@ -364,7 +369,7 @@ def _read_shape(
 
 
 def _find_hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[str]:
-    """Returns the forbidden anomalies that were found; only expected ones, if any are expected."""
+    """Returns the forbidden anomalies that were found. If some are expected, returns only these."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return set()
     return set(judgement.violations).intersection(expected or judgement.violations)
@@ -384,7 +389,7 @@ def _make_figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> 
 
 
 def _shorten(text: str) -> str:
-    """Returns the first line, or for a traceback the last one, which is the error."""
+    """Returns the first line of a text, or the last line of a traceback, which is the error."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     return sanitize_text(lines[-1] if lines[0].startswith("Traceback") else lines[0])
 

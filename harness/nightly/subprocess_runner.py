@@ -1,10 +1,10 @@
 """Runs one attempt as a process in a session of its own, so that its end never affects the night.
 
 1. The process normally ends by itself.
-2. After its time it is aborted, so that Python's fault handler writes its stack into the log.
+2. If it exceeds its time limit, it is aborted, so that Python's fault handler writes its stack into the log.
 3. When the night is interrupted, or its budget is over, the process gets SIGINT, as by Ctrl-C. A run then heals, checks
    and reports.
-4. In every case, the rest of its process group is killed.
+4. In every case, all other processes of its group are killed.
 """
 
 import os
@@ -21,14 +21,14 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group, start_group
 
 POLL: Final = 0.2
-"""Seconds between two looks at the process."""
+"""Seconds between two checks whether the process must be stopped."""
 GRACE: Final = 60.0
 """Seconds for an interrupted run to heal, check and report."""
 BUDGET_OVER: Final = "the night's budget was over"
 DUMP_SECONDS: Final = 5.0
 """Seconds for writing the stack into the log."""
 COLUMNS: Final = "500"
-"""Columns of the terminal, because pytest truncates the lines of its summary to this width."""
+"""Columns of the terminal. pytest truncates the lines of its summary to this width."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class AttemptEnd:
 class AttemptLimits:
     """Limits in seconds: after ``hung`` the process counts as hung, after ``night_left`` it is stopped.
 
-    ``why``: the reason of that stop. ``grace``: the time to end after it.
+    ``why``: the reason why it is stopped then. ``grace``: how long it may take to end after that.
     """
 
     hung: float
@@ -70,7 +70,7 @@ def run_attempt(
     why = ""
     try:
         began(process.pid)
-        stopped, why = _watch(process, limits, interrupt, stopping)
+        stopped, why = _wait_or_stop(process, limits, interrupt, stopping)
     except KeyboardInterrupt:
         stopped, why = AttemptOutcome.INTERRUPTED, "by a second Ctrl-C"
     finally:
@@ -79,7 +79,7 @@ def run_attempt(
     return AttemptEnd(process.returncode, stopped, why)
 
 
-def _watch(
+def _wait_or_stop(
     process: subprocess.Popen[bytes], limits: AttemptLimits, interrupt: Interrupt, stopping: Callable[[str], None]
 ) -> tuple[AttemptOutcome | None, str]:
     began = time.monotonic()

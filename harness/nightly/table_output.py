@@ -19,7 +19,7 @@ from assay.harness.nightly.tables import NightTables
 from assay.reports.index.trends import Trends
 
 WIDTH: Final = 500
-"""Characters of a line without a terminal, because truncated tables are useless."""
+"""Maximum number of characters of a line if there is no terminal, because truncated tables are useless."""
 
 NEWEST: Final = ("verdicts", "recovery", "unjudged")
 """Tables that show only the newest night; JSON and files have all nights."""

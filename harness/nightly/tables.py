@@ -1,11 +1,11 @@
 """Tables over many nights, in SQL that DuckDB and Spark share.
 
-DuckDB computes them in this process; with a master, Spark does. The reader of the data set is the same for both.
+DuckDB computes them in this process. If a Spark master is given, Spark computes them.
 
 - A *cell* is a workload under a nemesis, with or without a defect: one job of a nightly matrix.
 - Runs without a verdict are counted separately.
-- A defect is *caught* by a run that fails with an anomaly that is expected of it. A failure with other anomalies counts
-  as a failure, but catches nothing. For a defect without a description, any forbidden anomaly suffices.
+- A run *catches* a defect if it fails with an anomaly that is expected of the defect. A failure with other anomalies
+  counts as a failure, but catches nothing. For a defect without a description, any forbidden anomaly suffices.
 """
 
 from collections import defaultdict
@@ -40,12 +40,12 @@ class NightTables:
 
     @property
     def missed(self) -> list[str]:
-        """The defects that no run of the newest night has caught, whether there was one or not."""
+        """The defects that no run of the newest night has caught, including those that no run had."""
         return [row["defect"] for row in self.tables["defects"].to_pylist() if row["state"] != CAUGHT]
 
 
 def compute_tables(place: Path, defects: DefectAnomalies, master: str | None = None) -> NightTables:
-    """Computes the tables, by DuckDB or on this Spark.
+    """Computes the tables by DuckDB, or by Spark if ``master`` is given.
 
     Raises ``DataSetError`` for a missing or damaged data set, and ``EngineUnavailable`` if Spark is not available.
     """
@@ -73,7 +73,7 @@ def compute_tables_on(engine: Engine, place: Path, defects: DefectAnomalies) -> 
 
 
 def load_runs(engine: Engine, place: Path, defects: DefectAnomalies) -> None:
-    """Loads the tables ``runs``, one for each of ``NESTED``, and ``expectations``, and defines ``VIEWS`` of them."""
+    """Loads the tables ``runs`` and ``expectations``, and a table for each column in ``NESTED``. Defines ``VIEWS``."""
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     line = 0
     for runs in dataset.read_runs(place):

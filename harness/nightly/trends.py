@@ -50,6 +50,7 @@ class TrendFigure(NamedTuple):
     """A figure that is compared. ``sign`` is -1 if less is worse."""
 
     words: str
+    """Its name in sentences."""
     unit: str
     sign: int = 1
 
@@ -127,7 +128,7 @@ def _series_name(cell: CellKey, figure: str) -> str:
 
 
 def _make_series(cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
-    """Yields the figures that have a value on any night."""
+    """Yields the series of each figure that has a value on at least one night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
         points = [(places[row["night"]], value) for row in rows if (value := _find_value(row, figure)) is not None]
         if points:
@@ -137,7 +138,7 @@ def _make_series(cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, i
 
 
 def _find_value(row: NightRow, figure: str) -> Value | None:
-    """Returns a value; a share is relative to the runs that could have had the event."""
+    """Returns the value of a figure. A count has the number of runs that could have had the event."""
     judged = row["failed"] + row["passed"]
     match figure:
         case "failed":
@@ -158,15 +159,15 @@ def _make_row(row: NightRow, place: int) -> list[int | float | None]:
 def _make_worse(
     cell: CellKey, figure: str, change: FigureRegression, some: Sequence[NightRow], nights: Sequence[str]
 ) -> Regression:
-    about = MEASURED.get(figure) or COUNTED[figure]
+    described = MEASURED.get(figure) or COUNTED[figure]
     scale = PERCENT if figure in COUNTED else 1.0
     since = nights[change.since]
     earlier = [row["version"] for row in some if row["night"] < since and row["version"]]
     first = next(row["version"] for row in some if row["night"] == since)
     return Regression(
         cell=cell,
-        figure=about.words,
-        unit=about.unit,
+        figure=described.words,
+        unit=described.unit,
         before=change.before * scale,
         now=change.now * scale,
         since=since,

@@ -274,7 +274,7 @@ def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
 
     asking = night_runner.NightRunner(tmp_path / "store", path, one, 60.0, program=PROGRAM, grace=60.0, interrupt=twice)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("assay.harness.nightly.subprocess_runner._watch", lambda *given: press())
+        patch.setattr("assay.harness.nightly.subprocess_runner._wait_or_stop", lambda *given: press())
         (found,) = asking.run()
     assert (found.outcome, found.detail) == (Outcome.INTERRUPTED, "by a second Ctrl-C")
 
