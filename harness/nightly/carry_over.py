@@ -88,10 +88,8 @@ class _Target:
             return False
         if not all([self._accepts_file(place / name) for name in COPIED_NIGHT_FILES]):
             return False
-        new, existing = (
-            _read_night(files),
-            _read_night(filter(_is_regular, (place / name for name in COPIED_NIGHT_FILES))),
-        )
+        existing_files = filter(_is_regular, (place / name for name in COPIED_NIGHT_FILES))
+        new, existing = _read_night(files), _read_night(existing_files)
         if existing.is_other(new):
             return self._refuse(
                 f"{place} is the record of another night than {night} and stays; remove one of the two, and give each "

@@ -115,11 +115,8 @@ def _mann_whitney(before: np.ndarray, now: np.ndarray) -> float:
     order = np.lexsort((np.repeat((1, 0), (len(before), len(now))), np.concatenate((before, now))))
     ranks = np.empty(len(order))
     ranks[order] = np.arange(len(order))
-    return float(
-        _import_stats()
-        .mannwhitneyu(ranks[len(before) :], ranks[: len(before)], alternative="greater", method="exact")
-        .pvalue
-    )
+    mannwhitneyu = _import_stats().mannwhitneyu
+    return float(mannwhitneyu(ranks[len(before) :], ranks[: len(before)], alternative="greater", method="exact").pvalue)
 
 
 def _fisher_exact(before: EventCount, now: EventCount) -> float:

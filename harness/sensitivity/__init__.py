@@ -3,7 +3,7 @@
 - ``plant``: the declaration of a kind of violation, and the claims that it makes wrong.
 - ``object_plants``, ``register_plants``, ``log_plants``, ``group_plants``, ``transaction_plants``, ``model_plants``:
   the plants.
-- ``packing``: packs copies into one history, and finds those in which a check finds a violation.
+- ``packing``: packs copies into one history, and finds the copies in which a check finds a violation.
 - ``measure``: lists all plants. It draws claims of a run, plants violations into copies of its history, and judges
   the copies.
 

@@ -16,12 +16,12 @@ from assay.harness.sensitivity.plant import (
     Rows,
     append_to,
     are_clients_killed,
-    derive,
+    compute_once,
+    get_return_time,
+    get_row_id,
     is_ok,
     list_silent,
-    position_of,
     replace_in,
-    returned,
     select_two,
 )
 
@@ -29,13 +29,13 @@ NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
 
 def gather_groups(effects: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Returns the rows of each group: holds and commits, whatever their keys."""
+    """Returns the rows by group: acquires, commits and fetched offsets of all keys."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for rows in effects.values():
         for row in rows:
             if row["group"] is not None and row["kind"] in ("acquire", "commit", "fetched"):
                 found[row["group"]].append(row)
-    return {group: sorted(rows, key=position_of) for group, rows in found.items()}
+    return {group: sorted(rows, key=get_row_id) for group, rows in found.items()}
 
 
 def _find_late_commits(rows: Rows, bound: int) -> list[Claim]:
@@ -44,7 +44,7 @@ def _find_late_commits(rows: Rows, bound: int) -> list[Claim]:
     claims = []
     for row in rows:
         if is_ok(row, "commit") and row["generation"] is not None and row["generation"] >= 0:
-            before = [one for one in acquired if returned(one) < row["call"]]
+            before = [one for one in acquired if get_return_time(one) < row["call"]]
             newest = max(before, key=lambda one: one["generation"], default=None)
             exposed = newest is not None and newest["generation"] > 0
             claims.append(Claim(f"the commit by operation {row['op']}", exposed, row=row, other=newest))
@@ -52,7 +52,7 @@ def _find_late_commits(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _commit_as_zombie(rows: Rows, claim: Claim) -> Rows:
-    """Lets the commit of an earlier generation be accepted."""
+    """Changes the accepted commit to one of an earlier generation."""
     if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, generation=claim.other["generation"] - 1)
@@ -60,21 +60,23 @@ def _commit_as_zombie(rows: Rows, claim: Claim) -> Rows:
 
 _ENDS: Final = ("release", "lost")
 _USES: Final = ("renew", "guarded", "observe-begin", "seek", "reset")
+"""Kinds of effects by which an owner uses its hold."""
 _NOT_OF_HOLDS: Final = ("append", "end", "observe", "observe-end")
 
 
-def _term(row: Row) -> int | None:
+def _get_term(row: Row) -> int | None:
+    """Returns the number that grows with each owner: a group's generation, or a lease's token; None if unknown."""
     term = row["generation"] if row["generation"] is not None else row["token"]
     return None if term is None else int(term)
 
 
 @dataclass(frozen=True)
 class HoldRows:
-    """The rows of an object by their hold and by their process, each in order, without those of ``_NOT_OF_HOLDS``."""
+    """The rows of an object by hold and by process, each in order. Kinds in ``_NOT_OF_HOLDS`` are left out."""
 
     by_hold: Mapping[tuple[Any, ...], Rows]
     by_process: Mapping[int, Rows]
-    """Answered rows only."""
+    """Only rows of operations that returned."""
 
 
 def _sort_by_hold(rows: Rows) -> HoldRows:
@@ -82,20 +84,20 @@ def _sort_by_hold(rows: Rows) -> HoldRows:
     by_process: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] not in _NOT_OF_HOLDS:
-            by_hold[_hold_of(row)].append(row)
+            by_hold[_get_hold(row)].append(row)
             if row["ret"] is not None:
                 by_process[row["process"]].append(row)
     return HoldRows(by_hold, by_process)
 
 
-def _hold_of(row: Row) -> tuple[Any, ...]:
+def _get_hold(row: Row) -> tuple[Any, ...]:
     return (row["process"], row["key"], row["assignment"], row["group"])
 
 
 def _find_holds(rows: Rows, bound: int) -> list[Claim]:
-    """Lists holds, each with an acquire by another owner: the next one, or else the former one.
+    """Lists holds, each with an acquire by another owner: the next acquire, or else the previous one.
 
-    Without generations or tokens, it must be an acquire after which both owners were at work.
+    Without generations or tokens, both owners must have made operations after the later acquire.
     """
     acquired = [
         row for row in rows if is_ok(row, "acquire") and row["owner"] is not None and row["key"] != row["group"]
@@ -104,10 +106,10 @@ def _find_holds(rows: Rows, bound: int) -> list[Claim]:
     claims = []
     for row in acquired:
         others = [one for one in by_call if one["owner"] != row["owner"] and one["group"] == row["group"]]
-        pairs = [(row, one) for one in others if one["call"] > returned(row)]
-        pairs += [(one, row) for one in reversed(others) if returned(one) < row["call"]]
+        pairs = [(row, one) for one in others if one["call"] > get_return_time(row)]
+        pairs += [(one, row) for one in reversed(others) if get_return_time(one) < row["call"]]
         first, second = next(
-            (pair for pair in pairs if _term(pair[0]) is not None or _find_late_work(rows, *pair) is not None),
+            (pair for pair in pairs if _get_term(pair[0]) is not None or _find_late_work(rows, *pair) is not None),
             (row, None),
         )
         words = f"the hold of {row['owner']} from operation {row['op']} on"
@@ -116,19 +118,19 @@ def _find_holds(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_late_work(rows: Rows, first: Row, second: Row) -> Row | None:
-    """Returns the first row of the first owner's process after the second acquire; None if there is none.
+    """Returns the first row of the first owner's process after the second acquire.
 
-    The second owner must still have its hold, and the first one be able to have kept its own. If faults kill clients,
-    the check believes in a hold only as long as its owner is at work.
+    Returns None if there is none, or if the check could explain why both owners seem to hold the object. The second
+    owner must use or end its hold later. If faults kill clients, only a use of the hold counts.
     """
     if first["assignment"] is None or second["assignment"] is None or first["process"] == second["process"]:
         return None
-    by_hold, since = derive(rows, _sort_by_hold), returned(second)
+    by_hold, since = compute_once(rows, _sort_by_hold), get_return_time(second)
     for hold in (first, second):
-        acquires = [row for row in by_hold.by_hold[_hold_of(hold)] if row["kind"] == "acquire"]
+        acquires = [row for row in by_hold.by_hold[_get_hold(hold)] if row["kind"] == "acquire"]
         if sum(row["outcome"] != "fail" for row in acquires) != 1:
             return None
-    later = [row for row in by_hold.by_hold[_hold_of(second)] if row["call"] > since]
+    later = [row for row in by_hold.by_hold[_get_hold(second)] if row["call"] > since]
     ends = () if are_clients_killed(rows) else _ENDS
     if not any(row["kind"] in ends or (row["kind"] in _USES and row["ret"] is not None) for row in later):
         return None
@@ -136,22 +138,22 @@ def _find_late_work(rows: Rows, first: Row, second: Row) -> Row | None:
 
 
 def _hold_twice(rows: Rows, claim: Claim) -> Rows:
-    """Lets a second owner hold the same thing at once.
+    """Makes two owners hold the same object at once.
 
-    With generations or tokens, the next owner gets the number of the first. Without them, the first owner is never
-    asked to give up its hold, and reports it once more after the next owner got it.
+    With generations or tokens, the second owner gets the number of the first. Without them, the first owner keeps its
+    hold, and renews it after the second owner has acquired it.
     """
     if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     first, second = claim.row, claim.other
-    if _term(first) is not None:
+    if _get_term(first) is not None:
         return replace_in(rows, second, generation=first["generation"], token=first["token"])
     work = _find_late_work(rows, first, second)
     if work is None:
         return rows
     held = {name: first[name] for name in ("assignment", "owner", "error", "group", "generation")} | {"kind": "renew"}
     kept = [
-        {**row, **held, "outcome": "ok"} if row["kind"] in _ENDS and _hold_of(row) == _hold_of(first) else row
+        {**row, **held, "outcome": "ok"} if row["kind"] in _ENDS and _get_hold(row) == _get_hold(first) else row
         for row in rows
     ]
     return append_to(kept, work, **held)
@@ -163,7 +165,7 @@ def _find_fenced(rows: Rows, bound: int) -> list[Claim]:
     claims = []
     for row in rows:
         if is_ok(row, "guarded") and row["token"] is not None:
-            before = [one for one in known if returned(one) < row["call"]]
+            before = [one for one in known if get_return_time(one) < row["call"]]
             newest = max(before, key=lambda one: one["token"], default=None)
             exposed = newest is not None and newest["token"] > 0
             claims.append(Claim(f"operation {row['op']} under token {row['token']}", exposed, row=row, other=newest))
@@ -177,13 +179,13 @@ def _use_stale_token(rows: Rows, claim: Claim) -> Rows:
 
 
 def _select_hold(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the two holds, without the records that were read under them, and the first owner's work afterwards."""
-    if claim.row is None or claim.other is None or _term(claim.row) is not None:
+    """Keeps the two holds without their records, and the first owner's next row after the second acquire."""
+    if claim.row is None or claim.other is None or _get_term(claim.row) is not None:
         return select_two(rows, claim)
-    by_hold = derive(rows, _sort_by_hold).by_hold
+    by_hold = compute_once(rows, _sort_by_hold).by_hold
     work = _find_late_work(rows, claim.row, claim.other)
-    kept = [*by_hold[_hold_of(claim.row)], *by_hold[_hold_of(claim.other)], *([] if work is None else [work])]
-    named = {position_of(row): row for row in kept}
+    kept = [*by_hold[_get_hold(claim.row)], *by_hold[_get_hold(claim.other)], *([] if work is None else [work])]
+    named = {get_row_id(row): row for row in kept}
     return [named[place] for place in sorted(named)]
 
 
@@ -208,7 +210,7 @@ def _fetch_other(rows: Rows, claim: Claim) -> Rows:
 
 
 def gather_offsets(effects: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Returns the rows of each offset of a group: its commits and begins, and the acquires of its log."""
+    """Returns the rows by group and key of an offset that only grows: its commits and resumes, and its acquires."""
     acquires: defaultdict[str, list[Row]] = defaultdict(list)
     silent: defaultdict[str, list[Row]] = defaultdict(list)
     for key, rows in effects.items():
@@ -217,7 +219,7 @@ def gather_offsets(effects: Mapping[str, Rows]) -> dict[str, Rows]:
                 acquires[f"{row['group']}/{key}"].append(row)
                 silent[f"{row['group']}/{key}"] = list_silent(rows)
     return {
-        key: ObjectRows(sorted([*rows, *acquires[key]], key=position_of), silent[key])
+        key: ObjectRows(sorted([*rows, *acquires[key]], key=get_row_id), silent[key])
         for key, rows in effects.items()
         if any(row["kind"] == "advance" for row in rows)
     }
@@ -225,16 +227,16 @@ def gather_offsets(effects: Mapping[str, Rows]) -> dict[str, Rows]:
 
 @dataclass(frozen=True)
 class UnrecordedCommit:
-    """A commit that may be missing from the history: at this time or later, of this offset or a higher one."""
+    """A commit that may be missing from the history, made at ``since`` or later, of offset ``minimum`` or higher."""
 
     since: int
-    least: int
+    minimum: int
     process: int | None = None
-    """The owner that may have made it."""
+    """The process of the owner that may have made it."""
 
 
 def _list_unrecorded(rows: Rows) -> list[UnrecordedCommit]:
-    """Lists what the check allows for: commits without an offset, and owners' operations without effects.
+    """Lists the commits that the check considers possible: those without an offset, and operations without effects.
 
     An owner commits no offset below the lowest one at which it began.
     """
@@ -261,10 +263,10 @@ def _list_unrecorded(rows: Rows) -> list[UnrecordedCommit]:
 
 
 def _find_advances(rows: Rows, bound: int) -> list[Claim]:
-    """Lists accepted commits of offsets that only grow, each with a later begin that could be below it.
+    """Lists accepted commits of offsets that only grow, each with a later resume that could be below the commit.
 
-    The claim's value is the highest offset below it that no late commit could explain. A reset is a begin that a late
-    commit explains: the group goes on from there, so commits before it no longer count.
+    The claim's value is the highest offset below the commit that no late commit could explain. A reset is a resume
+    that a late commit explains. The group continues from its offset, so earlier commits no longer count.
     """
     steps = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
     resumes = sorted((row for row in steps if row["kind"] == "resume"), key=lambda row: int(row["call"]))
@@ -277,20 +279,20 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
     resets = [
         begin
         for begin in resumes
-        if (begin["position"] in late or any(one.least <= begin["position"] for one in find_excuses(begin)))
+        if (begin["position"] in late or any(one.minimum <= begin["position"] for one in find_excuses(begin)))
         and any(step["position"] > begin["position"] and step["ret"] < begin["call"] for step in steps)
     ]
 
     def find_limit(begin: Row) -> int:
-        """Returns the lowest offset that a commit missing from the history could explain at this begin."""
-        # Its owner may commit late as well, and then from the lower offset on.
+        """Returns the lowest offset of this resume that a commit missing from the history could explain."""
+        # The owner of this resume may commit late, too, and then any offset above the lower one.
         own = min((one.since for one in unrecorded if one.process == begin["process"]), default=NEVER)
         if any(one["call"] <= begin["call"] and one["ret"] > own for one in resumes):
             return 0
-        return min((one.least for one in find_excuses(begin)), default=NEVER)
+        return min((one.minimum for one in find_excuses(begin)), default=NEVER)
 
     def find_lower(commit: Row, limit: int) -> int:
-        """Returns the highest offset below the commit that nothing explains; below 0 if there is none."""
+        """Returns the highest offset below the commit that no late commit explains; a negative one if there is none."""
         lower = min(int(commit["position"]), limit) - 1
         while lower in late:
             lower -= 1
@@ -305,7 +307,7 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
     claims = []
     for row in steps:
         if row["kind"] == "advance":
-            since = max(returned(row), bound)
+            since = max(get_return_time(row), bound)
             first = bisect_right(resumes, since, key=lambda one: int(one["call"]))
             lower_begins = (
                 (find_lower(row, limit), begin)
@@ -319,14 +321,14 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _resume_below(rows: Rows, claim: Claim) -> Rows:
-    """Lets a later owner begin below the offset that was committed."""
+    """Makes a later owner begin below the offset that was committed."""
     if claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.other, position=claim.value)
 
 
 def _find_kept(rows: Rows, bound: int) -> list[Claim]:
-    """Lists looks that found a commit. They are exposed if each commit that may be the last one had to stay."""
+    """Lists looks that found a commit. They are exposed if none of the commits that may be the last had expired."""
     keeps = [
         row for row in rows if row["kind"] == "keep" and row["outcome"] != "fail" and row["retention_ms"] is not None
     ]
@@ -346,13 +348,13 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
         return max(int(row["call"]) + int(row["retention_ms"]) * NANOSECONDS_PER_MILLISECOND, member)
 
     def is_exposed(look: Row) -> bool:
-        since = max((row["call"] for row in keeps if returned(row) < look["call"]), default=None)
+        since = max((row["call"] for row in keeps if get_return_time(row) < look["call"]), default=None)
         return since is not None and all(
             stays_until(row) > look["ret"] + SLACK
             for row in keeps
-            if returned(row) >= since
+            if get_return_time(row) >= since
             and row["call"] < look["ret"]
-            and (row["outcome"] != "ok" or row["sub"] == last_sub[row["op"]] or returned(row) > look["call"])
+            and (row["outcome"] != "ok" or row["sub"] == last_sub[row["op"]] or get_return_time(row) > look["call"])
         )
 
     return [
@@ -363,27 +365,27 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
-    """Lists looks. They are exposed if a commit had been replaced by another one before their call."""
-    acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=returned)
+    """Lists looks. A look is exposed if a commit had been replaced by another one before its call."""
+    acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=get_return_time)
     claims = []
     for look in rows:
         if is_ok(look, "kept"):
-            last = max((row["call"] for row in acked if returned(row) < look["call"]), default=-1)
-            replaced = [row for row in acked if returned(row) < last and row["value"] != look["value"]]
+            last = max((row["call"] for row in acked if get_return_time(row) < look["call"]), default=-1)
+            replaced = [row for row in acked if get_return_time(row) < last and row["value"] != look["value"]]
             older = replaced[-1] if replaced else None
             claims.append(Claim(f"the answer of operation {look['op']}", older is not None, row=look, other=older))
     return claims
 
 
 def _revive_commit(rows: Rows, claim: Claim) -> Rows:
-    """Lets the look find a commit that had been replaced."""
+    """Makes the look find a commit that had been replaced."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.row, value=claim.other["value"])
 
 
 def _forget_commit(rows: Rows, claim: Claim) -> Rows:
-    """Lets the look find nothing."""
+    """Makes the look find nothing."""
     if claim.row is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, value=None)
@@ -393,19 +395,19 @@ _READS: Final = ("seek", "reset", "observe-begin", "observe", "observe-end")
 
 
 def gather_members(effects: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Returns what the members of each group say of each log: holds, commits, and their reads."""
+    """Returns the rows of members by group and log: their holds, commits and reads."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for key, rows in effects.items():
         for row in rows:
             if row["group"] is not None:
                 found[key if key.startswith(f"{row['group']}/") else f"{row['group']}/{key}"].append(row)
-    return {key: sorted(rows, key=position_of) for key, rows in found.items()}
+    return {key: sorted(rows, key=get_row_id) for key, rows in found.items()}
 
 
 def _find_read_commits(rows: Rows, bound: int) -> list[Claim]:
-    """Lists commits of what a member has read under its hold. They are exposed if all its reads ended ok."""
+    """Lists commits of records that a member has read under its hold. They are exposed if all its reads ended ok."""
     reads: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
-    """By process and assignment. A reset gives the process another assignment, so its earlier reads do not count."""
+    """By process and assignment. A reset begins a new assignment, so the reads before it do not count."""
     resets: dict[int, int] = {}
     for row in rows:
         if row["kind"] in _READS and row["assignment"] is not None:
@@ -419,14 +421,14 @@ def _find_read_commits(rows: Rows, bound: int) -> list[Claim]:
             exposed = (
                 bool(before)
                 and all(one["outcome"] == "ok" and one["position"] is not None for one in before)
-                and min(before, key=_moment_of)["position"] < row["position"]
+                and min(before, key=_get_call_order)["position"] < row["position"]
                 and resets.get(row["process"], NEVER) > row["call"]
             )
             claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", exposed, row=row))
     return claims
 
 
-def _moment_of(row: Row) -> tuple[int, int, int]:
+def _get_call_order(row: Row) -> tuple[int, int, int]:
     return (row["call"], row["op"], row["sub"])
 
 
@@ -436,7 +438,7 @@ def _is_before(read: Row, commit: Row) -> bool:
 
 
 def _read_less(rows: Rows, claim: Claim) -> Rows:
-    """Lets the member's reads end before the last record that it committed."""
+    """Makes the member's reads end before the last record that it committed."""
     if claim.row is None or not claim.exposed:
         return rows
     last = claim.row["position"] - 1
@@ -449,8 +451,8 @@ def _read_less(rows: Rows, claim: Claim) -> Rows:
     return edited
 
 
-def _select_places(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the commit, and how far its member had read, without the records."""
+def _select_read_positions(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the commit and the positions of its member's reads, without their records."""
     commit = claim.row
     assert commit is not None
     return [row for row in rows if row is commit or (_is_before(row, commit) and row["kind"] != "observe")]
@@ -471,7 +473,7 @@ _STEPS: Final = (
 
 
 def _find_begins(rows: Rows, bound: int) -> list[Claim]:
-    """Lists begins of reading by new owners, right after they had learned what was committed."""
+    """Lists the offsets at which new owners began to read, right after they had fetched the committed offset."""
     steps = [row for row in rows if row["kind"] in _STEPS]
     claims = []
     for acquire, fetched, seek in zip(steps, steps[1:], steps[2:], strict=False):
@@ -484,7 +486,7 @@ def _find_begins(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _begin_elsewhere(rows: Rows, claim: Claim) -> Rows:
-    """Lets the owner begin one behind what was committed."""
+    """Makes the owner begin one offset behind the committed one."""
     if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, position=claim.other["position"] + 1)
@@ -496,7 +498,7 @@ def _select_steps(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_hold_ends(rows: Rows, bound: int) -> list[Claim]:
-    """Lists ends of holds. They are exposed if it is known how far their owner had read."""
+    """Lists ends of holds. An end is exposed if it says how far the owner had read."""
     last: dict[tuple[int, int], Row] = {}
     for row in rows:
         if is_ok(row, *_ENDS) and row["assignment"] is not None:
@@ -510,7 +512,7 @@ def _find_hold_ends(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _read_on(rows: Rows, claim: Claim) -> Rows:
-    """Lets the former owner read one record more in the operation that reports the end of its hold."""
+    """Makes the former owner read one more record in the operation that reports the end of its hold."""
     if claim.row is None or not claim.exposed:
         return rows
     begun = append_to(rows, claim.row, kind="observe-begin")
@@ -519,11 +521,11 @@ def _read_on(rows: Rows, claim: Claim) -> Rows:
 
 def _select_hold_end(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
-    return [row for row in rows if row["kind"] in _ENDS and _hold_of(row) == _hold_of(claim.row)]
+    return [row for row in rows if row["kind"] in _ENDS and _get_hold(row) == _get_hold(claim.row)]
 
 
 def _find_views(rows: Rows, bound: int) -> list[Claim]:
-    """Lists claims of members, each with the claim or share by the newest view that was known before."""
+    """Lists the claims of members, each with the earlier claim or share that was made by the newest view."""
     known = [row for row in rows if is_ok(row, "claim", "share") and None not in (row["version"], row["value"])]
     claims = []
     for row in known:
@@ -541,7 +543,7 @@ def _claim_by_older_view(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, version=claim.other["version"] - 1)
 
 
-def _find_refused_commits(rows: Rows, bound: int) -> list[Claim]:
+def _find_rejected_commits(rows: Rows, bound: int) -> list[Claim]:
     """Lists commits that were certainly rejected, each with an offset that was fetched later."""
     possible = {row["value"] for row in rows if row["kind"] == "commit" and row["outcome"] != "fail"}
     fetched = [row for row in rows if is_ok(row, "fetched")]
@@ -553,8 +555,8 @@ def _find_refused_commits(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
-def _fetch_refused(rows: Rows, claim: Claim) -> Rows:
-    """Lets the rejected commit be fetched."""
+def _fetch_rejected(rows: Rows, claim: Claim) -> Rows:
+    """Makes a later fetch return the rejected commit."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.other, value=claim.row["value"], position=claim.row["position"])
@@ -621,7 +623,7 @@ GROUP_PLANTS: Final = (
         gather=gather_members,
         find_claims=_find_read_commits,
         edit=_read_less,
-        select=_select_places,
+        select=_select_read_positions,
         missed="a read of its member did not end ok, or it had read nothing that it committed",
     ),
     Plant(
@@ -656,8 +658,8 @@ GROUP_PLANTS: Final = (
         anomaly="refused-but-done",
         meaning="a commit is fetched that was certainly rejected",
         kinds=frozenset({"fetched"}),
-        find_claims=_find_refused_commits,
-        edit=_fetch_refused,
+        find_claims=_find_rejected_commits,
+        edit=_fetch_rejected,
         select=_select_commit,
         missed="no offset was fetched later",
     ),

@@ -1,6 +1,6 @@
 """Plants for logs: records that are lost, altered, repeated or out of order, and wrong answers about a log.
 
-Compacted logs get none, because their records may be gone rightly.
+Compacted logs get no plants, because their records may be deleted legally.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,19 +18,19 @@ from assay.harness.sensitivity.plant import (
     Plant,
     Row,
     Rows,
-    derive,
+    compute_once,
     find_fresh_value,
+    get_return_time,
+    get_row_id,
     is_ok,
-    position_of,
     rank_known,
     replace_in,
-    returned,
     select_two,
 )
 
 _POLL: Final = ("observe-begin", "observe", "observe-end")
 MARGIN: Final = 8
-"""Offsets before and behind the records of a violation that a copy keeps."""
+"""Number of offsets that a copy keeps before and after the records of a violation."""
 _LOG: Final = frozenset({"append", "observe-begin"})
 _NO_LATE_POLL: Final = "no complete poll that passed its offset was called after the heal of the last fault"
 
@@ -58,9 +58,9 @@ class Poll:
 
     @cached_property
     def reach(self) -> tuple[int, int]:
-        """The lowest position that it names, and the highest."""
-        places = [row["position"] for row in (self.begin, *self.records, self.end or self.begin)]
-        known = [place for place in places if place is not None]
+        """The lowest and the highest offset in its rows."""
+        offsets = [row["position"] for row in (self.begin, *self.records, self.end or self.begin)]
+        known = [offset for offset in offsets if offset is not None]
         return (min(known, default=0), max(known, default=0))
 
     @property
@@ -112,33 +112,33 @@ def list_all_polls(rows: Rows) -> list[Poll]:
 
 
 def _list_passing(rows: Rows) -> list[Poll]:
-    return [poll for poll in derive(rows, list_all_polls) if poll.passes]
+    return [poll for poll in compute_once(rows, list_all_polls) if poll.passes]
 
 
 def list_polls(rows: Rows) -> list[Poll]:
     """Lists the polls that passed offsets, in order of their calls."""
-    return derive(rows, _list_passing)
+    return compute_once(rows, _list_passing)
 
 
 @dataclass(frozen=True)
 class LogRows:
-    """The rows of a log, arranged so that a window of them is found without a look at each row."""
+    """The rows of a log, sorted so that the rows of a window can be found without a scan of all rows."""
 
     polls: Sequence[tuple[int, int, Poll]]
-    """Polls with the lowest and the highest position that they name."""
+    """Polls with the lowest and the highest offset in their rows."""
     broken_polls: Sequence[tuple[int, int, Poll]]
     """Polls that show records and did not end ok."""
     moves: Rows
     """Seeks and resets."""
     starts: Rows
     sends: Rows
-    """By their offset."""
+    """Sends in order of their offsets."""
     unplaced_sends: Mapping[int | None, Rows]
     """Sends at an unknown offset, by value."""
 
 
 def _arrange(rows: Rows) -> LogRows:
-    polls = [(*poll.reach, poll) for poll in derive(rows, list_all_polls)]
+    polls = [(*poll.reach, poll) for poll in compute_once(rows, list_all_polls)]
     by_kind: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_kind[row["kind"]].append(row)
@@ -151,7 +151,7 @@ def _arrange(rows: Rows) -> LogRows:
         [one for one in polls if any(row["outcome"] != "ok" for row in one[2].records)],
         [row for row in rows if row["kind"] in ("seek", "reset")],
         by_kind["start"],
-        sorted((row for row in by_kind["append"] if row["position"] is not None), key=_offset_of),
+        sorted((row for row in by_kind["append"] if row["position"] is not None), key=_get_offset),
         unplaced,
     )
 
@@ -162,7 +162,7 @@ def _find_start(rows: Rows) -> int:
 
 
 def _list_acked(rows: Rows) -> list[Row]:
-    """Lists acknowledged sends at a known offset that must still be there."""
+    """Lists acknowledged sends at a known offset whose records must still be in the log."""
     start = _find_start(rows)
     return [
         row
@@ -175,11 +175,11 @@ def _list_acked(rows: Rows) -> list[Row]:
 
 
 def select_window(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the part of the log around the records of the claim: a legal history of a shorter log.
+    """Keeps the part of the log around the records of the claim, which is a legal history of a shorter log.
 
-    Polls, seeks and resets are cut to the window. Polls that found nothing are dropped, unless the claim names a poll
-    of their reader. So are reports about the log as a whole, except its start. A poll that did not end ok may have
-    moved its reader. If its records are cut off, the reader begins a new chain.
+    Polls, seeks and resets are cut to this window. Polls that found nothing are dropped, unless the claim is about a
+    poll of the same reader. Reports about the log as a whole are dropped, too, except those of its start. A poll that
+    did not end ok may have moved its reader. If its records are cut off, the reader begins a new chain.
     """
     named = [row["position"] for row in (claim.row, claim.other) if row is not None and row["position"] is not None]
     if not named:
@@ -191,11 +191,11 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
     def cut(row: Row) -> Row:
         return row if row["position"] is None else {**row, "position": min(max(row["position"], low), high)}
 
-    log = derive(rows, _arrange)
+    log = compute_once(rows, _arrange)
     breaks: defaultdict[tuple[Any, ...], list[tuple[int, int, int]]] = defaultdict(list)
     for first, last, poll in log.broken_polls:
         if first < low or last >= high:
-            breaks[poll.reader].append(_moment_of(poll.records[-1]))
+            breaks[poll.reader].append(_get_call_order(poll.records[-1]))
     kept: list[Row] = []
     for first, last, poll in log.polls:
         if first < high and last >= low and (poll.reader == reader or not poll.is_idle):
@@ -206,23 +206,23 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
     readers = {(row["process"], row["assignment"]) for row in kept}
     kept += [cut(row) for row in log.moves if (row["process"], row["assignment"]) in readers]
     kept += [row for row in log.starts if row["position"] is None or row["position"] > 0 or low == 0]
-    kept += log.sends[bisect_left(log.sends, low, key=_offset_of) : bisect_left(log.sends, high, key=_offset_of)]
+    kept += log.sends[bisect_left(log.sends, low, key=_get_offset) : bisect_left(log.sends, high, key=_get_offset)]
     placed = {row["value"]: None for row in kept if row["position"] is not None}
     kept += [row for value in placed for row in log.unplaced_sends.get(value, ())]
-    return sorted(_split_chains(kept, breaks), key=position_of)
+    return sorted(_split_chains(kept, breaks), key=get_row_id)
 
 
-def _moment_of(row: Row) -> tuple[int, int, int]:
+def _get_call_order(row: Row) -> tuple[int, int, int]:
     return (row["call"], row["op"], row["sub"])
 
 
 def _split_chains(rows: Rows, breaks: Mapping[tuple[Any, ...], Sequence[tuple[int, int, int]]]) -> Iterator[Row]:
-    """Gives the part of a reader's chain up to each break an assignment of its own."""
+    """Splits the chains of readers at each break: every part gets a new assignment number."""
     fresh: dict[tuple[Any, int], int] = {}
     for row in rows:
         reader = (row["process"], row["assignment"])
         if row["kind"] in (*_POLL, "seek", "reset") and reader in breaks:
-            later = sum(moment >= _moment_of(row) for moment in breaks[reader])
+            later = sum(moment >= _get_call_order(row) for moment in breaks[reader])
             if later:
                 row = {**row, "assignment": fresh.setdefault((reader, later), -2 - len(fresh))}
         yield row
@@ -234,11 +234,11 @@ def _select_message(rows: Rows, claim: Claim) -> Rows:
 
 
 def _select_end(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the end, what was known before, and the sends of a record that was read."""
+    """Keeps the two rows of the claim. If the other one is a record that was read, its sends are kept, too."""
     other = claim.other
-    named = {position_of(row): row for row in select_two(rows, claim)}
+    named = {get_row_id(row): row for row in select_two(rows, claim)}
     if other is not None and other["kind"] == "observe":
-        named |= {position_of(row): row for row in rows if row["kind"] == "append" and row["value"] == other["value"]}
+        named |= {get_row_id(row): row for row in rows if row["kind"] == "append" and row["value"] == other["value"]}
     return [named[place] for place in sorted(named)]
 
 
@@ -247,7 +247,10 @@ def _describe(row: Row) -> str:
 
 
 def _find_records(rows: Rows, bound: int, *, read: bool) -> list[Claim]:
-    """Lists acknowledged records, or those that were ``read``. A poll called after the claim's moment exposes them."""
+    """Lists acknowledged records, or with ``read`` the records in polls.
+
+    A record is exposed if a poll that was called after the claim's ``since`` passed its offset.
+    """
     polls = list_polls(rows)
     start = _find_start(rows)
     last_call = _find_last_calls(rows, polls)
@@ -258,7 +261,7 @@ def _find_records(rows: Rows, bound: int, *, read: bool) -> list[Claim]:
                 seen.setdefault((row["value"], row["position"]), row)
     claims = []
     for row in seen.values() if read else _list_acked(rows):
-        since = max(returned(row), bound) if read else bound
+        since = max(get_return_time(row), bound) if read else bound
         exposed = last_call.get(row["position"], -1) > since
         claims.append(Claim(_describe(row), exposed, since, row["value"], row))
     return claims
@@ -277,7 +280,7 @@ def _find_last_calls(rows: Rows, polls: Sequence[Poll]) -> dict[int, int]:
 
 
 def _hide_record(rows: Rows, claim: Claim) -> Rows:
-    """Removes the record from each poll that was called after the claim's moment."""
+    """Removes the record from each poll that was called after the claim's ``since``."""
     if claim.row is None or not claim.exposed:
         return rows
     position = claim.row["position"]
@@ -299,7 +302,7 @@ def _find_shown(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_shown_once(rows: Rows, bound: int) -> list[Claim]:
-    """Lists the records in polls. They are exposed if they were sent once, as far as anyone knows."""
+    """Lists the records in polls. A record is exposed unless its value may have been sent twice."""
     sends = Counter(row["value"] for row in rows if row["kind"] == "append" and row["outcome"] != "fail")
     return [replace(claim, exposed=sends[claim.value] < 2) for claim in _find_shown(rows, bound)]
 
@@ -315,7 +318,7 @@ def _find_failed_sends(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_last_end(rows: Rows) -> Row | None:
-    """Returns the last row of the poll that went furthest; of several the last."""
+    """Returns the last row of the poll that went furthest; the latest of these polls."""
     ends = [poll.end for poll in list_polls(rows) if poll.end is not None]
     return max(ends, key=lambda end: (end["position"], end["call"]), default=None)
 
@@ -333,28 +336,28 @@ def _show_at_end(rows: Rows, claim: Claim, *, fresh: bool) -> Rows:
     for row in rows:
         if row["op"] == end["op"] and row["sub"] >= end["sub"]:
             row = {**row, "sub": row["sub"] + 1}
-        if position_of(row) == (end["op"], end["sub"] + 1):
+        if get_row_id(row) == (end["op"], end["sub"] + 1):
             row = {**row, "position": position + 1}
         if row["kind"] == "drained" and row["position"] == position:
             row = {**row, "position": position + 1}
         edited.append(row)
-    return sorted([*edited, shown], key=position_of)
+    return sorted([*edited, shown], key=get_row_id)
 
 
 _OF_OPERATION: Final = ("op", "sub", "process", "call", "ret", "outcome", "error", "phase", "assignment", "group")
-"""Columns that all rows of a poll have in common, and the row's number."""
+"""Columns that are equal in all rows of a poll, and the row's number."""
 
 
 def _find_passed(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged records. They are exposed if a poll passed their offset."""
+    """Lists acknowledged records. A record is exposed if a poll passed its offset."""
     passed = _find_last_calls(rows, list_polls(rows))
     return [Claim(_describe(row), row["position"] in passed, row=row) for row in _list_acked(rows)]
 
 
 def _leave_out_offset(rows: Rows, claim: Claim) -> Rows:
-    """Moves the record and all behind it one offset up.
+    """Moves the record and all records behind it up by one offset, so that its offset becomes a hole.
 
-    A reader that stopped before the record has stopped before the hole.
+    The position of a reader that stopped before the record stays, so this reader stopped before the hole.
     """
     if claim.row is None or not claim.exposed:
         return rows
@@ -369,7 +372,7 @@ def _leave_out_offset(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_known_twice(rows: Rows, bound: int) -> list[Claim]:
-    """Lists records in polls. They are exposed if the offset is known from another operation, too."""
+    """Lists records in polls. A record is exposed if another operation shows what is at its offset, too."""
     sources = Counter(row["position"] for row in _list_acked(rows))
     polls = list_polls(rows)
     for poll in polls:
@@ -382,19 +385,19 @@ def _find_known_twice(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _show_other(rows: Rows, claim: Claim) -> Rows:
-    """Lets one poll show a value at the offset that no other operation knows there."""
+    """Makes one poll show another value at the offset than all other operations do."""
     assert claim.row is not None
     return replace_in(rows, claim.row, value=find_fresh_value(rows)) if claim.exposed else rows
 
 
 def _swap(rows: Rows, one: Row, other: Row) -> Rows:
-    """Exchanges the places of two records in all sends and polls."""
-    places = {one["value"]: other["position"], other["value"]: one["position"]}
+    """Exchanges the offsets of two records in all sends and polls."""
+    offsets = {one["value"]: other["position"], other["value"]: one["position"]}
     values = {one["position"]: other, other["position"]: one}
     edited: list[Row] = []
     for row in rows:
-        if row["kind"] == "append" and row["value"] in places and row["position"] is not None:
-            row = {**row, "position": places[row["value"]]}
+        if row["kind"] == "append" and row["value"] in offsets and row["position"] is not None:
+            row = {**row, "position": offsets[row["value"]]}
         elif row["kind"] == "observe" and row["position"] in values:
             sent = values[row["position"]]
             row = {**row, **{name: sent[name] for name in ("value", "message_key")}}
@@ -404,9 +407,9 @@ def _swap(rows: Rows, one: Row, other: Row) -> Rows:
 
 
 def _find_successions(rows: Rows, bound: int, *, of_process: bool) -> list[Claim]:
-    """Lists acknowledged sends, each with the first one (of its process) that was called after it had ended.
+    """Lists acknowledged sends, each with the first send that was called after it had ended and got a higher offset.
 
-    The last send of a process makes no claim about the order of its sends.
+    ``of_process``: the other send must be of the same process. The last send of a process makes no such claim.
     """
     acked = sorted(_list_acked(rows), key=lambda row: int(row["call"]))
     by_process: defaultdict[int, list[Row]] = defaultdict(list)
@@ -415,7 +418,7 @@ def _find_successions(rows: Rows, bound: int, *, of_process: bool) -> list[Claim
     claims = []
     for row in acked:
         others = by_process[row["process"] if of_process else 0]
-        begin = bisect_right(others, returned(row), key=lambda one: int(one["call"]))
+        begin = bisect_right(others, get_return_time(row), key=lambda one: int(one["call"]))
         later = next((one for one in islice(others, begin, None) if one["position"] > row["position"]), None)
         if later is not None or not of_process:
             claims.append(Claim(_describe(row), later is not None, row=row, other=later))
@@ -426,23 +429,23 @@ def _exchange(rows: Rows, claim: Claim) -> Rows:
     return rows if claim.row is None or claim.other is None else _swap(rows, claim.row, claim.other)
 
 
-def _offset_of(row: Row) -> int:
+def _get_offset(row: Row) -> int:
     return int(row["position"])
 
 
 def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
-    """Lists message sets with two records in a row, each with a record of another set behind it."""
+    """Lists message sets of two records or more, each with the next record of another operation behind it."""
     acked = _list_acked(rows)
     by_set: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in acked:
         if row["request"] is not None:
             by_set[row["op"], row["request"]].append(row)
-    by_position = sorted(acked, key=_offset_of)
+    by_position = sorted(acked, key=_get_offset)
     claims = []
     for (op, request), members in by_set.items():
         if len(members) > 1:
             last = max(members, key=lambda row: row["position"])
-            begin = bisect_right(by_position, last["position"], key=_offset_of)
+            begin = bisect_right(by_position, last["position"], key=_get_offset)
             other = next((row for row in islice(by_position, begin, None) if row["op"] != op), None)
             claims.append(Claim(f"message set {request} of operation {op}", other is not None, row=last, other=other))
     return claims
@@ -450,36 +453,36 @@ def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
 
 @dataclass(frozen=True)
 class ChainedPoll:
-    """A poll with records, and what its reader had done before.
+    """A poll with records, and the position of its reader before the poll.
 
-    ``former``: the last poll with records. ``sought``: the offset at which the reader began, if this poll shows its
-    first records. Both are None if a poll in between may have moved the reader.
+    ``former``: the reader's last poll with records. ``sought``: the offset at which the reader began, if this poll
+    shows its first records. Both are None if another poll in between may have moved the reader.
     """
 
     poll: Poll
     former: Poll | None
     sought: int | None
     is_first: bool
-    """Whether it is the first poll of its reader, even of those without records."""
+    """Whether it is the first of all polls of its reader, including those without records."""
 
 
 def _list_chained_polls(rows: Rows) -> list[ChainedPoll]:
-    """Lists the polls with records of each reader."""
+    """Lists the polls with records, reader by reader."""
     by_reader: defaultdict[tuple[Any, ...], list[Poll | Row]] = defaultdict(list)
-    for row in derive(rows, _arrange).moves:
+    for row in compute_once(rows, _arrange).moves:
         by_reader[row["process"], row["assignment"]].append(row)
-    for poll in derive(rows, list_all_polls):
+    for poll in compute_once(rows, list_all_polls):
         by_reader[poll.reader].append(poll)
     return [chained for steps in by_reader.values() for chained in _follow_reader(steps)]
 
 
 def _follow_reader(steps: list[Poll | Row]) -> Iterator[ChainedPoll]:
-    """Yields the polls with records of one reader, by its polls, seeks and resets.
+    """Yields the polls with records of one reader. ``steps``: all its polls, seeks and resets.
 
-    A seek, a reset, or a poll that did not end ok may have moved the reader, so there is no former poll then. If such
-    a poll shows no record, the reader stays where it is.
+    After a seek, a reset, or a poll that did not end ok, the next poll has no former poll, because the reader may have
+    moved. A poll without records does not move the reader.
     """
-    steps.sort(key=lambda step: _moment_of(step.begin if isinstance(step, Poll) else step))
+    steps.sort(key=lambda step: _get_call_order(step.begin if isinstance(step, Poll) else step))
     former: Poll | None = None
     sought, is_first = _find_position(steps[0]), True
     for step in steps:
@@ -500,30 +503,30 @@ def _follow_reader(steps: list[Poll | Row]) -> Iterator[ChainedPoll]:
 
 
 def _find_position(step: Poll | Row) -> int | None:
-    """Returns where the reader stands; None if it does not say so."""
+    """Returns the position of the reader before this step; None if it is not known."""
     position = step.begin["position"] if isinstance(step, Poll) else step["position"]
     return None if position is None or position < 0 else int(position)
 
 
 def _list_shown(rows: Rows) -> list[Row]:
-    """Lists a record at each offset that a poll showed, in order."""
+    """Lists the records that polls showed, one for each offset, in order of offsets."""
     shown = {row["position"]: row for poll in list_polls(rows) for row in poll.records if row["value"] is not None}
     return [shown[position] for position in sorted(shown.keys() - {None})]
 
 
 def _find_repeatable(rows: Rows, bound: int) -> list[Claim]:
-    """Lists polls, each with the last record of the poll before it.
+    """Lists polls, each with the last record of the reader's previous poll.
 
-    A reader's first poll has the last record below the offset at which the reader began.
+    The first poll of a reader gets the last record below the offset at which the reader began.
     """
-    shown = derive(rows, _list_shown)
+    shown = compute_once(rows, _list_shown)
     claims = []
-    for chained in derive(rows, _list_chained_polls):
+    for chained in compute_once(rows, _list_chained_polls):
         again: Row | None = None
         if chained.former is not None:
             again = chained.former.records[-1]
         elif chained.sought is not None:
-            below = bisect_left(shown, chained.sought, key=_offset_of)
+            below = bisect_left(shown, chained.sought, key=_get_offset)
             again = shown[below - 1] if below else None
         first = chained.poll.records[0]
         claims.append(Claim(f"the poll by operation {first['op']}", again is not None, row=first, other=again))
@@ -531,27 +534,27 @@ def _find_repeatable(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _read_again(rows: Rows, claim: Claim) -> Rows:
-    """Lets a poll show, before its own records, a record that its reader had passed."""
+    """Makes a poll show, before its own records, a record that its reader had passed."""
     if claim.row is None or claim.other is None:
         return rows
-    place, again = position_of(claim.row), claim.other
-    first = next(row for row in rows if position_of(row) == place)
+    first_id, again = get_row_id(claim.row), claim.other
+    first = next(row for row in rows if get_row_id(row) == first_id)
     later = [
         {**row, "sub": row["sub"] + 1} if row["op"] == first["op"] and row["sub"] >= first["sub"] else row
         for row in rows
     ]
-    return sorted([*later, {**again, **{name: first[name] for name in _OF_OPERATION}}], key=position_of)
+    return sorted([*later, {**again, **{name: first[name] for name in _OF_OPERATION}}], key=get_row_id)
 
 
 def _find_skippable(rows: Rows, bound: int, *, followed: bool) -> list[Claim]:
-    """Lists polls with two records or more, of which the first is known from another operation, too.
+    """Lists polls with two records or more. They are exposed if another poll shows their first record, too.
 
     ``followed``: only polls of readers that had polled before.
     """
     start = _find_start(rows)
     sources = Counter(row["position"] for poll in list_polls(rows) for row in poll.records)
     claims = []
-    for chained in derive(rows, _list_chained_polls):
+    for chained in compute_once(rows, _list_chained_polls):
         begin, records = chained.poll.begin, chained.poll.records
         if len(records) > 1 and not (followed and chained.is_first):
             is_known = records[0]["position"] >= start and sources[records[0]["position"]] > 1
@@ -561,22 +564,22 @@ def _find_skippable(rows: Rows, bound: int, *, followed: bool) -> list[Claim]:
 
 
 def _skip_first(rows: Rows, claim: Claim) -> Rows:
-    """Lets a poll leave out its first record."""
+    """Makes a poll leave out its first record."""
     if not claim.exposed or claim.other is None:
         return rows
-    first = position_of(claim.other)
-    return [row for row in rows if position_of(row) != first]
+    first = get_row_id(claim.other)
+    return [row for row in rows if get_row_id(row) != first]
 
 
 def _jump_first(rows: Rows, claim: Claim) -> Rows:
-    """Lets a poll begin behind its first record."""
+    """Makes a poll begin behind its first record."""
     if not claim.exposed or claim.row is None or claim.other is None:
         return rows
     return _skip_first(replace_in(rows, claim.row, position=claim.other["position"] + 1), claim)
 
 
-def _find_placed(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged records, each with another one whose offset is acknowledged in its place."""
+def _find_neighbours(rows: Rows, bound: int) -> list[Claim]:
+    """Lists acknowledged records, each with the record at the next offset. That offset is acknowledged instead."""
     passed = _find_last_calls(rows, list_polls(rows))
     acked = _list_acked(rows)
     by_position = {row["position"]: row for row in acked}
@@ -594,8 +597,8 @@ def _misplace(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, position=claim.other["position"])
 
 
-def _find_dated(rows: Rows, bound: int) -> list[Claim]:
-    """Lists the records in polls with a create time. They are exposed if their send or another poll has it as well."""
+def _find_create_times(rows: Rows, bound: int) -> list[Claim]:
+    """Lists the records in polls with a create time. They are exposed if the send or another poll has one, too."""
     dated = {row["value"] for row in rows if row["kind"] == "append" and row["timestamp"] is not None}
     shown = [row for poll in list_polls(rows) for row in poll.records if row["timestamp"] is not None]
     polls = Counter((row["value"], row["position"]) for row in shown)
@@ -613,17 +616,17 @@ def _change_time(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_ends(rows: Rows, bound: int, *, known_by: Collection[str], of_epoch: bool) -> list[Claim]:
-    """Lists log ends, each with the highest position that was known before its call.
+    """Lists log ends, each with the highest offset that was known before its call.
 
-    ``of_epoch``: only positions of the end's leader epoch or an earlier one count. So does the check, unless the
-    contract declares ends to be linearizable.
+    ``of_epoch``: only offsets of the end's leader epoch or an earlier one count, as in the check. If the contract
+    declares ends to be linearizable, the check compares all epochs.
     """
     known, highest = rank_known(rows, known_by, "position")
     claims = []
     for row in rows:
         if not is_ok(row, "end") or row["position"] is None:
             continue
-        before = bisect_left(known, row["call"], key=returned)
+        before = bisect_left(known, row["call"], key=get_return_time)
         if of_epoch:
             epochs = [one for one in known[:before] if _has_epoch(one, row)]
             former = max(epochs, key=lambda one: one["position"], default=None)
@@ -646,9 +649,9 @@ def _lower_end(rows: Rows, claim: Claim, *, by: int) -> Rows:
 
 
 def _find_starts(rows: Rows, bound: int) -> list[Claim]:
-    """Lists log starts, each with the highest one that its node had reported before in this leader epoch.
+    """Lists log starts, each with the highest start that its node had reported before in this leader epoch.
 
-    Logs without any record are not judged. A start of 0 cannot go back, so nodes that report no other make no claim.
+    Logs without any record are not judged. A start of 0 cannot go back, so a node that only reports 0 makes no claim.
     """
     acked = bool(_list_acked(rows))
     same = ("node", "incarnation", "leader_epoch")
@@ -658,11 +661,11 @@ def _find_starts(rows: Rows, bound: int) -> list[Claim]:
             known[tuple(row[name] for name in same)].append(row)
     claims = []
     for starts in known.values():
-        if max(map(_offset_of, starts)) <= 0:
+        if max(map(_get_offset, starts)) <= 0:
             continue
         for row in starts:
-            before = [one for one in starts if returned(one) < row["call"]]
-            former = max(before, key=_offset_of, default=None)
+            before = [one for one in starts if get_return_time(one) < row["call"]]
+            former = max(before, key=_get_offset, default=None)
             words = f"the log start {row['position']} in operation {row['op']}"
             exposed = acked and former is not None and former["position"] > 0
             claims.append(Claim(words, exposed, row=row, other=former))
@@ -670,8 +673,8 @@ def _find_starts(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _select_starts(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the two starts, and a record that makes the log one."""
-    return sorted([*select_two(rows, claim), *_list_acked(rows)[:1]], key=position_of)
+    """Keeps the two starts, and an acknowledged record, because logs without records are not judged."""
+    return sorted([*select_two(rows, claim), *_list_acked(rows)[:1]], key=get_row_id)
 
 
 def _find_reports(rows: Rows, bound: int) -> list[Claim]:
@@ -688,9 +691,9 @@ def _contradict(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_look_ups(rows: Rows, bound: int, *, compared: bool) -> list[Claim]:
-    """Lists look-ups by time, each with a record in a poll that is older than the time asked for.
+    """Lists look-ups by time, each with a record in a poll that is older than the requested time.
 
-    ``compared``: the record lies below the answer to another look-up, which was for that time or an earlier one.
+    ``compared``: the record must also lie below the answer to another look-up of the same or an earlier time.
     """
     shown = [row for poll in list_polls(rows) for row in poll.records if None not in (row["value"], row["timestamp"])]
     asked = [row for row in rows if is_ok(row, "look-up") and None not in (row["ret"], row["timestamp"])]
@@ -707,7 +710,7 @@ def _find_look_ups(rows: Rows, bound: int, *, compared: bool) -> list[Claim]:
 
 
 def _select_look_ups(rows: Rows, claim: Claim) -> Rows:
-    """Keeps all look-ups, and the sends and reads of the record."""
+    """Keeps all look-ups, and the rows of the claim's record."""
     value = None if claim.other is None else claim.other["value"]
     return [
         row
@@ -717,7 +720,7 @@ def _select_look_ups(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_passed_look_ups(rows: Rows, bound: int) -> list[Claim]:
-    """Lists look-ups by time, each with a log end, or the offset of a send, that was asked for later."""
+    """Lists look-ups by time, each with a later read of the log's end, or a later send."""
     later = [
         row for row in rows if is_ok(row, "append", "end") and row["ret"] is not None and row["position"] is not None
     ]
@@ -731,29 +734,29 @@ def _find_passed_look_ups(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_reads_within(rows: Rows, bound: int) -> list[Claim]:
-    """Lists polls, each with a record at or behind their begin that was known before.
+    """Lists polls, each with a record that was known before, at or behind the offset at which the poll began.
 
-    Logs from which something was deleted are not judged.
+    Logs from which records were deleted are not judged.
     """
     known, highest = rank_known(rows, ("append", "observe"), "position")
-    is_whole = _find_start(rows) == 0 and not any(row["kind"] == "topic-delete" for row in rows)
+    is_complete = _find_start(rows) == 0 and not any(row["kind"] == "topic-delete" for row in rows)
     claims = []
     for poll in list_polls(rows):
-        before = bisect_left(known, poll.call, key=returned)
-        other = highest[before - 1] if before and is_whole else None
+        before = bisect_left(known, poll.call, key=get_return_time)
+        other = highest[before - 1] if before and is_complete else None
         exposed = other is not None and other["position"] >= poll.begin["position"]
         claims.append(Claim(f"the poll by operation {poll.begin['op']}", exposed, row=poll.begin, other=other))
     return claims
 
 
 def _reject(rows: Rows, claim: Claim) -> Rows:
-    """Answers the poll that its place is not in the log."""
+    """Changes the answer of the poll to an error: its offset is out of range."""
     if claim.row is None or not claim.exposed:
         return rows
     edited: list[Row] = []
     inside = False
     for row in rows:
-        if position_of(row) == position_of(claim.row):
+        if get_row_id(row) == get_row_id(claim.row):
             inside = True
             edited.append({**row, "kind": "out-of-range"})
         elif inside and row["op"] == claim.row["op"] and row["kind"] in ("observe", "observe-end"):
@@ -776,7 +779,7 @@ def _asks_for_epochs(contract: Contract) -> bool:
 
 
 _declare: Final = partial(Plant, kinds=_LOG, select=select_window)
-"""Declares a plant for records, whose copies have a part of a log."""
+"""Declares a plant for records. Its copies have only a part of the log."""
 
 LOG_PLANTS: Final = (
     _declare(
@@ -864,7 +867,7 @@ LOG_PLANTS: Final = (
     _declare(
         anomaly="misplaced-ack",
         meaning="a record is acknowledged with the offset of the next one",
-        find_claims=_find_placed,
+        find_claims=_find_neighbours,
         edit=_misplace,
         missed="no record follows it that was acknowledged and read",
     ),
@@ -879,7 +882,7 @@ LOG_PLANTS: Final = (
     _declare(
         anomaly="altered-record",
         meaning="a record is read with another create time than it was sent with",
-        find_claims=_find_dated,
+        find_claims=_find_create_times,
         edit=_change_time,
         missed="its send has no create time",
     ),

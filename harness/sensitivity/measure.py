@@ -1,14 +1,14 @@
 """Measures the sensitivity of a run that passed, by planting violations into copies of its history.
 
-For each anomaly that the contract forbids, ``plants`` claims are drawn from the exposed ones and as many from all. Each
-violation is planted into a copy of its own, with the rows of one object. All copies are judged in one pass
-(``packing``). A plant counts as caught if its copy fails. An edit that changes nothing is missed, and its copy
-is not judged.
+For each anomaly that the contract forbids, ``plants`` claims are drawn from the exposed ones, and as many from all
+claims. Each violation is planted into a copy of its own, with the rows of one object. All copies are judged in one pass
+(``packing``). A violation counts as caught if its copy fails. A violation whose edit changes nothing counts as missed,
+and its copy is not judged.
 
-Objects are drawn until they have ``MOST_ROWS`` effects. Copies are made until they have ``COPIED_ROWS`` effects per
-anomaly, so that the cost is limited.
+To limit the cost, objects are drawn until they have ``MOST_ROWS`` effects, and copies are made until they have
+``COPIED_ROWS`` effects per anomaly.
 
-Copies for the contract's model have all operations of one key, and each is searched by itself.
+Copies for the contract's model have all operations of one key. The model's search judges each of them separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from assay.harness.sensitivity.log_plants import LOG_PLANTS
 from assay.harness.sensitivity.model_plants import MODEL_PLANTS, to_operation_row
 from assay.harness.sensitivity.object_plants import OBJECT_PLANTS
 from assay.harness.sensitivity.packing import find_violated, pack
-from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, position_of
+from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, get_row_id
 from assay.harness.sensitivity.register_plants import REGISTER_PLANTS
 from assay.harness.sensitivity.transaction_plants import TRANSACTION_PLANTS
 
@@ -57,13 +57,13 @@ OWN_MODEL: Final = "it is found by a model of your own"
 TOPICS: Final = "it depends on the settings or former lives of a topic, which a copy of one object lacks"
 
 MANY: Final = 30
-"""Plants per anomaly, from exposed claims and from all."""
+"""Number of plants per anomaly, both from exposed claims and from all claims."""
 MOST_ROWS: Final = 100_000
-"""Effects of the objects that are read."""
+"""Maximum number of effects of the objects that are read."""
 LARGEST: Final = 400_000
-"""Effects of the largest object that is read. They take some 3 GB."""
+"""Maximum number of effects of an object that is read. They take some 3 GB of memory."""
 COPIED_ROWS: Final = 60_000
-"""Effects of all copies for one anomaly."""
+"""Maximum number of effects of all copies for one anomaly."""
 MOST_ESCAPED: Final = 5
 _SILENT: Final = """
     select o."index" as op, o.process, o.call from ops o left join (select op from effects group by op) e
@@ -88,7 +88,7 @@ def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterab
     return WHOLE_RUN
 
 
-Watch = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 K = TypeVar("K", str, str | None)
 
 
@@ -99,26 +99,29 @@ class DrawnObjects:
     effects: Mapping[str, Rows]
     """By key."""
     ops: Mapping[int, Row]
+    """The operations of these effects, by number."""
     silent: Mapping[int, list[Row]]
     """Operations of unknown outcome without effects, by process."""
     faults: list[list[Any]]
-    """The columns of ``faults``."""
+    """The columns of the data set ``faults``."""
     bound: int
-    """As in ``exposure_bound``."""
+    """The time in ``exposure_bound``."""
     left_out: str | None = None
+    """A sentence about the objects that were not drawn, if any."""
 
 
 @dataclass(frozen=True)
 class PlantedCopy:
-    """A copy with a violation. ``rows`` None: the edit changed nothing, so there is nothing to judge."""
+    """A copy with a violation. ``rows``: the edited rows; None if the edit changed nothing."""
 
     plant: Plant
     object: str
     selected: Rows
-    """The rows of the object that the violation needs, unedited."""
+    """The selected rows of the object before the edit."""
     claim: Claim
     rows: Rows | None
     from_exposed: bool
+    """Whether the claim was drawn from the exposed ones."""
 
 
 def measure(
@@ -132,11 +135,13 @@ def measure(
     plants: int = MANY,
     seed: int = 0,
     anomalies: Collection[str] | None = None,
-    watch: Watch = lambda what, done, total: None,
+    watch: ProgressCallback = lambda what, done, total: None,
 ) -> Sensitivity:
-    """Measures the sensitivity of a run with this judgement, which must be a pass. ``model``: that of its contract.
+    """Measures the sensitivity of a run. Raises ``ValueError`` unless its judgement is a pass.
 
-    ``anomalies``: only these; None: each that the contract forbids. Raises ``ValueError`` for a run that did not pass.
+    - ``model``: the model of its contract
+    - ``anomalies``: the anomalies to measure; None: all that the contract forbids
+    - ``watch``: called with a step, the work done and the total
     """
     if judgement.verdict != "pass":
         raise ValueError(f"the verdict is {judgement.verdict}; sensitivity is measured for a run that passed")
@@ -168,8 +173,8 @@ def measure(
         verdicts |= _search_copies(copies, history, model)
     for plant in all_plants:
         if plant in found:
-            its = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
-            shares.append(_count(plant, found[plant], its))
+            own_copies = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
+            shares.append(_count(plant, found[plant], own_copies))
     return Sensitivity(
         shares=tuple(shares),
         not_planted=tuple(
@@ -186,7 +191,7 @@ def measure(
 
 
 def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[str], seed: int) -> DrawnObjects:
-    """Reads objects in random order until they have ``MOST_ROWS`` effects; no compacted logs."""
+    """Reads objects in random order until they have ``MOST_ROWS`` effects. Compacted logs are left out."""
     import pyarrow as pa
 
     from assay.checkers.exposure import EXPOSURE_BOUND
@@ -215,7 +220,7 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     return DrawnObjects(
         {
             key: ObjectRows(
-                sorted(rows, key=position_of),
+                sorted(rows, key=get_row_id),
                 (op for process in sorted({row["process"] for row in rows}) for op in silent.get(process, ())),
                 clients_killed=clients_killed,
             )
@@ -230,7 +235,7 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
 
 
 def _draw_keys(sizes: Mapping[K, int], seed: int) -> list[K]:
-    """Returns keys in random order until they have ``MOST_ROWS`` rows. A single one may have ``LARGEST``."""
+    """Returns keys in random order until they have ``MOST_ROWS`` rows. The first may have up to ``LARGEST`` rows."""
     keys = sorted((key for key, size in sizes.items() if size <= LARGEST), key=str)
     random.Random(seed).shuffle(keys)
     drawn: list[K] = []
@@ -251,16 +256,16 @@ def _describe_left_out(sizes: Mapping[str, int], drawn: Sequence[str]) -> str | 
 
 
 def _draw_operations(history: HistoryReader, seed: int) -> dict[str, Rows]:
-    """Returns the operations of objects in random order, by the name of the object, until they are ``MOST_ROWS``."""
+    """Returns the operations of random objects, by the object's name. Together they have at most ``MOST_ROWS``."""
     by_key: defaultdict[str | None, list[Row]] = defaultdict(list)
     for row in history.table("ops").to_pylist():
         by_key[row["key"]].append(to_operation_row(row))
     drawn = _draw_keys({key: len(rows) for key, rows in by_key.items()}, seed)
-    return {describe_key(key): sorted(by_key[key], key=position_of) for key in drawn}
+    return {describe_key(key): sorted(by_key[key], key=get_row_id) for key in drawn}
 
 
 def _search_copies(copies: Sequence[PlantedCopy], history: HistoryReader, model: Model) -> dict[int, frozenset[str]]:
-    """Returns what the search of the model finds in its copies, by the copy's number."""
+    """Searches the copies for the model. Returns the anomalies found in each of them, by the copy's number."""
     import pyarrow as pa
 
     from assay.checkers.linearizability.search import search
@@ -306,8 +311,8 @@ def _judge_copies(
 ) -> dict[int, frozenset[str]]:
     """Returns the forbidden anomalies found in each copy, by its number.
 
-    A copy lacks all other objects and a part of its own, so a check may find fault with it even without a plant.
-    Anomalies that are found in the selection without the violation do not count.
+    A copy lacks all other objects and a part of its own object. So a check may find anomalies that were not planted.
+    Anomalies that are also found in the selected rows before the edit do not count.
     """
     about_clients = [family for family in families if not family.about_servers]
     verdicts = dict.fromkeys(range(len(copies)), frozenset[str]())
@@ -321,15 +326,15 @@ def _judge_copies(
         silent = {process: [op["op"] for op in ops] for process, ops in known.silent.items()}
         packed = pack(objects, known.ops, known.faults, apart=apart, silent=silent)
         found = find_violated(packed, contract, engines, about_clients)
-        without_plant = {name: found.get(place, frozenset()) for place, name in enumerate(plain)}
-        for place, number in enumerate(to_judge, len(plain)):
-            its = found.get(place, frozenset()) - without_plant[id(copies[number].selected)]
-            verdicts[number] = its.intersection(forbidden)
+        without_plant = {name: found.get(index, frozenset()) for index, name in enumerate(plain)}
+        for index, number in enumerate(to_judge, len(plain)):
+            planted = found.get(index, frozenset()) - without_plant[id(copies[number].selected)]
+            verdicts[number] = planted.intersection(forbidden)
     return verdicts
 
 
 def _count(plant: Plant, claims: tuple[int, int], copies: Sequence[tuple[PlantedCopy, frozenset[str]]]) -> PlantedShare:
-    """Counts the plants of one anomaly. ``claims``: all and exposed ones."""
+    """Counts the plants of one anomaly. ``claims``: the numbers of all claims and of exposed ones."""
     found_as: Counter[str] = Counter()
     for _, found in copies:
         found_as.update(found)

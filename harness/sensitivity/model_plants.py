@@ -1,14 +1,14 @@
 """Plants for models: an answer that no order of one key's operations explains.
 
-The rows of these plants are operations, with their JSON. Each edit is illegal for a simple reason, so the search must
-find it, however the other operations are ordered:
+The rows of these plants are operations, with their JSON. Each edit is illegal in every order of the other operations,
+so the search must find it:
 
-- ``register``, ``cas-register``: a read returns a value of which all writes had ended before another write began. That
-  one had ended before the read.
-- ``kv``: a read finds nothing, though something was written before, and nothing was ever cleared.
+- ``register``, ``cas-register``: a read returns a value that had been replaced: all its writes had ended before another
+  write began, and this other write had ended before the read.
+- ``kv``: a read finds nothing, although a value was written before and was never cleared.
 - ``set``: a read lacks an element that had been added before.
 - ``fifo-queue``: a value that was enqueued once is dequeued twice.
-- ``mutex``: an acquire gets a lock that another one holds all the time.
+- ``mutex``: an acquire gets a lock that another owner holds all the time.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
-from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, is_ok, position_of, rank_known, returned
+from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, get_return_time, get_row_id, is_ok, rank_known
 
 _WRITES: Final = ("write", "put", "append", "cas")
 _READS: Final = ("read", "get")
@@ -28,7 +28,7 @@ _NOTHING: Final = "null"
 
 
 def to_operation_row(operation: Row) -> Row:
-    """Returns a row of ``ops`` with the columns by which plants find rows."""
+    """Returns a row of ``ops`` with the columns of effects that plants need: ``op``, ``sub`` and ``kind``."""
     return {**operation, "op": operation["index"], "sub": 0, "kind": operation["f"]}
 
 
@@ -40,8 +40,8 @@ def _decode(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def _claim(row: Row, **answer: str | None) -> Claim:
-    """Returns a claim that is exposed if there is a wrong answer, which then is in ``other``."""
+def _make_claim(row: Row, **answer: str | None) -> Claim:
+    """Returns a claim about an operation. It is exposed if there is a wrong answer; ``other`` is the row with it."""
     wrong = all(value is not None for value in answer.values())
     return Claim(f"the answer of operation {row['op']}", wrong, row=row, other={**row, **answer} if wrong else None)
 
@@ -53,9 +53,9 @@ def _get_written(write: Row, *, strings: bool) -> str:
 
 
 def _find_reads(rows: Rows, bound: int, *, strings: bool) -> list[Claim]:
-    """Lists reads, each with the value before the last write that had ended, or with nothing.
+    """Lists reads, each with a wrong answer: the value before the last write that had ended, or no value.
 
-    ``strings``: only with nothing, because appends make the values.
+    ``strings``: the wrong answer is always no value, because appends build up the values.
     """
     get_written = partial(_get_written, strings=strings)
     writes = [
@@ -63,70 +63,70 @@ def _find_reads(rows: Rows, bound: int, *, strings: bool) -> list[Claim]:
         for row in rows
         if row["kind"] in _WRITES and row["outcome"] != "fail" and _decode(row["result"]) is not False
     ]
-    if strings:  # to append nothing writes nothing
+    if strings:  # appending an empty string does not write a value
         writes = [row for row in writes if row["kind"] != "append" or get_written(row) != _NOTHING]
     known, latest = rank_known(writes, _WRITES, "call")
     ended: dict[str, int] = {}
-    """When the last write of each value had ended."""
+    """By value, when its last write ended."""
     for row in writes:
-        ended[get_written(row)] = max(returned(row), ended.get(get_written(row), -1))
+        ended[get_written(row)] = max(get_return_time(row), ended.get(get_written(row), -1))
     claims = []
     for row in (row for row in rows if is_ok(row, *_READS)):
-        before = bisect_left(known, row["call"], key=returned)
+        before = bisect_left(known, row["call"], key=get_return_time)
         replaced: list[str] = []
         if before:
             last = latest[before - 1]["call"]
-            former = known[: bisect_left(known, last, key=returned)][-1:]
+            former = known[: bisect_left(known, last, key=get_return_time)][-1:]
             values = [*([] if strings else map(get_written, former)), _NOTHING]
             replaced = [value for value in values if ended.get(value, -1) < last]
-        claims.append(_claim(row, result=replaced[0] if replaced else None))
+        claims.append(_make_claim(row, result=replaced[0] if replaced else None))
     return claims
 
 
 def _find_set_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads, each without an element that had been added before its call."""
-    added = sorted((row for row in rows if is_ok(row, "add")), key=returned)
+    """Lists reads, each with a wrong answer: without an element that had been added before its call."""
+    added = sorted((row for row in rows if is_ok(row, "add")), key=get_return_time)
     claims = []
     for row in (row for row in rows if is_ok(row, "read")):
-        element = _decode(added[0]["argument"]) if added and returned(added[0]) < row["call"] else None
-        left = _encode([one for one in _decode(row["result"]) if one != element])
-        claims.append(_claim(row, result=None if element is None else left))
+        element = _decode(added[0]["argument"]) if added and get_return_time(added[0]) < row["call"] else None
+        without = _encode([one for one in _decode(row["result"]) if one != element])
+        claims.append(_make_claim(row, result=None if element is None else without))
     return claims
 
 
 def _find_dequeues(rows: Rows, bound: int) -> list[Claim]:
-    """Lists dequeues, each with the value of another one."""
+    """Lists dequeues, each with a wrong answer: the value of another dequeue."""
     entered = Counter(row["argument"] for row in rows if row["kind"] == "enqueue" and row["outcome"] != "fail")
     takes = [row for row in rows if is_ok(row, "dequeue")]
-    left = [row for row in takes if entered[row["result"]] == 1]
+    enqueued_once = [row for row in takes if entered[row["result"]] == 1]
     return [
-        _claim(row, result=other)
+        _make_claim(row, result=other)
         for row in takes
-        for other in [next((one["result"] for one in left[:2] if one is not row), None)]
+        for other in [next((one["result"] for one in enqueued_once[:2] if one is not row), None)]
     ]
 
 
-def _find_refused_acquires(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acquires that failed, each as one that got the lock."""
+def _find_failed_acquires(rows: Rows, bound: int) -> list[Claim]:
+    """Lists acquires that failed, each with a wrong answer: it got the lock."""
     known, latest = rank_known(rows, ("acquire",), "call")
     releases = [row for row in rows if row["kind"] == "release" and row["outcome"] != "fail"]
     claims = []
     for row in rows:
         if row["kind"] == "acquire" and row["outcome"] == "fail" and row["ret"] is not None:
-            before = bisect_left(known, row["call"], key=returned)
+            before = bisect_left(known, row["call"], key=get_return_time)
             held = before > 0 and not any(
-                one["call"] <= row["ret"] and returned(one) >= latest[before - 1]["call"] for one in releases
+                one["call"] <= row["ret"] and get_return_time(one) >= latest[before - 1]["call"] for one in releases
             )
-            claims.append(_claim(row, outcome="ok" if held else None))
+            claims.append(_make_claim(row, outcome="ok" if held else None))
     return claims
 
 
 def _answer(rows: Rows, claim: Claim) -> Rows:
-    """Gives the operation the wrong answer."""
+    """Replaces the answer of the operation by the wrong one."""
     if claim.row is None or claim.other is None:
         return rows
-    place = position_of(claim.row)
-    return [claim.other if position_of(row) == place else row for row in rows]
+    replaced = get_row_id(claim.row)
+    return [claim.other if get_row_id(row) == replaced else row for row in rows]
 
 
 def _declare(
@@ -154,7 +154,7 @@ MODEL_PLANTS: Final[Mapping[str, Plant]] = {
         partial(_find_reads, strings=True),
     ),
     "mutex": _declare(
-        "an acquire gets a lock that is held", "the lock may have been free", ("acquire",), _find_refused_acquires
+        "an acquire gets a lock that is held", "the lock may have been free", ("acquire",), _find_failed_acquires
     ),
     "fifo-queue": _declare(
         "a value is dequeued twice", "no other value was dequeued that was enqueued once", ("dequeue",), _find_dequeues

@@ -15,13 +15,13 @@ from assay.harness.sensitivity.plant import (
     Row,
     Rows,
     append_to,
-    derive,
+    compute_once,
     find_fresh_value,
+    get_return_time,
+    get_row_id,
     is_ok,
-    position_of,
     rank_known,
     replace_in,
-    returned,
     select_two,
 )
 
@@ -29,7 +29,10 @@ _NO_LATE_READ: Final = "no read was called after it and after the heal of the la
 
 
 def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool) -> list[Claim]:
-    """Lists elements that no one removed and that were acknowledged (``set-add``) or shown (``set-read``)."""
+    """Lists elements that were acknowledged (``set-add``) or shown (``set-read``), and that no one removed.
+
+    ``once``: only elements that were added once.
+    """
     known: dict[int, int] = {}
     added: Counter[int] = Counter()
     removed: set[int] = set()
@@ -45,7 +48,7 @@ def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool)
         if row["kind"] == "set-add" and row["outcome"] != "fail":
             added[value] += 1
         if is_ok(row, known_by):
-            known[value] = min(known.get(value, returned(row)), returned(row))
+            known[value] = min(known.get(value, get_return_time(row)), get_return_time(row))
     return [
         Claim(f"element {value}", last_read > since, since, value)
         for value, moment in sorted(known.items())
@@ -55,9 +58,9 @@ def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool)
 
 
 def _hide_element(rows: Rows, claim: Claim, *, from_all: bool) -> Rows:
-    """Removes the element from the reads called after the claim's moment, or from the first of them.
+    """Removes the element from all reads called after the claim's ``since``, or only from the first of them.
 
-    A read without elements has one row without a value.
+    A read that shows no elements has one row without a value.
     """
     late = [row for row in rows if is_ok(row, "set-read") and row["call"] > claim.since]
     ops = {row["op"] for row in late}
@@ -80,8 +83,8 @@ def _group_by_value(rows: Rows) -> dict[int | None, list[Row]]:
     return groups
 
 
-def _empty_reads(rows: Rows) -> dict[int, Row]:
-    """Returns each read of a set, by its operation, as one that shows nothing."""
+def _make_empty_reads(rows: Rows) -> dict[int, Row]:
+    """Returns, for each operation that reads a set, the row of a read that shows no elements."""
     first: dict[int, Row] = {}
     for row in rows:
         if row["kind"] == "set-read" and row["op"] not in first:
@@ -90,15 +93,15 @@ def _empty_reads(rows: Rows) -> dict[int, Row]:
 
 
 def _select_element(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the rows of the element, and one row of each read that lacks it."""
-    kept = derive(rows, _group_by_value).get(claim.value, [])
+    """Keeps the rows of the element. Reads that lack it are kept as reads that show no elements."""
+    kept = compute_once(rows, _group_by_value).get(claim.value, [])
     shown = {row["op"] for row in kept if row["kind"] == "set-read"}
-    lacking = (row for op, row in derive(rows, _empty_reads).items() if op not in shown)
-    return sorted([*kept, *lacking], key=position_of)
+    lacking = (row for op, row in compute_once(rows, _make_empty_reads).items() if op not in shown)
+    return sorted([*kept, *lacking], key=get_row_id)
 
 
 def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
-    """Lists the operations that read, by their first row."""
+    """Lists the operations with rows of these kinds that ended ok, each with its first row."""
     first: dict[int, Row] = {}
     for row in rows:
         if is_ok(row, *kind):
@@ -107,7 +110,7 @@ def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
 
 
 def _show_fresh_value(rows: Rows, claim: Claim) -> Rows:
-    """Lets an operation return one more value, which no one wrote."""
+    """Makes an operation return one more value, which no one wrote."""
     assert claim.row is not None
     shown = [row for row in rows if row["op"] == claim.row["op"]]
     change = replace_in if shown[0]["value"] is None else append_to
@@ -115,15 +118,16 @@ def _show_fresh_value(rows: Rows, claim: Claim) -> Rows:
 
 
 def _select_read(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the read, as one that shows nothing: the elements that it shows would need their adds."""
+    """Keeps the read without its elements, because the adds of these elements are not kept."""
     assert claim.row is not None
     return [{**claim.row, "value": None}]
 
 
 def _find_nested_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists the reads that show an element, each with an element of a smaller read, and one that the latter lacks.
+    """Lists the reads that show elements. A read is exposed if a smaller read shows a part of its elements.
 
-    ``row`` is the smaller read's row of the element, ``other`` the larger one's, and ``burst`` has the other element.
+    ``value`` is an element that both reads show, and ``burst`` has an element that only the larger read shows. ``row``
+    and ``other`` are the rows of ``value`` in the smaller and the larger read.
     """
     removed = {row["value"] for row in rows if row["kind"] == "set-remove" and row["outcome"] != "fail"}
     shown: defaultdict[int, dict[int, Row]] = defaultdict(dict)
@@ -144,21 +148,21 @@ def _find_nested_reads(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
-def _fork(rows: Rows, claim: Claim) -> Rows:
+def _remove_shared_element(rows: Rows, claim: Claim) -> Rows:
     """Removes the shared element from the larger read."""
     if claim.other is None:
         return rows
-    place = position_of(claim.other)
-    return [row for row in rows if position_of(row) != place]
+    removed = get_row_id(claim.other)
+    return [row for row in rows if get_row_id(row) != removed]
 
 
 def _select_fork(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the two elements, and of the reads only these two."""
+    """Keeps the rows of the two elements, but only those of the two reads."""
     if claim.row is None or claim.other is None:
         return rows
-    reads, elements = {claim.row["op"], claim.other["op"]}, derive(rows, _group_by_value)
+    reads, elements = {claim.row["op"], claim.other["op"]}, compute_once(rows, _group_by_value)
     kept = (row for value in {claim.value, *claim.burst} for row in elements.get(value, ()))
-    return sorted((row for row in kept if row["kind"] != "set-read" or row["op"] in reads), key=position_of)
+    return sorted((row for row in kept if row["kind"] != "set-read" or row["op"] in reads), key=get_row_id)
 
 
 _declare_for_set: Final = partial(Plant, kinds=frozenset({"set-add", "set-remove", "set-read"}), select=_select_element)
@@ -195,7 +199,7 @@ SET_PLANTS: Final = (
         anomaly="set-fork",
         meaning="of two reads, each shows an element that the other lacks",
         find_claims=_find_nested_reads,
-        edit=_fork,
+        edit=_remove_shared_element,
         select=_select_fork,
         missed="no other read shows a part of its elements",
         requires=lambda contract: contract.linearizable_sets,
@@ -212,8 +216,8 @@ def _is_take(row: Row) -> bool:
 def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
     """Lists elements that were enqueued once and acknowledged.
 
-    With n dequeues of unknown outcome a loss of n elements is excused, so n + 1 are lost together. A single loss stands
-    for them all.
+    A check excuses the loss of n elements if there are n dequeues of unknown outcome. So n + 1 elements are lost
+    together.
     """
     adds: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
@@ -224,7 +228,9 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
     drained = max((row["call"] for row in drains if row["outcome"] == "ok"), default=-1)
     doubtful = any(row["outcome"] == "info" for row in drains)
     taken = {row["value"] for row in rows if _is_take(row)}
-    once = {value: returned(one[0]) for value, one in adds.items() if len(one) == 1 and one[0]["outcome"] == "ok"}
+    once = {
+        value: get_return_time(one[0]) for value, one in adds.items() if len(one) == 1 and one[0]["outcome"] == "ok"
+    }
     due = sorted(value for value, ret in once.items() if not doubtful and drained > ret and value in taken)
     known_due = set(due)
     claims = []
@@ -238,24 +244,24 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
 def _lose_elements(rows: Rows, claim: Claim) -> Rows:
     """Removes the lost elements from the answers of their dequeues.
 
-    A dequeue that returned nothing else finds the queue empty.
+    A dequeue without remaining elements finds the queue empty.
     """
     if not claim.exposed:
         return rows
     lost = {claim.value, *claim.burst}
-    left = Counter(row["op"] for row in rows if not (_is_take(row) and row["value"] in lost))
+    remaining = Counter(row["op"] for row in rows if not (_is_take(row) and row["value"] in lost))
     edited: list[Row] = []
     for row in rows:
         if not (_is_take(row) and row["value"] in lost):
             edited.append(row)
-        elif not left[row["op"]]:
-            left[row["op"]] += 1
+        elif not remaining[row["op"]]:
+            remaining[row["op"]] += 1
             edited.append({**row, "value": None})
     return edited
 
 
-def _list_unbound(rows: Rows) -> list[Row]:
-    """Lists drains, and dequeues of unknown outcome: they may concern any element."""
+def _list_excuses(rows: Rows) -> list[Row]:
+    """Lists drains, and dequeues of unknown outcome, because they may concern any element."""
     return [
         row
         for row in rows
@@ -265,9 +271,9 @@ def _list_unbound(rows: Rows) -> list[Row]:
 
 def _select_elements(rows: Rows, claim: Claim) -> Rows:
     """Keeps the rows of the elements, all drains, and all dequeues of unknown outcome."""
-    elements = derive(rows, _group_by_value)
-    kept = {position_of(row): row for row in derive(rows, _list_unbound)}
-    kept |= {position_of(row): row for value in (claim.value, *claim.burst) for row in elements.get(value, ())}
+    elements = compute_once(rows, _group_by_value)
+    kept = {get_row_id(row): row for row in compute_once(rows, _list_excuses)}
+    kept |= {get_row_id(row): row for value in (claim.value, *claim.burst) for row in elements.get(value, ())}
     return [kept[place] for place in sorted(kept)]
 
 
@@ -288,11 +294,11 @@ def _take_again(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_early_takes(rows: Rows, bound: int) -> list[Claim]:
-    """Lists dequeues of elements that were inside before their call.
+    """Lists dequeues of elements whose enqueue had returned before the dequeue was called.
 
-    ``other`` is the last dequeue of the queue, to which the element is moved.
+    ``other`` is the last dequeue of the queue. The edit moves the element there.
     """
-    acked = {row["value"]: returned(row) for row in rows if is_ok(row, "queue-enqueue")}
+    acked = {row["value"]: get_return_time(row) for row in rows if is_ok(row, "queue-enqueue")}
     takes = [row for row in rows if _is_take(row)]
     taken = Counter(row["op"] for row in takes)
     last = max(takes, key=lambda row: int(row["call"]), default=None)
@@ -302,12 +308,12 @@ def _find_early_takes(rows: Rows, bound: int) -> list[Claim]:
         )
         for row in takes
         if acked.get(row["value"], row["call"]) < row["call"] and taken[row["op"]] == 1
-        for exposed in [last is not None and last["call"] > returned(row)]
+        for exposed in [last is not None and last["call"] > get_return_time(row)]
     ]  # fmt: skip
 
 
 def _answer_empty(rows: Rows, claim: Claim) -> Rows:
-    """Lets a dequeue find the queue empty, and moves its element to the last dequeue."""
+    """Makes a dequeue find the queue empty, and moves its element to the last dequeue."""
     if not claim.exposed or claim.other is None or claim.row is None:
         return rows
     return append_to(replace_in(rows, claim.row, value=None), claim.other, value=claim.value)
@@ -354,24 +360,24 @@ def _is_known(row: Row) -> bool:
 
 
 def _find_counted_adds(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged adds. An add is exposed if a later operation returned a count."""
+    """Lists acknowledged adds. An add is exposed if an operation that was called later returned a count."""
     last = max((row["call"] for row in rows if _is_known(row)), default=-1)
     return [
         Claim(f"add {row['op']}, which returned {row['value']}", last > since, since, row["value"], row)
         for row in rows
         if row["kind"] == "counter-add" and _is_known(row)
-        for since in [max(returned(row), bound)]
+        for since in [max(get_return_time(row), bound)]
     ]
 
 
 def _forget_adds(rows: Rows, claim: Claim) -> Rows:
-    """Lowers all counts returned by operations that were called after the claim's moment.
+    """Lowers all counts returned by operations that were called after the claim's ``since``. No count gets negative.
 
-    Adds that were open at that moment or have an unknown outcome could explain a smaller loss. So one more add is
-    forgotten than there are of these. No count is below zero.
+    Adds that were in progress at that time or have an unknown outcome could explain the loss of as many adds. So one
+    more add is lost.
     """
     excuses = sum(
-        row["kind"] == "counter-add" and row["outcome"] != "fail" and row["call"] <= claim.since < returned(row)
+        row["kind"] == "counter-add" and row["outcome"] != "fail" and row["call"] <= claim.since < get_return_time(row)
         for row in rows
     ) + sum(row["kind"] == "counter-add" and row["outcome"] == "info" and row["call"] > claim.since for row in rows)
     return [
@@ -381,7 +387,7 @@ def _forget_adds(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_results(rows: Rows, bound: int, *, kind: str) -> list[Claim]:
-    """Lists the results of operations, each with the next row of that kind."""
+    """Lists the results of operations of this kind, each with the next result."""
     known = [row for row in rows if is_ok(row, kind) and (row["value"] is not None or row["name"] is not None)]
     return [
         Claim(f"the result of operation {row['op']}", following is not None, row=row, other=following)
@@ -390,7 +396,7 @@ def _find_results(rows: Rows, bound: int, *, kind: str) -> list[Claim]:
 
 
 def _repeat_result(rows: Rows, claim: Claim) -> Rows:
-    """Gives the next row the result of the claim's row."""
+    """Makes the next operation return the same result."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.other, value=claim.row["value"], name=claim.row["name"])
@@ -402,7 +408,7 @@ def _select_pair(rows: Rows, claim: Claim) -> Rows:
 
 
 def _raise_count(rows: Rows, claim: Claim) -> Rows:
-    """Returns a count that is higher than all adds could make it."""
+    """Makes a read return a higher count than all adds together."""
     assert claim.row is not None
     return replace_in(rows, claim.row, value=find_fresh_value(rows) + len(rows))
 
@@ -439,12 +445,12 @@ def _find_written_maxima(rows: Rows, bound: int) -> list[Claim]:
         Claim(f"the write of {row['value']}", last > since, since, row["value"], row)
         for row in rows
         if is_ok(row, "max-write")
-        for since in [max(returned(row), bound)]
+        for since in [max(get_return_time(row), bound)]
     ]
 
 
 def _forget_maximum(rows: Rows, claim: Claim) -> Rows:
-    """Lets reads called after the claim's moment return the next smaller value that was written, or none."""
+    """Makes reads called after the claim's ``since`` return the next smaller value that was written, or none."""
     assert claim.value is not None
     less = [row["value"] for row in rows if is_ok(row, "max-write") and row["value"] < claim.value]
     value = max(less, default=None)
@@ -452,6 +458,7 @@ def _forget_maximum(rows: Rows, claim: Claim) -> Rows:
 
 
 def read_fresh_value(rows: Rows, claim: Claim) -> Rows:
+    """Makes a read return a value that no one wrote."""
     assert claim.row is not None
     return replace_in(rows, claim.row, value=find_fresh_value(rows))
 
@@ -491,7 +498,7 @@ _declare_for_growing: Final = partial(Plant, kinds=frozenset({"monotonic-read"})
 
 
 def _find_seen_again(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads of a value that only grows, each with the number that its process saw before."""
+    """Lists reads of a value that only grows, each with the number that the same process saw before."""
     numbers = Counter((row["op"], row["key"]) for row in rows)
     former: dict[int, Row] = {}
     claims = []
@@ -510,11 +517,15 @@ def _find_seen_again(rows: Rows, bound: int) -> list[Claim]:
 def gather_growing(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     """Returns the rows of all values that only grow as one object."""
     rows = [row for some in effects.values() for row in some if row["kind"] in _GROWING]
-    return {"growing values": sorted(rows, key=position_of)} if rows else {}
+    return {"growing values": sorted(rows, key=get_row_id)} if rows else {}
 
 
 def _find_seen_together(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads of several values, each with a former read of two of them that saw less of the second."""
+    """Lists reads of several growing values.
+
+    A read is exposed if the previous read shows two of its values, one of them with a lower number. The edit lowers
+    the other value.
+    """
     reads: defaultdict[int, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         if is_ok(row, "monotonic-read") and row["value"] is not None:
@@ -538,12 +549,12 @@ def _find_seen_before(rows: Rows, bound: int) -> list[Claim]:
               other=highest[before - 1] if before else None)
         for row in known
         if row["kind"] == "monotonic-read"
-        for before in [bisect_left(known, row["call"], key=returned)]
+        for before in [bisect_left(known, row["call"], key=get_return_time)]
     ]  # fmt: skip
 
 
 def _read_less(rows: Rows, claim: Claim) -> Rows:
-    """Lets the read return less than was seen before."""
+    """Makes the read return less than was seen before."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.row, value=claim.other["value"] - 1)
@@ -585,12 +596,14 @@ _BANK: Final = frozenset({"bank-open", "bank-withdraw", "bank-deposit", "bank-re
 
 def _find_bank_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists the reads that were called after all accounts had been opened."""
-    ready = max((returned(row) for row in rows if row["kind"] == "bank-open" and row["outcome"] != "fail"), default=-1)
+    ready = max(
+        (get_return_time(row) for row in rows if row["kind"] == "bank-open" and row["outcome"] != "fail"), default=-1
+    )
     return [claim for claim in find_reads(rows, bound, kind=("bank-read",)) if claim.row and claim.row["call"] > ready]
 
 
 def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists such reads. They are exposed if it is known with how much money their first account was opened."""
+    """Lists the reads of a bank. They are exposed if the opening balance of their first account is known."""
     known = {row["owner"] for row in rows if row["kind"] == "bank-open" and row["value"] is not None}
     return [
         replace(claim, exposed=claim.row is not None and claim.row["owner"] in known)
@@ -600,7 +613,7 @@ def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:
 
 @dataclass(frozen=True)
 class _BankRows:
-    """The rows of a bank: transfers with outcome ok by call, and what finds those that were certain at a moment."""
+    """The rows of a bank, sorted so that the transfers of a period and the balances at a time are found quickly."""
 
     opened: list[Row]
     reads: Mapping[int, list[Row]]
@@ -608,10 +621,11 @@ class _BankRows:
     doubtful: list[Row]
     """Transfers of unknown outcome."""
     transfers: list[Row]
+    """Transfers with outcome ok, in order of their calls."""
     longest: int
-    """Nanoseconds that the slowest of them took."""
+    """Nanoseconds that the slowest of these transfers took."""
     sums: Mapping[str, tuple[list[int], list[int]]]
-    """By account: when its transfers returned, and what they had added to it by then."""
+    """By account: when its transfers returned, and the sums that they had added to the account by then."""
 
 
 def _sort_bank(rows: Rows) -> _BankRows:
@@ -621,42 +635,42 @@ def _sort_bank(rows: Rows) -> _BankRows:
         if row["kind"] == "bank-read":
             reads[row["op"]].append(row)
     sums: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], [0]))
-    known = sorted((row for row in moved if returned(row) < NEVER), key=returned)
+    known = sorted((row for row in moved if get_return_time(row) < NEVER), key=get_return_time)
     for row in known:
         moments, totals = sums[row["owner"]]
-        moments.append(returned(row))
+        moments.append(get_return_time(row))
         totals.append(totals[-1] + (row["value"] if row["kind"] == "bank-deposit" else -row["value"]))
     return _BankRows(
         opened=[row for row in rows if row["kind"] == "bank-open"],
         reads=reads,
-        doubtful=[row for row in moved if returned(row) == NEVER],
+        doubtful=[row for row in moved if get_return_time(row) == NEVER],
         transfers=sorted(known, key=lambda row: int(row["call"])),
-        longest=max((returned(row) - row["call"] for row in known), default=0),
+        longest=max((get_return_time(row) - row["call"] for row in known), default=0),
         sums=sums,
     )
 
 
 def _select_balances(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the read, and the transfers that it may or may not show. All before them are part of opening balances.
+    """Keeps the read, and the transfers that it may or may not show. Earlier transfers are added to opening balances.
 
-    If some opening balance is not known, all transfers are kept.
+    If an opening balance is not known, all transfers are kept.
     """
     assert claim.row is not None
-    call, ret, bank = claim.row["call"], claim.row["ret"], derive(rows, _sort_bank)
+    call, ret, bank = claim.row["call"], claim.row["ret"], compute_once(rows, _sort_bank)
     opened, kept = bank.opened, [*bank.reads[claim.row["op"]], *bank.doubtful]
     if bank.sums.keys() <= {row["owner"] for row in opened if row["outcome"] == "ok" and row["value"] is not None}:
         first, end = (bisect_left(bank.transfers, at, key=lambda row: row["call"]) for at in (call - bank.longest, ret))
-        kept += (row for row in bank.transfers[first:end] if returned(row) >= call)
+        kept += (row for row in bank.transfers[first:end] if get_return_time(row) >= call)
         money = {owner: totals[bisect_left(moments, call)] for owner, (moments, totals) in bank.sums.items()}
         opened = [{**row, "value": row["value"] + money[row["owner"]]} if row["owner"] in money else row
                   for row in opened]  # fmt: skip
     else:
         kept += bank.transfers
-    return sorted([*opened, *kept], key=position_of)
+    return sorted([*opened, *kept], key=get_row_id)
 
 
 def _move_money(rows: Rows, claim: Claim, *, amounts: Callable[[Rows, list[Row]], Iterable[int]]) -> Rows:
-    """Adds ``amounts`` to the first balances that the read shows."""
+    """Adds the ``amounts`` to the first balances that the read shows."""
     if claim.row is None or not claim.exposed:
         return rows
     shown = [row for row in rows if row["op"] == claim.row["op"] and row["kind"] == "bank-read"]
@@ -666,13 +680,13 @@ def _move_money(rows: Rows, claim: Claim, *, amounts: Callable[[Rows, list[Row]]
 
 
 def _overdraw(rows: Rows, shown: list[Row]) -> tuple[int, int]:
-    """Makes the first balance negative, and keeps the total."""
+    """Returns amounts that make the first balance negative, and do not change the total."""
     amount = shown[0]["value"] + 1
     return (-amount, amount)
 
 
 def _exceed_transfers(rows: Rows, shown: list[Row]) -> tuple[int, int]:
-    """Moves more money than all transfers together, and keeps the total."""
+    """Returns amounts that move more money than all transfers together, and do not change the total."""
     amount = 1 + sum(abs(row["value"] or 0) for row in rows if row["kind"] == "bank-deposit")
     return (amount, -amount)
 

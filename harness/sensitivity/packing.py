@@ -1,9 +1,9 @@
 """Packs many copies of objects into one history, and finds the copies in which a check finds a violation.
 
-Each copy gets keys, groups, processes, operation numbers and values of logs of its own. So one pass of the checks
-judges all copies, and the key of a violation says to which copy it belongs. Times are unchanged, because deadlines and
-faults count. Only copies of transactions follow each other in time (``apart``). Otherwise the order of real time would
-connect them.
+Each copy gets its own keys, groups, processes, operation numbers and log values. So one pass of the checks judges all
+copies, and the key of a violation says to which copy it belongs. Times are unchanged, because the checks compare them
+with faults and deadlines. Only copies of transactions are moved in time, one behind the other (``apart``). Otherwise
+the real-time order would connect them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PREFIX: Final = re.compile(r"copy(\d+)-")
 
 @dataclass(frozen=True)
 class PackedCopies:
-    """A history in memory with many copies. The operations of copy n have numbers from n times ``stride`` on."""
+    """A history in memory with many copies. The operations of copy n are numbered from n times ``stride``."""
 
     history: HistoryReader
     stride: int
@@ -53,8 +53,9 @@ def pack(
 ) -> PackedCopies:
     """Returns a history with all copies; ``faults`` has the columns of the data set.
 
-    ``ops``: the operations of the run, by number. ``silent``: those of unknown outcome and without effects, by their
-    process. Each copy has those of its processes, because they may explain what is wrong.
+    - ``ops``: the operations of the run, by number
+    - ``silent``: the numbers of operations of unknown outcome and without effects, by process; each copy has those of
+      its processes, because they may explain an apparent violation
     """
     from assay.harness.core.history.reader import InMemoryHistoryReader
 
@@ -95,18 +96,18 @@ def _pack_column(column: str, names: Sequence[CopyNames], copies: Sequence[Rows]
 
 
 class SharedNumbers:
-    """Numbers that no two copies have in common, each by the copy's number and the number in the run."""
+    """Numbers that are unique over all copies, by the copy's number and the number in the run."""
 
     def __init__(self) -> None:
         self.processes: dict[tuple[int, int], int] = {}
-        """Their column is too narrow for a stride."""
+        """Process ids. Their column has too few bits for a stride."""
         self.values: dict[tuple[int, int], int] = {}
-        """Values of logs. A value that is read in another log than it was sent to is a finding."""
+        """Values of logs. If two logs had a value in common, a check would report it."""
 
 
 @dataclass(frozen=True)
 class CopyNames:
-    """Gives the rows of one copy names and numbers of their own, column by column: there are many rows."""
+    """Gives the rows of one copy new names and numbers. For speed it works column by column."""
 
     number: int
     first_operation: int
@@ -114,7 +115,7 @@ class CopyNames:
     """Nanoseconds by which the copy is moved in time."""
     shared: SharedNumbers
     names: dict[str | None, str | None] = field(default_factory=lambda: {None: None})
-    """By the name in the run."""
+    """New names of keys and groups, by the name in the run."""
 
     def rename_column(self, column: str, rows: Rows) -> list[Any]:
         """Returns the column's values in this copy, for a column of ``_RENAMED`` or ``_TIMES``."""
@@ -146,7 +147,7 @@ class CopyNames:
 def find_violated(
     packed: PackedCopies, contract: Contract, engines: Engines, families: Sequence[Family]
 ) -> dict[int, frozenset[str]]:
-    """Returns the anomalies of each copy that has any, by the copy's number; none that is about a deadline."""
+    """Returns the anomalies found in each copy, by the copy's number. Anomalies about deadlines are not looked for."""
     found: defaultdict[int, set[str]] = defaultdict(set)
     with engines.open(packed.history, shared=False) as engine:
         register_data_sets(engine, packed.history)
@@ -162,7 +163,7 @@ def find_violated(
 
 
 def _find_copy(row: Row, stride: int) -> int | None:
-    """Returns the copy of a violation, by its key. Cycles of transactions have no key, but operations: ``3,17``."""
+    """Returns the copy of a violation, by its key. A cycle of transactions has only operations: ``3,17``."""
     if row["key"] is not None:
         copy = _PREFIX.match(row["key"])
         return None if copy is None else int(copy[1])
@@ -171,7 +172,7 @@ def _find_copy(row: Row, stride: int) -> int | None:
 
 
 def _list_violations(engine: Engine, family: Family, kinds: set[str]) -> Iterator[tuple[str, Row]]:
-    """Yields each anomaly of the family with a row for each key that has it, and with all rows without a key."""
+    """Yields each anomaly of the family with a row for each key that has it, and with each row without a key."""
     build(engine, family.views)
     if family.kinds and not kinds.intersection(family.kinds):
         return

@@ -4,8 +4,8 @@ A plant has a list of claims (assertions that the history makes, such as an ackn
 is a pure function of the rows of ``effects`` of one object. It keeps the ids, the times and the order of operations,
 and changes only values that the system returned. So the copy is a history that a wrong system could have produced.
 
-A claim is *exposed* if the history holds an observation that the edit can falsify. Otherwise the edit changes nothing,
-and the violation would have been missed.
+A claim is *exposed* if the history has an observation that the edit can falsify. If a claim is not exposed, the edit
+changes nothing, and no check could have found the violation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,29 +23,29 @@ T = TypeVar("T")
 
 
 class ObjectRows(list[Row]):
-    """All rows of one object, with what was derived from them, so that all plants share it."""
+    """All rows of one object, and a cache of values computed from them, which all plants share."""
 
     def __init__(self, rows: Iterable[Row], silent: Iterable[Row] = (), *, clients_killed: bool = False) -> None:
         super().__init__(rows)
-        self.derived: dict[Callable[[Rows], Any], Any] = {}
+        self.cache: dict[Callable[[Rows], Any], Any] = {}
         self.silent = list(silent)
-        """Operations of unknown outcome and without effects, by the processes of these rows: rows of ``ops``."""
+        """Rows of ``ops``: operations of unknown outcome and without effects, by processes of this object."""
         self.clients_killed = clients_killed
         """Whether a fault may have ended the processes of clients."""
 
 
-def derive(rows: Rows, function: Callable[[Rows], T]) -> T:
-    """Returns ``function(rows)``, computed once for all rows of an object."""
+def compute_once(rows: Rows, function: Callable[[Rows], T]) -> T:
+    """Returns ``function(rows)``. For the rows of a whole object it is computed only once."""
     if not isinstance(rows, ObjectRows):
         return function(rows)
-    if function not in rows.derived:
-        rows.derived[function] = function(rows)
-    found: T = rows.derived[function]
-    return found
+    if function not in rows.cache:
+        rows.cache[function] = function(rows)
+    result: T = rows.cache[function]
+    return result
 
 
 def list_silent(rows: Rows) -> list[Row]:
-    """Lists the operations of unknown outcome whose effects no one knows, by the processes of the object."""
+    """Lists the operations of unknown outcome and without effects, by processes of this object."""
     return rows.silent if isinstance(rows, ObjectRows) else []
 
 
@@ -62,7 +62,10 @@ NEVER: Final = 2**62
 class Claim:
     """An assertion of a history that an edit makes wrong.
 
-    ``words``: the assertion, for people. ``since``: the edit changes only operations called later, in nanoseconds.
+    - ``words``: the assertion in words
+    - ``exposed``: see the module's docstring
+    - ``since``: the edit changes only operations that were called after this time, in nanoseconds
+    - ``value``: the value that the assertion is about
     """
 
     words: str
@@ -74,23 +77,24 @@ class Claim:
     other: Row | None = None
     """Another row, which the edit changes or copies."""
     burst: tuple[int, ...] = ()
-    """Further values that are lost together with ``value``, because operations of unknown outcome would excuse fewer
-    losses."""
+    """Further values of the edit. Some are lost together with ``value``, because operations of unknown outcome would
+    excuse fewer losses.
+    """
 
 
 def gather_keys(effects: Mapping[str, Rows]) -> Mapping[str, Rows]:
-    """Returns the rows of each key: each key is an object."""
+    """Returns the rows by key, because each key is an object of its own."""
     return effects
 
 
 def select_all(rows: Rows, claim: Claim) -> Rows:
-    """Returns all rows: the check needs the whole object."""
+    """Returns all rows, because the check needs the whole object."""
     return rows
 
 
 def select_two(rows: Rows, claim: Claim) -> Rows:
     """Returns the two rows that the claim names."""
-    named = {position_of(row): row for row in (claim.row, claim.other) if row is not None}
+    named = {get_row_id(row): row for row in (claim.row, claim.other) if row is not None}
     return [named[place] for place in sorted(named)]
 
 
@@ -104,15 +108,15 @@ class Plant:
     kinds: frozenset[str]
     """Kinds of effects of the objects into which it can be planted."""
     gather: Callable[[Mapping[str, Rows]], Mapping[str, Rows]] = gather_keys
-    """Returns the rows of each object, by its name, from the rows of each key."""
+    """Converts the rows by key to the rows by name of an object, for objects that have several keys."""
     find_claims: Callable[[Rows, int], list[Claim]]
-    """Lists the claims of one object. The second argument is the time of ``exposure_bound``."""
+    """Lists the claims of one object. The second argument is the time of ``exposure_bound``: of the last fault."""
     edit: Callable[[Rows, Claim], Rows]
     """Returns the rows with the violation; the same rows if the claim is not exposed."""
     select: Callable[[Rows, Claim], Rows] = select_all
-    """Drops rows of the object that neither the violation nor its discovery needs."""
+    """Drops rows of the object that are needed neither for the violation nor for its detection."""
     missed: str = ""
-    """Why a claim that is not exposed is missed: a clause. Empty: each claim is exposed."""
+    """Why a claim may not be exposed: a clause. Empty: each claim is exposed."""
     apart: bool = False
     """Copies must not overlap in time, because the check compares the times of operations on different objects."""
     of_model: bool = False
@@ -121,8 +125,8 @@ class Plant:
     """Whether the contract makes the check judge such objects."""
 
 
-def returned(row: Row) -> int:
-    """Returns when the effect had surely happened; ``NEVER`` if its outcome is unknown."""
+def get_return_time(row: Row) -> int:
+    """Returns when the operation of an effect returned; ``NEVER`` if its outcome is unknown."""
     ret = row["ret"]
     return int(ret) if row["outcome"] == "ok" and ret is not None else NEVER
 
@@ -132,8 +136,10 @@ def is_ok(row: Row, *kinds: str) -> bool:
 
 
 def rank_known(rows: Rows, kinds: Iterable[str], column: str) -> tuple[list[Row], list[Row]]:
-    """Returns the rows with a value in the column, as they returned, and for each the one with the highest so far."""
-    known = sorted((row for row in rows if is_ok(row, *kinds) and row[column] is not None), key=returned)
+    """Returns the rows with a value in the column, in the order of their returns. Returns a second list with the row of
+    the highest value so far, for each of them.
+    """
+    known = sorted((row for row in rows if is_ok(row, *kinds) and row[column] is not None), key=get_return_time)
     highest: list[Row] = []
     for row in known:
         highest.append(row if not highest or row[column] > highest[-1][column] else highest[-1])
@@ -142,18 +148,18 @@ def rank_known(rows: Rows, kinds: Iterable[str], column: str) -> tuple[list[Row]
 
 def replace_in(rows: Rows, changed: Row, **columns: Any) -> Rows:
     """Returns the rows with new values in these columns of one row."""
-    place = position_of(changed)
-    return [{**row, **columns} if position_of(row) == place else row for row in rows]
+    place = get_row_id(changed)
+    return [{**row, **columns} if get_row_id(row) == place else row for row in rows]
 
 
 def append_to(rows: Rows, row: Row, **columns: Any) -> Rows:
     """Returns the rows with a copy of ``row`` at the end of its operation, with these columns changed."""
     last = max(one["sub"] for one in rows if one["op"] == row["op"])
-    return sorted([*rows, {**row, "sub": last + 1, **columns}], key=position_of)
+    return sorted([*rows, {**row, "sub": last + 1, **columns}], key=get_row_id)
 
 
-def position_of(row: Row) -> tuple[int, int]:
-    """Returns the number of the row: that of its operation, and its own in the operation."""
+def get_row_id(row: Row) -> tuple[int, int]:
+    """Returns the identity of a row: the number of its operation, and its own number in the operation."""
     return (row["op"], row["sub"])
 
 

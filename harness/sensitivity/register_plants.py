@@ -1,4 +1,4 @@
-"""Plants for registers, and for the committed offsets of groups, which are registers, too."""
+"""Plants for registers, and for the committed offsets of groups, which the checks judge as registers."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -12,11 +12,11 @@ from assay.harness.sensitivity.plant import (
     Plant,
     Row,
     Rows,
-    derive,
+    compute_once,
+    get_return_time,
+    get_row_id,
     is_ok,
-    position_of,
     replace_in,
-    returned,
     select_two,
 )
 
@@ -35,29 +35,29 @@ def _describe(row: Row) -> str:
 
 
 def _find_writes(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged writes. ``other`` is the last one that ended before it began; None: the initial value."""
+    """Lists acknowledged writes. ``other`` is the last write that ended before it began; None: the initial value."""
     reads = _list_reads(rows)
     last = max((row["call"] for row in reads), default=-1)
-    written = sorted((row for row in rows if is_ok(row, *_WRITES)), key=returned)
-    returns = list(map(returned, written))
+    written = sorted((row for row in rows if is_ok(row, *_WRITES)), key=get_return_time)
+    returns = list(map(get_return_time, written))
     claims = []
     for row in written:
         before = bisect_left(returns, row["call"])
         former = written[bisect_left(returns, returns[before - 1])] if before else None
-        since = max(returned(row), bound)
+        since = max(get_return_time(row), bound)
         claims.append(Claim(_describe(row), last > since, since, row["value"], row, former))
     return claims
 
 
-def _state(row: Row | None) -> dict[str, Any]:
+def _get_read_columns(row: Row | None) -> dict[str, Any]:
     """Returns the columns of a read that shows what ``row`` wrote; None stands for the initial value."""
     return {column: None if row is None else row[column] for column in ("value", "version", "position")}
 
 
 def _read_former(rows: Rows, claim: Claim) -> Rows:
-    """Lets the first read after the claim's moment return what had been there before the write."""
+    """Makes the first read after the claim's ``since`` return the value before the write."""
     read = _find_late_read(rows, claim)
-    return rows if read is None else replace_in(rows, read, **_state(claim.other))
+    return rows if read is None else replace_in(rows, read, **_get_read_columns(claim.other))
 
 
 def _find_late_read(rows: Rows, claim: Claim) -> Row | None:
@@ -66,7 +66,7 @@ def _find_late_read(rows: Rows, claim: Claim) -> Row | None:
 
 
 def _group_writes(rows: Rows) -> dict[Any, list[Row]]:
-    """Returns the rows that may have written a value, by the value."""
+    """Returns the rows of writes, by the value that they may have written."""
     writes: defaultdict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] in _WRITES:
@@ -75,20 +75,20 @@ def _group_writes(rows: Rows) -> dict[Any, list[Row]]:
 
 
 def _keep(rows: Rows, needed: Iterable[Row]) -> Rows:
-    """Returns these rows, the writes of the values that they read or replaced, the values that these replaced, ...
+    """Returns these rows, the writes of the values that they read or replaced, and so on for these writes.
 
-    Without the others the history stays legal: no value was replaced between its write and a row that saw it. Committed
-    offsets recur, so nothing of them is dropped.
+    Without the other rows the history is still legal: no value was replaced between its write and a row that saw it.
+    Committed offsets may have equal values, so all their rows are kept.
     """
-    writes = derive(rows, _group_writes)
+    writes = compute_once(rows, _group_writes)
     kept: dict[tuple[int, int], Row] = {}
     new = list(needed)
     while new:
         row = new.pop()
         if row["kind"] not in _OF_REGISTERS:
             return rows
-        if position_of(row) not in kept:
-            kept[position_of(row)] = row
+        if get_row_id(row) not in kept:
+            kept[get_row_id(row)] = row
             seen = [row["value"]] if row["kind"] == "register-read" else [row["expected"]]
             new += (write for value in seen if value is not None for write in writes.get(value, ()))
     return [kept[place] for place in sorted(kept)]
@@ -104,7 +104,7 @@ def _select_late_read(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_reads_before_writes(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads, each with the first write that was called after it. Later reads have nothing to foresee."""
+    """Lists reads, each with the first write that was called after the read. Other reads make no claim."""
     writes = sorted((row for row in rows if is_ok(row, *_WRITES)), key=lambda row: int(row["call"]))
     calls = [row["call"] for row in writes]
     claims = []
@@ -116,29 +116,29 @@ def _find_reads_before_writes(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _read_later(rows: Rows, claim: Claim) -> Rows:
-    """Lets the read return what a later write wrote."""
+    """Makes the read return the value of a later write."""
     if claim.row is None or claim.other is None:
         return rows
-    return replace_in(rows, claim.row, **_state(claim.other))
+    return replace_in(rows, claim.row, **_get_read_columns(claim.other))
 
 
 def _find_chained(rows: Rows, bound: int) -> list[Claim]:
-    """Lists compare-and-sets, each with the one whose value it replaced, or else one before it.
+    """Lists compare-and-sets, each with the one whose value it replaced, or else an earlier one.
 
-    A concurrent one that was called before it may have replaced its value, and is no candidate.
+    An earlier one is no candidate if it is concurrent and replaced this one's value.
     """
     changes = sorted((row for row in rows if is_ok(row, "register-cas")), key=lambda row: int(row["call"]))
     writers = {row["value"]: row for row in changes}
     claims = []
     for place, row in enumerate(changes):
-        before = (changes[at] for at in range(place - 1, -1, -1) if changes[at]["expected"] != row["value"])
+        before = (changes[index] for index in range(place - 1, -1, -1) if changes[index]["expected"] != row["value"])
         former = writers.get(row["expected"]) or next(before, None)
         claims.append(Claim(f"the compare-and-set to {row['value']}", former is not None, row=row, other=former))
     return claims
 
 
 def _replace_twice(rows: Rows, claim: Claim) -> Rows:
-    """Lets both compare-and-sets replace the same value."""
+    """Makes both compare-and-sets replace the same value."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.row, expected=claim.other["expected"])

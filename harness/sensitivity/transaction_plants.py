@@ -1,19 +1,20 @@
-"""Plants for transactions over lists and registers: wrong reads, and circles of transactions.
+"""Plants for transactions over lists and registers: wrong reads, and cycles of dependencies.
 
 A history of transactions, restricted to a few keys, is still a history of these keys. So a copy has only the keys that
 the violation needs.
 
-Circles are those of Adya. A transaction comes *before* another if the latter read what it wrote, if one process made
-both (``-process``), or if it had returned when the other was called (``-real-time``). Then one edit contradicts that:
+The cycles are those of Adya. A first transaction comes *before* a second one if the second read a write of the first.
+With ``-process`` it also comes before it if the same process made both, one after the other. With ``-real-time`` it
+comes before it if it returned before the second was called. An edit contradicts this order:
 
-- ``G0``: a list shows the elements of both in the other order.
-- ``G1c``: the first one reads what the second wrote.
-- ``G-single``: the second does not read what the first wrote.
-- ``G2-item``: the second did not read what a third wrote, and the third does not read what the first wrote.
-- ``G-nonadjacent``: the same, but the third only read what a fourth wrote, and the second did not read that.
+- ``G0``: a list shows the elements of both in reverse order.
+- ``G1c``: the first reads a write of the second.
+- ``G-single``: the second no longer reads a write of the first.
+- ``G2-item``: the second did not read a write of a third, and the third no longer reads a write of the first.
+- ``G-nonadjacent``: like ``G2-item``, but the second did not read a write of a fourth, which the third read.
 
 For ``G2-item`` without times, the first and the second are one transaction. A register does not show the order of its
-versions, but the initial value comes before all others. So a read that loses a write finds nothing.
+versions, but the initial value comes before all others. So a read of a register that loses a write finds nothing.
 """
 
 from collections import defaultdict
@@ -30,29 +31,29 @@ from assay.harness.sensitivity.plant import (
     Plant,
     Row,
     Rows,
-    derive,
+    compute_once,
     find_fresh_value,
-    position_of,
+    get_return_time,
+    get_row_id,
     replace_in,
-    returned,
 )
 
 _WRITES: Final = ("txn-append", "txn-write")
 _TXN: Final = frozenset({*_WRITES, "txn-read"})
 ALL_TRANSACTIONS: Final = "transactions"
 NEAR: Final = 8
-"""Number of transactions after each one that are looked at, since all of them would be too many."""
+"""Maximum number of later transactions that each transaction is compared with."""
 
 
 def gather_transactions(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     """Returns the rows of all transactions as one object."""
     rows = [row for some in effects.values() for row in some if row["kind"].startswith("txn-")]
-    return {ALL_TRANSACTIONS: ObjectRows(sorted(rows, key=position_of))} if rows else {}
+    return {ALL_TRANSACTIONS: ObjectRows(sorted(rows, key=get_row_id))} if rows else {}
 
 
 @dataclass
 class _Transaction:
-    """An acknowledged transaction. ``writes`` and ``reads`` have rows by key; of several reads, those of the first."""
+    """An acknowledged transaction. ``writes``: rows by key. ``reads``: the rows of its first read of each key."""
 
     op: int
     process: int
@@ -78,7 +79,7 @@ class _Store:
             if row["outcome"] != "ok":
                 continue
             key, value = row["key"], row["value"]
-            new = _Transaction(row["op"], row["process"], row["call"], returned(row))
+            new = _Transaction(row["op"], row["process"], row["call"], get_return_time(row))
             txn = self.transactions.setdefault(row["op"], new)
             if row["kind"] != "txn-read":
                 txn.writes.setdefault(key, []).append(row)
@@ -98,11 +99,11 @@ class _Store:
 
     def is_missed(self, read: Rows, written: Rows) -> bool:
         """Returns whether the read certainly shows its key as it was before these writes."""
-        place = self.order.get(read[0]["key"], {}).get(written[0]["value"], -1)
-        return read[0]["value"] is None or place >= len(read)
+        index = self.order.get(read[0]["key"], {}).get(written[0]["value"], -1)
+        return read[0]["value"] is None or index >= len(read)
 
     def list_later_values(self, read: Rows, written: Rows) -> Sequence[int]:
-        """Returns the values that the read lacks, up to the last of these writes; none if their order is not known."""
+        """Returns the values that the read lacks, up to the last of these writes; empty if their order is not known."""
         key, value = written[-1]["key"], written[-1]["value"]
         if key not in self.lists:
             return (value,) if read[0]["value"] != value else ()
@@ -110,9 +111,9 @@ class _Store:
         return list(self.order[key])[shown : self.order[key].get(value, -1) + 1]
 
     def list_readers(self, txn: _Transaction) -> Iterator[tuple[_Transaction, Row]]:
-        """Yields transactions that read what this one wrote, each with the row that shows the value.
+        """Yields transactions that read a write of this transaction, each with the row that shows the value.
 
-        For a list this is the first element that it appended, and for a register the last value.
+        For a list this is the first appended element, and for a register the last written value.
         """
         for key, written in txn.writes.items():
             for row in islice(self.shown[key, written[0 if key in self.lists else -1]["value"]], NEAR):
@@ -120,7 +121,7 @@ class _Store:
                     yield self.transactions[row["op"]], row
 
     def list_pairs(self, order: str) -> Iterator[tuple[_Transaction, _Transaction, Row | None]]:
-        """Yields transactions that come before others. The row is the read that proves it, if no time does."""
+        """Yields pairs of transactions in this order. The row is the read that proves the order, unless times do."""
         made: defaultdict[int, list[_Transaction]] = defaultdict(list)
         for txn in sorted(self.transactions.values(), key=lambda txn: txn.call):
             made[txn.process if order == PROCESS else 0].append(txn)
@@ -136,12 +137,12 @@ class _Store:
 PROCESS: Final = "-process"
 REAL_TIME: Final = "-real-time"
 _Edits = Iterator[tuple[Row, Row | None, Sequence[int]]]
-"""The row that is edited, another one whose key the circle needs, and values."""
+"""The row to edit, another row whose key the cycle needs, and values."""
 
 
-def _find_circles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], order: str) -> list[Claim]:
-    """Lists the transactions, each with an edit that puts it on a circle."""
-    store = derive(rows, _Store)
+def _find_cycles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], order: str) -> list[Claim]:
+    """Lists the transactions, each with an edit that makes it a part of a cycle."""
+    store = compute_once(rows, _Store)
     edits = {row["op"]: (row, other, values) for row, other, values in find(store, order)}
     claims = []
     for op in store.transactions:
@@ -151,17 +152,18 @@ def _find_circles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edit
 
 
 def _reverse_writes(store: _Store, order: str) -> _Edits:
-    """Finds the elements of two transactions that a list shows in order, to exchange them."""
+    """Finds edits that exchange the elements of two transactions in a list."""
     for first, second, other in _list_writers(store) if not order else store.list_pairs(order):
         for key in first.writes.keys() & second.writes.keys() & store.lists:
             elements = [row["value"] for row in (*first.writes[key], *second.writes[key])]
-            places = [store.order[key][value] for value in elements if value in store.order[key]]
-            if len(elements) == len(places) == 2 and places[0] < places[1] and (other is None or key != other["key"]):
+            indexes = [store.order[key][value] for value in elements if value in store.order[key]]
+            in_order = len(elements) == len(indexes) == 2 and indexes[0] < indexes[1]
+            if in_order and (other is None or key != other["key"]):
                 yield first.writes[key][0], other, elements
 
 
 def _list_writers(store: _Store) -> Iterator[tuple[_Transaction, _Transaction, Row]]:
-    """Yields transactions whose elements are next to each other in a list, with the row of the first one."""
+    """Yields pairs of transactions with adjacent elements in a list, and the first transaction's row."""
     for key, order in store.order.items():
         for one, other in pairwise(order):
             first, second = (store.transactions.get(store.writers.get((key, value), -1)) for value in (one, other))
@@ -170,7 +172,7 @@ def _list_writers(store: _Store) -> Iterator[tuple[_Transaction, _Transaction, R
 
 
 def _read_later(store: _Store, order: str) -> _Edits:
-    """Finds a read by the first transaction of what the second writes."""
+    """Finds edits that make the first transaction read a write of the second."""
     for first, second, other in store.list_pairs(order):
         for key in (first.reads.keys() & second.writes.keys()) - first.writes.keys():
             values = store.list_later_values(first.reads[key], second.writes[key])
@@ -179,7 +181,7 @@ def _read_later(store: _Store, order: str) -> _Edits:
 
 
 def _lose_write(store: _Store, order: str) -> _Edits:
-    """Finds a read by the second transaction of what the first wrote."""
+    """Finds edits by which the second transaction no longer reads a write of the first."""
     for first, second, other in store.list_pairs(order):
         for key in first.writes.keys() & second.reads.keys():
             value = first.writes[key][0 if key in store.lists else -1]["value"]
@@ -189,7 +191,9 @@ def _lose_write(store: _Store, order: str) -> _Edits:
 
 
 def _miss_each_other(store: _Store, order: str) -> _Edits:
-    """Finds a read by a third transaction of what the first wrote, if the second missed what the third wrote."""
+    """Finds edits by which a third transaction no longer reads a write of the first, if the second missed a write of
+    the third.
+    """
     pairs = ((txn, txn) for txn in store.transactions.values())
     for first, second in pairs if not order else (pair[:2] for pair in store.list_pairs(order)):
         for third, row in store.list_readers(first):
@@ -198,8 +202,10 @@ def _miss_each_other(store: _Store, order: str) -> _Edits:
                     yield row, second.reads[key][-1], ()
 
 
-def _fork(store: _Store, order: str) -> _Edits:
-    """Finds a read by a third transaction of what the first wrote, if it read of a fourth what the second missed."""
+def _read_in_two_orders(store: _Store, order: str) -> _Edits:
+    """Finds edits by which a third transaction no longer reads a write of the first, if the third read a write of a
+    fourth that the second missed.
+    """
     for first, second, proof in store.list_pairs(order):
         for third, row in store.list_readers(first):
             for key in (second.reads.keys() & third.reads.keys()) - {row["key"]}:
@@ -212,7 +218,7 @@ def _fork(store: _Store, order: str) -> _Edits:
 
 
 def _exchange(rows: Rows, claim: Claim) -> Rows:
-    """Lets all reads show two elements in each other's place."""
+    """Makes all reads show two elements in reverse order."""
     if claim.row is None:
         return rows
     one, other = claim.burst
@@ -235,41 +241,41 @@ def _describe_read(read: Rows) -> str:
 
 
 def _list_full_reads(rows: Rows, *, listed: bool) -> list[list[Row]]:
-    """Lists the reads that show something; only of lists if ``listed``."""
+    """Lists the reads that show a value. ``listed``: only reads of lists."""
     return [
         read
-        for read in derive(rows, _Store).reads
+        for read in compute_once(rows, _Store).reads
         if read[0]["value"] is not None and (not listed or read[0]["list_index"] is not None)
     ]
 
 
 def _find_shown(rows: Rows, bound: int, *, listed: bool = False) -> list[Claim]:
-    """Lists the reads that show something, by their last row."""
+    """Lists the reads that show a value, each with its last row. ``listed``: only reads of lists."""
     return [Claim(_describe_read(read), row=read[-1]) for read in _list_full_reads(rows, listed=listed)]
 
 
 def _show(rows: Rows, last: Row, values: Sequence[int]) -> Rows:
-    """Lets a read show further elements of its list, or the last of these values of its register."""
+    """Makes a read show these further elements of its list, or the last of these values of its register."""
     if not any(row["kind"] == "txn-append" and row["key"] == last["key"] for row in rows):
         return replace_in(rows, last, value=values[-1])
-    empty, end = last["value"] is None, position_of(last)
+    empty, end = last["value"] is None, get_row_id(last)
     length = 0 if empty else last["list_index"] + 1
     kept = [
         {**row, "sub": row["sub"] + len(values) - empty}
         if row["op"] == last["op"] and row["sub"] > last["sub"]
         else row
         for row in rows
-        if not (empty and position_of(row) == end)
+        if not (empty and get_row_id(row) == end)
     ]
     more = [
-        {**last, "sub": last["sub"] + place + (not empty), "list_index": length + place, "value": value}
-        for place, value in enumerate(values)
+        {**last, "sub": last["sub"] + index + (not empty), "list_index": length + index, "value": value}
+        for index, value in enumerate(values)
     ]
-    return sorted([*kept, *more], key=position_of)
+    return sorted([*kept, *more], key=get_row_id)
 
 
 def _show_more(rows: Rows, claim: Claim) -> Rows:
-    """Lets the read show the claim's values, too."""
+    """Makes the read show the claim's values, too."""
     return rows if claim.row is None or not claim.burst else _show(rows, claim.row, claim.burst)
 
 
@@ -284,7 +290,7 @@ def _read_twice(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_comparable_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads of two elements or more that another operation shows, too."""
+    """Lists reads of two elements or more. They are exposed if another operation shows the elements, too."""
     reads = _list_full_reads(rows, listed=True)
     longest: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for read in reads:
@@ -301,12 +307,12 @@ def _reverse_last(rows: Rows, claim: Claim) -> Rows:
     """Exchanges the last two elements that a read shows."""
     if claim.row is None or claim.other is None or not claim.exposed:
         return rows
-    values = {position_of(claim.row): claim.other["value"], position_of(claim.other): claim.row["value"]}
-    return [{**row, "value": values.get(position_of(row), row["value"])} for row in rows]
+    values = {get_row_id(claim.row): claim.other["value"], get_row_id(claim.other): claim.row["value"]}
+    return [{**row, "value": values.get(get_row_id(row), row["value"])} for row in rows]
 
 
 def _tear(rows: Rows, claim: Claim) -> Rows:
-    """Removes an element that a read shows, and those behind it. A register shows the claim's value instead."""
+    """Removes an element and all later ones from a read of a list. A register shows the claim's value instead."""
     shown = claim.row
     if shown is None:
         return rows
@@ -333,8 +339,8 @@ def _tear(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_pairs(rows: Rows, bound: int) -> list[Claim]:
-    """Lists transactions that write to one key twice, each with a read by another one that shows the second value."""
-    store = derive(rows, _Store)
+    """Lists transactions that write to a key twice, each with a read of the second value by another transaction."""
+    store = compute_once(rows, _Store)
     return [
         Claim(f"transaction {txn.op}, which writes to {key} twice", row is not None, value=written[0]["value"], row=row)
         for txn in store.transactions.values()
@@ -347,7 +353,7 @@ def _find_pairs(rows: Rows, bound: int) -> list[Claim]:
 
 def _find_own_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists values that a transaction writes and then reads itself."""
-    store = derive(rows, _Store)
+    store = compute_once(rows, _Store)
     return [
         Claim(f"the value {row['value']} of {key} in transaction {txn.op}", row=row)
         for txn in store.transactions.values()
@@ -359,7 +365,7 @@ def _find_own_reads(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
-    """Lists writes that failed, each with the longest read of their key, which is given the value."""
+    """Lists writes that failed, each with the longest read of their key, which will show the value."""
     longest: dict[str, list[Row]] = {}
     for read in _list_full_reads(rows, listed=False):
         longest[read[0]["key"]] = max(longest.get(read[0]["key"], read), read, key=len)
@@ -373,8 +379,8 @@ def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged writes, each with the first read after the last fault that shows the value."""
-    store = derive(rows, _Store)
+    """Lists acknowledged writes, each with the first read of the value after the write and after the last fault."""
+    store = compute_once(rows, _Store)
     claims = []
     for txn in store.transactions.values():
         for row in (row for written in txn.writes.values() for row in written):
@@ -387,11 +393,16 @@ def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
 
 _declare: Final = partial(Plant, kinds=_TXN, gather=gather_transactions, select=_select_keys, apart=True)
 
-_CIRCLES: Final = (
+_CYCLES: Final = (
     ("G0", "two lists show the appends of two transactions in different orders", _reverse_writes, _exchange),
     ("G1c", "a transaction reads what one wrote that comes after it", _read_later, _show_more),
     ("G-single", "a transaction does not read all that one wrote which comes before it", _lose_write, _tear),
-    ("G-nonadjacent", "two transactions read the writes of two others in different orders", _fork, _tear),
+    (
+        "G-nonadjacent",
+        "two transactions read the writes of two others in different orders",
+        _read_in_two_orders,
+        _tear,
+    ),
     ("G2-item", "two transactions each do not read what the other wrote", _miss_each_other, _tear),
 )
 _ORDERS: Final = (
@@ -433,11 +444,11 @@ TRANSACTION_PLANTS: Final = (
     *(
         _declare(
             anomaly=f"{name}{suffix}", meaning=f"{meaning}{given}",
-            find_claims=partial(_find_circles, find=find, order=suffix), edit=edit,
+            find_claims=partial(_find_cycles, find=find, order=suffix), edit=edit,
             missed="no edit of one read puts it on a circle", requires=partial(_declares, order=order),
         )
         for suffix, given, order in _ORDERS
-        for name, meaning, find, edit in _CIRCLES
+        for name, meaning, find, edit in _CYCLES
         if (name, suffix) != ("G-single", REAL_TIME)
     ),
     _declare(
