@@ -173,7 +173,7 @@ class Trial:
         sealing = None if getattr(loop, "simulated", False) else loop
         history = self.output.open_history(sealing)
         stamps = Stamps()
-        self.origin = Origin(stamps.loop_time(0), time.time())
+        self.origin = Origin(stamps.to_loop_time(0), time.time())
         try:
             report = await self._drive(history, stamps)
             self.output.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))
