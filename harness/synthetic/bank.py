@@ -1,7 +1,7 @@
 """Banks: transfers between the accounts of a bank, and reads of all its accounts.
 
-Many transfers undo earlier ones, so that a tile ends with the balances with which it began. Two more accounts have
-transfers in scenes only, so their balances are known exactly.
+Many transfers undo earlier ones, so that a tile ends with the balances with which it began. Two more accounts are used
+only in scenes, so their balances are known exactly.
 """
 
 import random
@@ -11,13 +11,13 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic.model import Model, Scene, Step, Turn
 
 BUSY: Final = 4
-"""Accounts that ordinary transfers use."""
+"""Number of accounts that ordinary transfers use."""
 SOLVENT, SPARE = BUSY, BUSY + 1
 """Accounts that only scenes use."""
 OPENED: Final = 10
 """Initial balance of each account."""
 MOST_PENDING: Final = 30
-"""Transfers of a bank that are not undone yet."""
+"""Maximum number of transfers of a bank that are not undone yet."""
 
 
 class BankModel(Model):
@@ -27,9 +27,9 @@ class BankModel(Model):
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._pending: dict[int, list[tuple[int, int, int]]] = {}
-        """Transfers of each bank that a later one must undo: source, target, amount."""
-        self._left = 0
-        """Number of all such transfers."""
+        """By bank, the transfers that must still be undone: source, target, amount."""
+        self._pending_count = 0
+        """Number of pending transfers of all banks."""
 
     def step(self, turn: Turn) -> Step:
         bank = self.draw_key()
@@ -45,11 +45,11 @@ class BankModel(Model):
         transfer = source, target, min(balances[source], self.rng.randint(1, 5))
         if turn.takes_effect:
             self._pending.setdefault(bank, []).append(transfer)
-            self._left += 1
+            self._pending_count += 1
         return self._transfer(bank, *transfer)
 
     def restore(self, turn: Turn) -> Step | None:
-        if turn.left > self._left + 1:
+        if turn.left > self._pending_count + 1:
             return None
         return self._undo(next(iter(self._pending)), True) if self._pending else self._read(0, self._balances(0))
 
@@ -78,7 +78,7 @@ class BankModel(Model):
                     self._read(key, [-1, 2 * OPENED + 1, *balances[2:]], 1),
                 ),
             ),
-            # It is unknown what the spare account gave away. The last transfer restores the balances.
+            # The outcome of a transfer from the spare account is unknown. The last transfer restores the balances.
             "bank-unaccounted": (
                 OPENED,
                 (
@@ -102,7 +102,7 @@ class BankModel(Model):
         source, target, amount = self._pending[bank][-1]
         if takes_effect:
             self._pending[bank].pop()
-            self._left -= 1
+            self._pending_count -= 1
             if not self._pending[bank]:
                 del self._pending[bank]
         return self._transfer(bank, target, source, amount)

@@ -10,8 +10,9 @@ class ObjectKind:
     """A kind of object."""
 
     title: str
-    """The adjective, with its article, before the word "history": ``a log`` history."""
+    """The words before "history" in messages: ``a log`` history."""
     about: str
+    """The operations of its histories."""
     anomalies: tuple[str, ...]
 
 

@@ -9,7 +9,7 @@ from assay.harness.core.operation import Effect, Outcome
 from assay.harness.synthetic.model import Model, Scene, Step, Turn, scene_value
 
 OPERATIONS_PER_SET: Final = 50
-"""Operations on one set. Then the next set takes its place, so that reads stay short."""
+"""Number of operations on one set. Then a new set replaces it, so that reads stay short."""
 
 
 class QueueModel(Model):
@@ -26,10 +26,11 @@ class QueueModel(Model):
         self._queues: dict[int, deque[int]] = {}
         """Queues that are not empty."""
         self._waiting = 0
+        """Number of elements in all queues."""
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
-        # A dequeue of unknown outcome could have taken the lost element, so a scene's key has no such dequeue.
+        # A dequeue of unknown outcome could explain the loss of an element, so a scene's key has no such dequeue.
         enqueues = self.rng.random() < 0.48 or (turn.outcome is Outcome.INFO and key in self.scene_keys)
         if enqueues:
             if turn.takes_effect:
@@ -86,7 +87,7 @@ class QueueModel(Model):
 
 
 class SetModel(Model):
-    """Adds, and reads of all elements. Each key has one set after the other."""
+    """Adds, and reads of all elements. Each key has several sets, one after the other."""
 
     model = "set"
 
@@ -112,7 +113,7 @@ class SetModel(Model):
             self._replace(key)
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene in a set of its own, with one element before the anomaly."""
+        """Returns a scene in a new set, to which an element is added before the anomaly."""
         before, own = scene_value(), scene_value(1)
         both, first = [before, own], self._add(key, before)
         steps = {
@@ -135,6 +136,6 @@ class SetModel(Model):
         return Step("add", self.name(key), (effect,), argument=value, begin=begin, end=begin + 1)
 
     def _read(self, key: int, values: list[int], begin: int = 0) -> Step:
-        # An empty read has one row, without a value.
+        # A read without elements has one effect, without a value.
         effects = tuple(Effect("set-read", self.name(key), value=value) for value in values or (None,))
         return Step("read", self.name(key), seen=effects, result=list(values), begin=begin, end=begin + 1)

@@ -1,6 +1,6 @@
-"""Counters, id generators, max registers, and pairs of counters that only grow. Their counters are their state.
+"""Counters, id generators, max registers, and pairs of counters that only grow.
 
-A scene is a planted anomaly (its operations). A turn is the conditions of the next ordinary operation. See ``model``.
+The whole state of such an object is in the tile's counters. For steps, turns and scenes see ``model``.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from assay.harness.synthetic.model import Model, Scene, Step, Turn
 
 DOWN: Final = 6
 UP: Final = 2
-"""Distances from the largest value within which the values of a max register are drawn."""
+"""How far below and above the largest value the values for a max register are drawn."""
 
 
 class CounterModel(Model):
@@ -21,7 +21,7 @@ class CounterModel(Model):
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
         count = self.encode_count(key)
-        # An add of unknown outcome could explain the count that a scene leaves out, so a scene's key has no such add.
+        # An add of unknown outcome could explain a count that a scene skips, so a scene's key has no such add.
         if self.rng.random() < 0.4 or (turn.outcome is Outcome.INFO and key in self.scene_keys):
             return Step("read", self.name(key), seen=(self._effect("read", key, count),), result=count)
         self.add(key, turn.takes_effect)
@@ -61,7 +61,7 @@ class IdModel(Model):
         return step
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene whose two operations get the same, next id."""
+        """Returns a scene whose two operations both get the next id."""
         value = self.encode_count(key)
         steps = tuple(self._generate(key, value, True, begin) for begin in (0, 2))
         return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.count(key): 1})
@@ -84,7 +84,7 @@ class MaxRegisterModel(Model):
         largest = self.increase_in_tile(key)
         if self.rng.random() < 0.5:
             return self._read(key, self.encode_current(key))
-        # A write without effect is below the maximum, so that no later scene can use its value.
+        # A write without effect gets a value below the maximum, so that a later scene never writes this value.
         more = self.rng.randint(max(-DOWN, 1 - largest), UP) if turn.takes_effect else -min(largest, DOWN)
         value = self.encode_count(key, more)
         self.add(key, max(0, more))
@@ -109,7 +109,7 @@ class MaxRegisterModel(Model):
 
 
 class MonotonicModel(Model):
-    """Adds to one counter of a pair, which return its new value, and reads of both."""
+    """Adds to one counter of a pair, and reads of both counters. An add returns the counter's new value."""
 
     model = "monotonic"
     initial_counts = (0, 0)
@@ -156,7 +156,7 @@ class MonotonicModel(Model):
         )
 
     def _read(self, key: int, x: int, y: int, begin: int = 0, process: int | None = None) -> Step:
-        """Reads both counters, with ``x`` and ``y`` added."""
+        """Returns a read of both counters. It shows their current values plus ``x`` and ``y``."""
         seen = {"x": self.encode_count(key, x, 0), "y": self.encode_count(key, y, 1)}
         effects = tuple(
             Effect("monotonic-read", f"{self.name(key)}-{part}", value=value) for part, value in seen.items()

@@ -35,7 +35,7 @@ from assay.harness.synthetic.txn import TxnListModel, TxnRegisterModel
 PLANTED: Final = "planted.json"
 HISTORY: Final = "history"
 UNFINISHED: Final = ".unfinished"
-"""Folder in which the history is written. A killed process leaves it under this name, which nothing reads."""
+"""Folder in which the history is written. It is renamed at the end, so no reader uses a part of a history."""
 
 MODELS: Final[Mapping[str, type[Model]]] = {
     model.model: model
@@ -59,7 +59,7 @@ def prepare(model: str, plan: Plan) -> HistoryMaker:
     # If there are more keys than operations in a tile, each copy of the tile uses other keys. The keys of planted
     # anomalies are left out of this rotation.
     rotating_keys = (plan.keys // spacing - many) * spacing if plan.keys > TILE and plan.keys % spacing == 0 else 0
-    keys = [spacing * place for place in rng.sample(range(rotating_keys // spacing, -(-plan.keys // spacing)), many)]
+    keys = [spacing * index for index in rng.sample(range(rotating_keys // spacing, -(-plan.keys // spacing)), many)]
     objects.scene_keys = frozenset(keys)
     objects.begin(rng)
     scenes = [objects.scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
@@ -72,8 +72,8 @@ def prepare(model: str, plan: Plan) -> HistoryMaker:
 def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
     """Writes a history of one of ``MODELS`` into the folder ``out``, which must be empty or missing.
 
-    Raises ``PlanError`` if the plan cannot be fulfilled, ``HistoryError`` if the folder is not empty. After any
-    exception, ``KeyboardInterrupt`` too, nothing is left behind.
+    Raises ``PlanError`` if the plan cannot be fulfilled, and ``HistoryError`` if the folder is not empty. After any
+    exception, including ``KeyboardInterrupt``, nothing is left behind.
     """
     began = time.perf_counter()
     maker = prepare(model, plan)
@@ -88,7 +88,7 @@ def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
             planted = maker.write(writer)
         options = {name: value for name, value in vars(plan).items() if name != "plant"}
         record = Record(model=model, planted=planted, **options)
-        with open(out / PLANTED, "xb") as file:  # someone may have put a file there meanwhile
+        with open(out / PLANTED, "xb") as file:  # fails if another process has created the file
             is_recorded = True
             file.write(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         os.replace(unfinished, out / HISTORY)
@@ -97,7 +97,7 @@ def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
         if is_recorded:
             (out / PLANTED).unlink(missing_ok=True)
         if is_new:
-            with suppress(OSError):  # someone has put a file there
+            with suppress(OSError):  # another process has put a file there
                 out.rmdir()
         raise
     reader = HistoryReader(out / HISTORY)

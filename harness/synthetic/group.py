@@ -1,10 +1,10 @@
-"""Groups: members share the partitions of a log, read their partitions and commit positions.
+"""Groups: members share the partitions of a log, read their partitions and commit offsets.
 
-1. Each group has its own partitions and some seats. Each seat belongs to a client. With many groups, a client has
-   seats in several.
+1. Each group has its own partitions and some seats for members. Each seat belongs to a client. With many groups, a
+   client has seats in several.
 2. A process that uses a seat for the first time joins the group, which begins a generation. Some join again.
 3. In generation n of a group with m seats, partition p belongs to seat (p + n) % m.
-4. Every other member enters a new generation with its next operation, or after a rejected commit.
+4. The other members enter a new generation with their next operation, or after a rejected commit.
 5. A stopped process keeps its partitions until the next process of its seat joins.
 6. At the end of a tile, all members leave.
 
@@ -26,9 +26,11 @@ PARTITIONS: Final = 8
 SEATS: Final = 4
 """Seats of a group, if there are as many clients."""
 GENERATION, COMMITS, POSITION = 1, 2, 3
-"""Counters of a group, which is its first partition's, and of a partition: its commits, and the last one's offset."""
-LONG: Final = 48_000_000_000
-"""Nanoseconds that the scene of an orphan lasts: well beyond the default deadline for rebalances in contracts."""
+"""Counters of a partition besides the end of its log: the generation of its group, the number of its commits, and the
+offset of the last commit. Only the first partition of a group counts the generations.
+"""
+ORPHAN_DURATION: Final = 48_000_000_000
+"""Nanoseconds that the scene of an orphaned partition lasts: much longer than the default deadline for rebalances."""
 
 
 class GroupModel(PartitionModel):
@@ -39,17 +41,17 @@ class GroupModel(PartitionModel):
         # Each scene gets a separate group.
         self.key_spacing = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
         self._seats = min(SEATS, plan.clients)
-        self._taken = -(-plan.keys // self.key_spacing) * self._seats
+        self._all_seats = -(-plan.keys // self.key_spacing) * self._seats
         super().__init__(plan)
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._members: dict[int, tuple[int, int]] = {}
-        """The process of each seat, and the generation that it knows."""
+        """By seat, its process and the generation that this process knows."""
         self._cursors: dict[int, int] = {}
         """The rank of the next record to read, for each partition."""
         self._committed: dict[int, tuple[int, int]] = {}
-        """Value and offset of each partition's last commit."""
+        """By partition, the value and the offset of the last commit."""
 
     def step(self, turn: Turn) -> Step:
         clients = self.plan.clients
@@ -57,13 +59,13 @@ class GroupModel(PartitionModel):
             return step
         verbs = ("send", "poll", "commit", "fetch", "end", "enter")
         f = self.rng.choices(verbs, (33, 38, 20, 6, 2, 1))[0]
-        seat = turn.client + clients * self.rng.randrange(-(-self._taken // clients))
-        if seat < self._taken and turn.left > clients:
+        seat = turn.client + clients * self.rng.randrange(-(-self._all_seats // clients))
+        if seat < self._all_seats and turn.left > clients:
             process, known = self._members.get(seat, (None, 0))
-            group = self._first(seat)
+            group = self._find_first_partition(seat)
             if process != turn.process or f == "enter":
                 return self._enter(turn, seat, joins=True)
-            owned = self._share(seat, known)
+            owned = self._assign(seat, known)
             if known < self.encode_count(group, which=GENERATION):
                 if f != "commit" or not owned or self.rng.random() < 0.5 or not turn.ok:
                     return self._enter(turn, seat, joins=False)
@@ -84,7 +86,7 @@ class GroupModel(PartitionModel):
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that begins two generations and ends with a commit.
 
-        The first generation has members of the scene only. Members that join afterwards find the second one.
+        Only members of the scene are in the first generation. Members that join later find the second generation.
         """
         group, generation = self._group(key), self.encode_count(key, 1, GENERATION)
         lease, last = f"{self.partition(key)}-lock", self.encode_count(key, 1, COMMITS)
@@ -102,35 +104,36 @@ class GroupModel(PartitionModel):
             return Step("commit", group, (effect,), begin=begin, end=begin + 1)
 
         if anomaly == "zombie-commit":
-            place, steps = group, (enter("scene-a", 0), commit(generation - 1, 2))
+            finding_key, steps = group, (enter("scene-a", 0), commit(generation - 1, 2))
         elif anomaly == "double-ownership":
-            place, steps = self.partition(key), (enter("scene-a", 0), enter("scene-b", 2), commit(generation, 4))
+            finding_key = self.partition(key)
+            steps = (enter("scene-a", 0), enter("scene-b", 2), commit(generation, 4))
         elif anomaly == "fencing-violation":
             turns = (("acquire", 41, "b"), ("guarded", 41, "b"), ("acquire", 42, "c"), ("guarded", 41, "b"))
             guarded = (
                 replace(build_lease_step(f, lease, token, f"scene-{owner}"), begin=2 * turn, end=2 * turn + 1)
                 for turn, (f, token, owner) in enumerate(turns, 1)
             )
-            place, value, steps = lease, 42, (enter("scene-a", 0), *guarded, commit(generation, 10))
+            finding_key, value, steps = lease, 42, (enter("scene-a", 0), *guarded, commit(generation, 10))
         elif anomaly == "generation-reuse":
             # Two coordinators store the same generation, each for different members.
             events = tuple(
                 Event("group-generation", begin, node, key=group, epoch=generation)
                 for begin, node in ((0, "n1"), (3, "n2"))
             )
-            place, steps = group, (enter("scene-a", 1), commit(generation, 4))
+            finding_key, steps = group, (enter("scene-a", 1), commit(generation, 4))
         else:
-            place, value = f"{self.partition(key)}-audit-0", None
+            finding_key, value = f"{self.partition(key)}-audit-0", None
             drain, steps = self._build_orphan(key, commit(generation, SCENE_SLOTS - 2))
         return Scene(
-            key=place,
+            key=finding_key,
             steps=steps,
             value=value,
             events=events,
             drain=drain,
             increments={self.layout.count(key, GENERATION): 2, self.layout.count(key, COMMITS): 1},
             replacements={self.layout.count(key, POSITION): self.at(key, 0)},
-            min_duration=LONG if drain else 0,
+            min_duration=ORPHAN_DURATION if drain else 0,
         )
 
     def _build_orphan(self, key: int, commit: Step) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -162,7 +165,7 @@ class GroupModel(PartitionModel):
         drain = tuple(Step("drained", name, (Effect("drained", name, position=0),)) for name in (orphan, other))
         return drain, steps
 
-    def _first(self, seat: int) -> int:
+    def _find_first_partition(self, seat: int) -> int:
         """Returns the first partition of the seat's group."""
         return seat // self._seats * self.key_spacing
 
@@ -170,16 +173,16 @@ class GroupModel(PartitionModel):
         """Returns the name of a partition's group."""
         return f"group-{self.number(key // self.key_spacing * self.key_spacing)}"
 
-    def _share(self, seat: int, generation: int) -> list[int]:
-        """Returns the partitions that a seat has in a generation."""
-        first = self._first(seat)
+    def _assign(self, seat: int, generation: int) -> list[int]:
+        """Returns the partitions that are assigned to a seat in a generation."""
+        first = self._find_first_partition(seat)
         size = min(self.key_spacing, self.plan.keys - first)
-        return [first + place for place in range((seat - generation) % self._seats, size, self._seats)]
+        return [first + index for index in range((seat - generation) % self._seats, size, self._seats)]
 
-    def _holds(self, kind: str, turn: Turn, seat: int, generation: int) -> list[Effect]:
-        """Returns an effect for each partition of a seat, or one for the group if there are none."""
-        group = self._group(self._first(seat))
-        names = [self.partition(key) for key in self._share(seat, generation)] or [group]
+    def _build_holds(self, kind: str, turn: Turn, seat: int, generation: int) -> list[Effect]:
+        """Returns an effect for each partition of a seat, or one effect for the group if the seat has none."""
+        group = self._group(self._find_first_partition(seat))
+        names = [self.partition(key) for key in self._assign(seat, generation)] or [group]
         owner = f"member-{self.client(turn)}"
         return [
             Effect(kind, name, generation=generation, owner=owner, group=group, assignment=generation)
@@ -187,7 +190,8 @@ class GroupModel(PartitionModel):
         ]  # fmt: skip
 
     def _enter(self, turn: Turn, seat: int, *, joins: bool) -> Step:
-        first, open_ended = self._first(seat), turn.outcome is Outcome.INFO
+        """Returns a step by which a member enters the current generation. ``joins``: it begins a new generation."""
+        first, open_ended = self._find_first_partition(seat), turn.outcome is Outcome.INFO
         if joins and (turn.takes_effect or not open_ended):
             self.add(first, which=GENERATION)
             epoch = self.encode_count(first, which=GENERATION)
@@ -196,20 +200,20 @@ class GroupModel(PartitionModel):
         if open_ended:
             return Step("enter", self._group(first))
         process, known = self._members.get(seat, (None, 0))
-        former = self._holds("release" if joins else "lost", turn, seat, known) if process == turn.process else []
+        ended = self._build_holds("release" if joins else "lost", turn, seat, known) if process == turn.process else []
         generation = self.encode_count(first, which=GENERATION)
         self._members[seat] = turn.process, generation
-        effects = (*former, *self._holds("acquire", turn, seat, generation))
+        effects = (*ended, *self._build_holds("acquire", turn, seat, generation))
         return Step("enter", self._group(first), effects, outcome=Outcome.OK)
 
     def _leave(self, turn: Turn) -> Step | None:
-        """Leaves all groups of the client's process."""
-        seats = [seat for seat in range(turn.client, self._taken, self.plan.clients) if seat in self._members]
-        mine = {seat: known for seat in seats for process, known in (self._members[seat],) if process == turn.process}
-        effects = [effect for seat, known in mine.items() for effect in self._holds("release", turn, seat, known)]
+        """Returns a step by which the client's process leaves all its groups; None if it is in none."""
+        seats = [seat for seat in range(turn.client, self._all_seats, self.plan.clients) if seat in self._members]
+        left = {seat: known for seat in seats for process, known in (self._members[seat],) if process == turn.process}
+        effects = [effect for seat, known in left.items() for effect in self._build_holds("release", turn, seat, known)]
         if not effects:
             return None
-        for seat in mine:
+        for seat in left:
             del self._members[seat]
         return Step("leave", effects[0].group, tuple(effects), outcome=Outcome.OK)
 

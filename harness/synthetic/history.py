@@ -1,15 +1,16 @@
-"""Puts a history together from tiles and scenes.
+"""Builds a history from tiles of ordinary operations, and from scenes (the operations of planted anomalies).
 
 1. The main phase is cut into pieces: bursts, in which most operations time out as when a fault cuts the network, and
    the time between them. A piece has at most ``TILE`` operations. Pieces of equal length are copies of one tile.
-2. Operation i of a tile takes effect at slot i, so the order of the slots is a legal order of the operations.
+2. Time is divided into slots. Operation i of a tile takes effect at slot i, so the order of the slots is a legal order
+   of the operations.
 3. Operation i belongs to client i % clients. After an info the client continues as a new process.
 4. The call precedes the slot and the return follows it, by random times that the client's other operations allow. So
-   operations at the end of a piece overlap with those of the next.
-5. Calls within a slot are told apart by how early they are, and returns by how late. So no two stamps are equal.
-6. A scene is a tile as well, between two pieces in the middle half of the run. Its ticks are slots. No ordinary
-   operation takes effect there, though ordinary operations may be open at the same time.
-7. The drain copies the pieces once more: it reads what each of them has appended.
+   operations at the end of a piece overlap with those of the next piece.
+5. Within a slot, calls differ by how early they are, and returns by how late. So no two stamps are equal.
+6. A scene is also a tile. It lies between two pieces in the middle half of the run, and its ticks are slots. No
+   ordinary operation takes effect in these slots, but ordinary operations may be in progress.
+7. The drain copies the pieces once more: it reads the records that each of them has appended.
 """
 
 import bisect
@@ -42,35 +43,39 @@ from assay.harness.synthetic.tiles import (
 )
 
 TILE: Final = 10_000
-"""Maximum number of operations of a tile, unless there are many clients; it determines the memory that is needed."""
+"""Maximum number of operations of a tile, unless there are many clients. The memory that is needed depends on it."""
 BURST_INFO_SHARE: Final = 0.8
 """Share of the operations of a burst that time out, unless the share of the whole history is higher."""
 FAILS_PER_INFO: Final = 0.2
-"""Definite failures for each timeout."""
+"""Number of definite failures for each timeout."""
 
 SCENE_PROCESS: Final = 2_000_000_000
+"""First process id of scenes."""
 DRAIN_PROCESS: Final = 2_100_000_000
+"""Process id of the drain."""
 
 MOST_LOGS: Final = 1000
 """Maximum number of logs whose replicas are recorded."""
 REPLICA_TAIL: Final = 5
-"""Records of each replica, counted from its end."""
+"""Number of last records of each replica that are recorded."""
 REPLICAS: Final = ("n1", "n2", "n3")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of the main phase: operations of which a share times out, or a scene."""
+    """Part of the main phase: ordinary operations, or a scene."""
 
     operations: int
     share: float
+    """Share of the operations that time out."""
     scene: int | None = None
-    """Number of the scene."""
+    """Number of the scene; None for ordinary operations."""
     last: bool = False
+    """Whether it is the last piece, whose objects need not return to their initial state."""
 
 
 class TileBuilder:
-    """Makes the tiles of a plan."""
+    """Makes the tiles of a plan. ``width``: nanoseconds per slot."""
 
     def __init__(self, plan: Plan, model: Model, width: int) -> None:
         self._plan, self._model, self._width = plan, model, width
@@ -112,10 +117,11 @@ class TileBuilder:
         )
 
     def build_scene(self, scene: Scene, number: int) -> Tile:
+        """Returns the tile of a scene. ``number``: its number among the scenes."""
         rows = []
         for turn, step in enumerate(scene.steps):
             own = 2 * SCENE_SLOTS * number + (turn if step.process is None else SCENE_SLOTS + step.process)
-            call, ret = self.tick(step.begin, scene), self.tick(step.end or 0, scene)
+            call, ret = self.to_stamp(step.begin, scene), self.to_stamp(step.end or 0, scene)
             outcome = step.outcome or (Outcome.INFO if step.end is None else Outcome.OK)
             rows.append(_complete(step, turn, SCENE_PROCESS + own, "0", outcome, call, ret))
         return Tile(
@@ -128,7 +134,7 @@ class TileBuilder:
             **self._build_drain(scene.drain),
         )
 
-    def build_alone(self, steps: Iterable[Step], phase: Phase) -> Tile:
+    def build_consecutive(self, steps: Iterable[Step], phase: Phase) -> Tile:
         """Returns a tile of consecutive operations of one process, outside the main phase."""
         rows = []
         for number, step in enumerate(steps):
@@ -137,8 +143,8 @@ class TileBuilder:
             rows.append(_complete(step, number, DRAIN_PROCESS, "0", Outcome.OK, relative(TIME, begin), ret, phase))
         return Tile(slots=len(rows), operations=len(rows), batches=self._to_batches(rows))
 
-    def tick(self, tick: int, scene: Scene | None = None) -> int:
-        """Returns a stamp in the middle of a slot, which no ordinary operation has."""
+    def to_stamp(self, tick: int, scene: Scene | None = None) -> int:
+        """Returns a stamp in the middle of a slot. No ordinary operation has such a stamp."""
         width = self._width if scene is None else self._find_width(scene)
         return relative(TIME, self._plan.clients * self._width + tick * width + self._width // 2)
 
@@ -147,7 +153,7 @@ class TileBuilder:
         return max(self._width, -(-scene.min_duration // SCENE_SLOTS))
 
     def _build_drain(self, steps: Iterable[Step]) -> dict[str, Any]:
-        drain = self.build_alone(steps, Phase.DRAIN)
+        drain = self.build_consecutive(steps, Phase.DRAIN)
         return {"drain": drain.batches, "drain_operations": drain.operations}
 
     def _to_batches(
@@ -159,7 +165,7 @@ class TileBuilder:
             effects += [(completed, sub, effect) for sub, effect in enumerate((*step.effects, *seen))]
         lines = [
             {
-                "time": self.tick(event.begin, scene),
+                "time": self.to_stamp(event.begin, scene),
                 "seq": relative(EVENT, PER_SLOT * event.begin + event.order),
                 "detail": "{}",
                 **{name: getattr(event, name) for name in DATA_SETS["events"].names if hasattr(event, name)},
@@ -196,7 +202,7 @@ def _complete(
 
 
 class HistoryMaker:
-    """Writes the history of a plan, once. ``keys``: the key of each scene."""
+    """Writes the history of a plan. It can be used once. ``keys``: the key of each scene."""
 
     def __init__(
         self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotated_keys: int
@@ -207,29 +213,30 @@ class HistoryMaker:
         self._builder = TileBuilder(plan, model, self._width)
         self._tiles: dict[Piece, Tile] = {}
         self._pieces = cut_into_pieces(plan, scenes)
-        self._new = Bases(plan, self._width, model.initial_counts, rotated_keys, model.key_spacing)
+        self._bases = Bases(plan, self._width, model.initial_counts, rotated_keys, model.key_spacing)
         self._planted: dict[int, Planted] = {}
         self._ends: dict[int, int] = {}
         """The end of the log after the scene, by the scene's key."""
 
     def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
-        model, bases = self._model, self._new
+        """Writes the history, and returns the planted anomalies."""
+        model, bases = self._model, self._bases
         if model.has_opening:
             self._write_keys(writer, bases, model.open_key, Phase.MAIN)
             bases.skip(2 * self._plan.clients)
         replay = copy.deepcopy(bases)
-        for piece, tile, found in self._copies(bases):
-            _write(writer, tile.batches, found)
+        for piece, tile, counters in self._iterate_copies(bases):
+            _write(writer, tile.batches, counters)
             if piece.scene is not None:
-                self._planted[piece.scene] = self._locate(piece.scene, tile, found)
+                self._planted[piece.scene] = self._locate(piece.scene, tile, counters)
             bases.skip(tile.slots, tile.operations, tile.extra)
         bases.skip(2 * self._plan.clients)
         if model.has_sentinel:
             self._write_keys(writer, bases, model.write_sentinel, Phase.SENTINEL)
         if model.has_finish:
-            for _, tile, found in self._copies(replay):
-                found[[OPERATION, TIME]] = bases.at()[[OPERATION, TIME]]
-                _write(writer, tile.drain, found)
+            for _, tile, counters in self._iterate_copies(replay):
+                counters[[OPERATION, TIME]] = bases.get_values()[[OPERATION, TIME]]
+                _write(writer, tile.drain, counters)
                 bases.skip(tile.drain_operations, tile.drain_operations)
                 replay.skip(tile.slots, tile.operations, tile.extra)
             self._write_keys(writer, bases, model.finish_key, Phase.DRAIN)
@@ -237,14 +244,14 @@ class HistoryMaker:
             self._write_replicas(writer, bases.counts[0])
         return tuple(self._planted[number] for number in range(len(self._scenes)))
 
-    def _copies(self, bases: Bases) -> Iterator[tuple[Piece, Tile, Ints]]:
-        """Yields each piece with its tile and the bases of its copy, and moves the counters of the objects."""
+    def _iterate_copies(self, bases: Bases) -> Iterator[tuple[Piece, Tile, Ints]]:
+        """Yields each piece with its tile and the counter values of its copy. Moves the counters of the objects."""
         for piece in self._pieces:
             if piece not in self._tiles:
                 self._tiles[piece] = self._build(piece)
-            tile, found = self._tiles[piece], bases.at()
-            bases.move(tile, found)
-            yield piece, tile, found
+            tile, counters = self._tiles[piece], bases.get_values()
+            bases.move(tile, counters)
+            yield piece, tile, counters
 
     def _build(self, piece: Piece) -> Tile:
         if piece.scene is None:
@@ -258,39 +265,40 @@ class HistoryMaker:
         for first in range(0, self._plan.keys, size):
             length = min(size, self._plan.keys - first)
             if first == 0 or length < size:
-                tile = self._builder.build_alone(map(make, range(length)), phase)
-            _write(writer, tile.batches, bases.at(first))
+                tile = self._builder.build_consecutive(map(make, range(length)), phase)
+            _write(writer, tile.batches, bases.get_values(first))
             bases.skip(tile.slots, tile.operations)
 
-    def _locate(self, number: int, tile: Tile, found: Ints) -> Planted:
+    def _locate(self, number: int, tile: Tile, counters: Ints) -> Planted:
+        """Returns where a scene is in the history."""
         scene = self._scenes[number]
-        begin = int(found[OPERATION])
+        begin = int(counters[OPERATION])
         end = Layout(self._plan.clients, self._plan.keys).count(self._keys[number])
-        self._ends[self._keys[number]] = resolve(relative(end, scene.increments.get(end, 0)), found)
+        self._ends[self._keys[number]] = resolve(relative(end, scene.increments.get(end, 0)), counters)
         last = max(step.begin if step.end is None else step.end for step in scene.steps)
         return Planted(
             anomaly=self._plan.plant[number],
-            key=None if scene.key is None else resolve_text(scene.key, found),
+            key=None if scene.key is None else resolve_text(scene.key, counters),
             operations=tuple(range(begin, begin + tile.operations)),
-            time=resolve(self._builder.tick(0, scene), found),
-            until=resolve(self._builder.tick(last, scene), found),
-            position=None if scene.position is None else resolve(scene.position, found),
-            value=None if scene.value is None else resolve(scene.value, found),
+            time=resolve(self._builder.to_stamp(0, scene), counters),
+            until=resolve(self._builder.to_stamp(last, scene), counters),
+            position=None if scene.position is None else resolve(scene.position, counters),
+            value=None if scene.value is None else resolve(scene.value, counters),
         )
 
     def _write_replicas(self, writer: HistoryWriter, ends: Ints) -> None:
-        """Writes three replicas on disk: the end of each of the first ``MOST_LOGS`` logs, and each divergence.
+        """Writes three replicas on disk: the last records of the first ``MOST_LOGS`` logs, and each divergence.
 
-        Only records after the scene of a key count, because the scene may have left holes.
+        Records before the end of a key's scene are left out, because the scene may have left holes.
         """
         diverging = [self._planted[number] for number, scene in enumerate(self._scenes) if scene.diverges]
-        places = [(str(planted.key), int(planted.position or 0), True) for planted in diverging]
-        diverging_keys = {key for key, _, _ in places}
+        records = [(str(planted.key), int(planted.position or 0), True) for planted in diverging]
+        diverging_keys = {key for key, _, _ in records}
         for key, end in enumerate(ends[:MOST_LOGS].tolist()):
             name = f"{self._model.model}-{key}"
             begin = max(self._ends.get(key, 0), end - REPLICA_TAIL + 1)
-            places += [(name, place, False) for place in range(begin, end + 1) if name not in diverging_keys]
-        for name, position, diverges in places:
+            records += [(name, position, False) for position in range(begin, end + 1) if name not in diverging_keys]
+        for name, position, diverges in records:
             for node in REPLICAS:
                 value = position + (diverges and node == REPLICAS[1])
                 writer.replica(
@@ -329,16 +337,16 @@ def cut_into_pieces(plan: Plan, scenes: Sequence[Scene]) -> list[Piece]:
     return pieces
 
 
-def _remove_timeouts(pieces: list[Piece], place: int, reach: int) -> None:
-    """Removes the timeouts of the pieces around a place, for at least ``reach`` operations before and after it."""
+def _remove_timeouts(pieces: list[Piece], place: int, operations: int) -> None:
+    """Removes the timeouts of the pieces before and after index ``place``, on each side for at least ``operations``."""
     for side in (range(place - 1, -1, -1), range(place, len(pieces))):
-        left = reach
+        remaining = operations
         for number in side:
-            if left > 0:
+            if remaining > 0:
                 pieces[number] = replace(pieces[number], share=0)
-                left -= pieces[number].operations
+                remaining -= pieces[number].operations
 
 
-def _write(writer: HistoryWriter, batches: Iterable[TileBatch], bases: Ints) -> None:
+def _write(writer: HistoryWriter, batches: Iterable[TileBatch], counters: Ints) -> None:
     for batch in batches:
-        writer.batch(batch.name, batch.copy(bases))
+        writer.batch(batch.name, batch.copy(counters))

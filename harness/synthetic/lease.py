@@ -12,7 +12,7 @@ from assay.harness.core.operation import Effect, Outcome
 from assay.harness.synthetic.model import Model, Scene, Step, Turn
 
 RIVALS: Final = 2
-"""Clients that compete for a lease, if there are as many."""
+"""Number of clients that compete for a lease, if there are so many."""
 HELD_SHARE: Final = 0.3
 """Share of acquires that are rejected because another client has the lease."""
 
@@ -23,10 +23,10 @@ class LeaseModel(Model):
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._tokens: dict[tuple[int, int], int] = {}
-        """The token of each process and lease."""
+        """By process and lease, the token."""
 
     def step(self, turn: Turn) -> Step:
-        # Each client wants the lease of its own number and some after it.
+        # Each client uses the lease with its own number, and some leases after it.
         leases_per_client = min(self.plan.keys, max(1, -(-RIVALS * self.plan.keys // self.plan.clients)))
         key = (turn.client + self.rng.randrange(leases_per_client)) % self.plan.keys
         holder, owner = (turn.process, key), f"client-{self.client(turn)}"
@@ -82,7 +82,7 @@ def build_lease_step(
     process: int | None = None,
     assignment: int | None = None,
 ) -> Step:
-    """Returns an operation on a lease. A rejection as stale adds an effect ``lost``, whose outcome is ok."""
+    """Returns an operation on a lease. If it is rejected as stale, it also has an effect ``lost`` with outcome ok."""
     hold = token or assignment
     effects = [Effect(f, lease, token=token, owner=owner, assignment=hold)]
     if error == "stale-epoch":

@@ -1,9 +1,9 @@
 """Partitions of a log: sends, polls and reads of the log end, then a sentinel and a drain from the beginning.
 
-A send appends one to three records. Each client has at least one reader. A reader reads one key, from the end of the
-log at the beginning of the tile. The value of a record is its offset. In each tile the log has another epoch, with
-leaders and a controller of its own. Numbers made by ``relative`` are replaced in each copy of the tile (``tiles``);
-``PIECE`` is the number of the copy.
+A send appends one to three records. Each client has at least one reader. A reader reads one key, from the log end at
+the beginning of the tile. The value of a record is its offset. In each tile the log has another epoch, with leaders and
+a controller of its own. Numbers made by ``relative`` are replaced in each copy of the tile (``tiles``); ``PIECE`` is
+the number of the copy.
 """
 
 import random
@@ -22,6 +22,7 @@ PER_POLL: Final = 500
 """Maximum number of records of a poll in the drain."""
 NODES: Final = ("n1", "n2", "n3")
 EPOCH: Final = relative(PIECE)
+"""The leader epoch of all logs in a copy of a tile, and its controller epoch."""
 
 
 class PartitionModel(Model):
@@ -37,7 +38,7 @@ class PartitionModel(Model):
         return f"orders-{self.number(key)}"
 
     def at(self, key: int, rank: int) -> int:
-        """Returns an offset, which is also the value there: ``rank`` after the end of the log at the tile's begin."""
+        """Returns an offset: the log end at the beginning of the tile plus ``rank``. The record's value is the same."""
         return relative(self.layout.count(key), rank)
 
     def send(self, key: int, turn: Turn) -> Step:
@@ -62,7 +63,7 @@ class PartitionModel(Model):
         return Step("send", self.partition(key), effects, argument=count)
 
     def record_election(self, key: int, turn: Turn, node: str) -> None:
-        """Is called before the first append to a log in each tile."""
+        """Does nothing here. It is called before the first append to a log in each tile."""
         return
 
     def read_end(self, key: int, rank: int, known: bool = True, begin: int = 0) -> Step:
@@ -80,7 +81,10 @@ class PartitionModel(Model):
         assignment: int = EPOCH,
         group: str | None = None,
     ) -> Step:
-        """Polls from rank ``first`` to ``last``, which is excluded. ``records``: the ranks and values shown, or all."""
+        """Returns a poll from rank ``first`` up to ``last``, which is excluded.
+
+        ``records``: the ranks and values that it shows; None: all.
+        """
         if records is None:
             records = [(rank, self.at(key, rank)) for rank in range(first, last)]
 
@@ -100,13 +104,13 @@ class PartitionModel(Model):
                 yield self.poll(key, first, min(first + PER_POLL, self.increase_in_tile(key)))
 
     def write_sentinel(self, key: int) -> Step:
-        """Appends a sentinel, as the last record."""
+        """Returns a send of the sentinel, which is the last record."""
         end = self.at(key, 0)
         effect = Effect("append", self.partition(key), position=end, value=end, request=relative(OPERATION))
         return Step("send", self.partition(key), (effect,), argument=1)
 
     def finish_key(self, key: int) -> Step:
-        """Reads the sentinel, and finds no more."""
+        """Returns the last step of a drain: it reads the sentinel and finds nothing behind it."""
         poll = self.poll(key, 0, 1)
         drained = Effect("drained", self.partition(key), position=self.at(key, 1))
         return Step("drained", self.partition(key), (*poll.effects, *poll.seen, drained))
@@ -119,7 +123,7 @@ class LogModel(PartitionModel):
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._cursors: dict[int, int] = {}
-        """The rank of the next record to read, for each reader."""
+        """By reader, the rank of the next record to read."""
         self.events = [Event("became-controller", 0, rng.choice(NODES), order=1, controller_epoch=EPOCH)]
         self.events += [Event("request-obeyed", 0, node, order=2, controller_epoch=EPOCH) for node in NODES]
 
@@ -149,12 +153,12 @@ class LogModel(PartitionModel):
         )
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene that appends a few records. The log may differ afterwards from the acknowledged records."""
+        """Returns a scene that appends a few records. Afterwards the log may differ from the acknowledged records."""
         name, other, own = self.name(key), scene_value(), relative(OPERATION, 1 << 30)
         zero, one, two = (self.at(key, rank) for rank in range(3))
 
         def send(begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> Step:
-            """Sends one message set of (offset, value)."""
+            """Returns a send of one message set. ``records``: pairs of offset and value."""
             effects = tuple(
                 Effect("append", name, position=position, value=value, request=scene_value(begin), leader_epoch=EPOCH)
                 for position, value in records
@@ -162,7 +166,7 @@ class LogModel(PartitionModel):
             return Step("send", name, effects, begin=begin, end=end, outcome=Outcome.FAIL if failed else None)
 
         def poll(begin: int, end: int | None, first: int, last: int, *records: tuple[int, int]) -> Step:
-            """Polls (rank, value), by the scene's consumer."""
+            """Returns a poll by the scene's consumer. ``records``: pairs of rank and value."""
             step = self.poll(key, first, last, records)
             if end is None:
                 step = replace(step, effects=(*step.effects, *step.seen[:-1]), seen=())
@@ -174,11 +178,11 @@ class LogModel(PartitionModel):
         first = send(0, 1, (zero, zero))
         three = send(0, 1, (zero, zero), (one, one), (two, two))
         see_zero, see_two = poll(2, 3, 0, 1, (0, zero)), poll(4, 5, 2, 3, (2, two))
-        # An operation has two message sets.
+        # An operation with two message sets, whose offsets are in reverse order.
         backwards = replace(first, end=3, effects=(*send(0, 3, (one, one)).effects, *send(1, 3, (zero, zero)).effects))
         # Anomaly -> steps, records of the log afterwards (None for a hole), and the value of the finding.
         scenes: dict[str, tuple[tuple[Step, ...], tuple[int | None, ...], int | None]] = {
-            # A poll that timed out saw the other value. The log start lies above this offset, so neither
+            # A poll that timed out saw another value. The log start lies above this offset, so neither
             # value counts as vanished.
             "inconsistent-offset": (
                 (send(0, 2, (zero, zero)), send(1, None, (None, other)), poll(3, None, 0, 1, (0, other))),
@@ -216,9 +220,9 @@ class LogModel(PartitionModel):
                 for tick in (0, 1)
             ),
         }
-        places = {"lost-write": 1, "real-time-order": 1, "send-skip": 2, "poll-skip": 2, "two-leaders": 1}
+        ranks = {"lost-write": 1, "real-time-order": 1, "send-skip": 2, "poll-skip": 2, "two-leaders": 1}
         steps, records, value = scenes[anomaly]
-        unplaced = anomaly in ("unseen", "two-controllers", "stale-epoch-obeyed")
+        has_no_offset = anomaly in ("unseen", "two-controllers", "stale-epoch-obeyed")
         start = anomaly == "inconsistent-offset"
         drain = self.poll(
             key, start, len(records), [(rank, record) for rank, record in enumerate(records) if record is not None]
@@ -226,9 +230,9 @@ class LogModel(PartitionModel):
         if start:
             drain = replace(drain, effects=(Effect("start", name, position=one), *drain.effects))
         return Scene(
-            key=None if unplaced and anomaly != "unseen" else name,
+            key=None if has_no_offset and anomaly != "unseen" else name,
             steps=steps,
-            position=None if unplaced else self.at(key, places.get(anomaly, 0)),
+            position=None if has_no_offset else self.at(key, ranks.get(anomaly, 0)),
             value=value,
             events=events.get(anomaly, ()),
             increments={self.layout.count(key): len(records)},

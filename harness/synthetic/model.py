@@ -1,8 +1,12 @@
-"""Base class of the sequential models, and what they make: steps, turns and scenes.
+"""Base class of the sequential models, and the types they use.
 
-A model plays one object per key, one operation after the other, in plain Python. It knows nothing of copies: when a
-tile begins, all its objects are in their initial state, and its numbers are relative (``tiles``). At the end of a tile
-an object must be in its initial state again, except for its counters.
+- A *step* is an operation with its effects.
+- A *turn* is the client, the outcome and the effectiveness that were drawn for the next operation.
+- A *scene* has the steps of one planted anomaly.
+
+A model plays one object per key, one operation after the other, in plain Python. It plays a tile (``tiles``) without
+regard to its later copies: when a tile begins, all its objects are in their initial state, and its numbers are
+relative. At the end of a tile an object must be in its initial state again, except for its counters.
 """
 
 import abc
@@ -17,29 +21,32 @@ from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.tiles import UNIQUE, Layout, relative
 
 SCENE_SLOTS: Final = 64
-"""Slots of each scene, one per tick."""
+"""Number of slots of each scene. A tick of a scene is one slot."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operation with its effects. In a scene it lasts from tick ``begin`` to ``end``; without end it times out."""
+    """An operation with its effects.
+
+    In a scene it lasts from tick ``begin`` to tick ``end``. If ``end`` is None, it times out.
+    """
 
     f: str
     key: str | None
     effects: tuple[Effect, ...] = ()
     argument: Any = None
     result: Any = None
-    """Recorded only if the operation is ok, or fails with an ``error`` of the object."""
+    """Recorded only if the operation is ok, or if the object rejects it with an ``error``."""
     seen: tuple[Effect, ...] = ()
     """Further effects, recorded only if the operation is ok."""
     error: str | None = None
     """Error with which the object rejects the operation."""
     outcome: Outcome | None = None
-    """Outcome, if it differs from the one that was drawn."""
+    """The outcome, if it differs from the drawn one."""
     begin: int = 0
     end: int | None = 1
     process: int | None = None
-    """The process's number within the scene. None: a process that has no other step."""
+    """The number of the process within the scene. None: a process with no other step."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +67,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Turn:
-    """The given facts about the next operation of a tile: its client, its outcome, whether it takes effect."""
+    """The client and the outcome that were drawn for the next operation of a tile, and whether it takes effect."""
 
     number: int
     left: int
-    """Operations of the tile, with this one."""
+    """Number of remaining operations of the tile, including this one."""
     client: int
     process: int
     outcome: Outcome
@@ -86,7 +93,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """The steps of an anomaly, and what its violation names."""
+    """The steps of a planted anomaly, and the key, offset and value that its finding must name."""
 
     key: str | None
     """The key that the finding names."""
@@ -95,17 +102,20 @@ class Scene:
     value: int | None = None
     events: tuple[Event, ...] = ()
     increments: Mapping[int, int] = field(default_factory=dict)
-    """As in ``Tile``, like ``replacements``."""
+    """As in ``Tile``."""
     replacements: Mapping[int, int] = field(default_factory=dict)
+    """As in ``Tile``."""
     drain: tuple[Step, ...] = ()
     diverges: bool = False
-    """Whether one replica holds another record at ``position``."""
+    """Whether one replica has another record at ``position``."""
     min_duration: int = 0
-    """Nanoseconds that the scene must last; 0: any time. No operation times out shortly before or after a long one."""
+    """Nanoseconds that the scene must last; 0: any time. Shortly before and after a scene that needs time, no operation
+    times out.
+    """
 
     @property
     def clients(self) -> int:
-        """The largest number of operations that are open at once."""
+        """The largest number of operations that are in progress at once."""
         return max(
             sum(step.begin <= tick < (step.begin + 1 if step.end is None else step.end) for step in self.steps)
             for tick in range(SCENE_SLOTS)
@@ -113,7 +123,7 @@ class Scene:
 
 
 class Model(abc.ABC):
-    """Plays objects of one kind. ``scene_keys``: keys with scenes."""
+    """Plays objects of one kind. ``scene_keys``: the keys in which anomalies are planted."""
 
     model: ClassVar[str]
     """Name in the catalogue."""
@@ -128,7 +138,7 @@ class Model(abc.ABC):
     has_finish: ClassVar[bool] = False
     """Whether each key has an operation after the drain (``finish_key``)."""
     has_replicas: ClassVar[bool] = False
-    """Whether replicas are found on disk."""
+    """Whether the history has replicas on disks."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -140,8 +150,9 @@ class Model(abc.ABC):
         """Begins a tile."""
         self.rng = rng
         self.counts: dict[int, int] = defaultdict(int)
-        """The increase of each counter in this tile."""
+        """By counter, its increase in this tile so far."""
         self.replacements: dict[int, int] = {}
+        """By counter, a number that replaces it after this tile."""
         self.events: list[Event] = []
 
     @abc.abstractmethod
@@ -150,12 +161,12 @@ class Model(abc.ABC):
 
     @abc.abstractmethod
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns the scene of an anomaly in a key whose object is in its initial state."""
+        """Returns the scene of an anomaly. The key's object is in its initial state."""
 
     def restore(self, turn: Turn) -> Step | None:
-        """Returns an operation that restores the initial state, if the rest of the tile is needed for that.
+        """Returns an operation that helps to restore the initial state, if all remaining operations are needed for it.
 
-        The operation must be ok.
+        The outcome of the operation will be ok.
         """
         return None
 
@@ -164,7 +175,7 @@ class Model(abc.ABC):
         return
 
     def drain(self) -> Iterator[Step]:
-        """Yields the operations that read what the tile has left, after the main phase."""
+        """Yields operations after the main phase that read what this tile has left in the objects."""
         return iter(())
 
     def open_key(self, key: int) -> Step:
@@ -183,16 +194,16 @@ class Model(abc.ABC):
         return f"{self.model}-{self.number(key)}"
 
     def number(self, key: int) -> int:
-        """Returns the number of a key, which differs between copies."""
+        """Returns the number of a key, relative, because it differs between copies."""
         return relative(self.layout.key(key))
 
     def encode_count(self, key: int, more: int = 0, which: int = 0) -> int:
-        """Returns a counter's value now, plus ``more``, as a number relative to the tile."""
+        """Returns a counter's current value plus ``more``, as a relative number."""
         counter = self.layout.count(key, which)
         return relative(counter, self.counts[counter] + more)
 
     def encode_current(self, key: int, which: int = 0) -> int:
-        """Returns a counter's value now as a number relative to the tile; null if the counter has not moved in it."""
+        """Returns a counter's current value as a relative number, which is null as long as the counter is 0."""
         increase = self.increase_in_tile(key, which)
         return relative(self.layout.count(key, which), increase, optional=not increase)
 
@@ -201,10 +212,11 @@ class Model(abc.ABC):
         return self.counts[self.layout.count(key, which)]
 
     def add(self, key: int, amount: int = 1, which: int = 0) -> None:
+        """Increases a counter."""
         self.counts[self.layout.count(key, which)] += amount
 
     def client(self, turn: Turn) -> int:
-        """Returns the number of the turn's client, which differs between copies."""
+        """Returns the number of the turn's client, relative, because it differs between copies."""
         return relative(self.layout.client(turn.client))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 OPERATIONS_PER_ANOMALY: Final = 500
-"""Minimum number of operations per anomaly, so that ordinary traffic precedes and follows each."""
+"""Minimum number of operations per anomaly, so that there are ordinary operations before and after each one."""
 
 MOST_PLANTED: Final = 1000
 MOST_CLIENTS: Final = 10_000
@@ -29,13 +29,15 @@ class Plan:
     operations: int
     """Operations of the main phase. The final drain of a log or queue is not included."""
     clients: int = 50
-    """Number of clients, and of operations that are open at once."""
+    """Number of clients. Each has at most one operation in progress."""
     keys: int = 1000
     seed: int = 0
     info_share: float = 0.01
     """Share of operations that time out."""
     bursts: int | None = None
-    """Number of bursts of timeouts, as under network faults. 0: anywhere; None: one per ``BURST`` operations."""
+    """Number of bursts of timeouts, as network faults cause them. 0: timeouts occur at any time. None: one burst per
+    ``BURST`` operations.
+    """
     plant: tuple[str, ...] = ()
     """Names of the anomalies to plant, each in a separate key."""
 
@@ -69,7 +71,7 @@ class Planted(msgspec.Struct, frozen=True, kw_only=True):
 
     anomaly: str
     key: str | None
-    """The key that the finding names; None: no object."""
+    """The key that the finding names; None if the finding is about no object."""
     operations: tuple[int, ...]
     """Indexes of all operations of the scene."""
     time: int

@@ -1,8 +1,8 @@
-"""Registers with CAS, and committed offsets of groups, which are registers as well.
+"""Registers with compare-and-set (CAS), and committed offsets of groups, which are registers, too.
 
 The n-th write to a register that takes effect writes n. CAS operations form chains that start at the initial value or
-at a write. A CAS expects the current value, or the previous one in order to fail. Half of the failed ones return the
-current value, recorded as a read.
+at a write. A CAS expects the current value. To fail, it expects the previous one. Half of the failed CAS operations
+return the current value, which is recorded as a read.
 """
 
 import random
@@ -13,19 +13,21 @@ from assay.harness.core.operation import Effect, Outcome
 from assay.harness.synthetic.model import Model, Scene, Step, Turn
 
 CAS_FAILS: Final = 0.3
+"""Probability that a CAS fails."""
 CAS_SHOWS: Final = 0.5
+"""Probability that a failed CAS returns the current value."""
 
 OFFSETS: Final = 1000
 """Number of different offsets that rewinding groups commit."""
 MOST_READ: Final = 5
 """Maximum distance between two consecutive commits of a reader."""
-CLEAR: Final = MOST_READ + 2
-"""Distance that a scene advances, so that even its lower offset exceeds every earlier commit.
+SCENE_ADVANCE: Final = MOST_READ + 2
+"""Distance by which a scene advances, so that even its lower offset is above every earlier commit.
 
 Otherwise a late commit of unknown outcome could explain the lower offset.
 """
 READER, POSITION = 1, 2
-"""Counters besides the number of commits: the reader's offset, and the group's last committed one."""
+"""Counters besides the number of commits: the offset of ``reader-n``, and the last committed offset of ``group-n``."""
 
 
 class RegisterModel(Model):
@@ -54,7 +56,7 @@ class RegisterModel(Model):
         )  # fmt: skip
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene that begins and ends with a plain write, so that no other traffic matters."""
+        """Returns a scene that begins and ends with a plain write, so that other operations do not affect it."""
         a, b, c, d = (self.encode_count(key, number) for number in (1, 2, 3, 4))
         first = self.write(key, a, 0)
         scenes: dict[str, tuple[int, tuple[Step, ...]]] = {
@@ -91,7 +93,7 @@ class OffsetsModel(RegisterModel):
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._offsets: dict[int, int] = {}
-        """The offset of each commit, by the commit's value."""
+        """By the value of a commit, its offset."""
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
@@ -113,9 +115,11 @@ class OffsetsModel(RegisterModel):
         if anomaly != "offset-regression":
             last = {self.layout.count(key, POSITION): self._offset(key, self.encode_count(key, 4))}
             return replace(super().scene(anomaly, key), replacements=last)
-        offset = self.encode_count(key, CLEAR, READER)
+        offset = self.encode_count(key, SCENE_ADVANCE, READER)
         steps = (self._read_on("advance", key, offset), self._read_on("resume", key, offset - 1, 2))
-        return Scene(key=steps[0].key, steps=steps, position=offset, increments={self.layout.count(key, READER): CLEAR})
+        return Scene(
+            key=steps[0].key, steps=steps, position=offset, increments={self.layout.count(key, READER): SCENE_ADVANCE}
+        )
 
     def name(self, key: int) -> str:
         return f"group-{self.number(key)}/orders-{self.number(key)}"
@@ -139,7 +143,7 @@ class OffsetsModel(RegisterModel):
         return _build_step(f, effect, offset, begin, writes=f == "advance")
 
     def _offset(self, key: int, value: int) -> int:
-        """Returns the offset of a commit. That of the commit before this tile is the counter ``POSITION``."""
+        """Returns the offset of a commit. The counter ``POSITION`` has that of the last commit before this tile."""
         if self.increase_in_tile(key) == 0 and value == self.encode_current(key):
             return self.encode_count(key, which=POSITION)
         return self._offsets.setdefault(value, self.rng.randrange(OFFSETS))

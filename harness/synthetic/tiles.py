@@ -1,12 +1,12 @@
 """Tiles: a few thousand operations that are made once and copied many times, each time with other numbers.
 
-1. The number of a tile is an int64 that says by itself what it is relative to: ``counter << 40 | distance``. Counter 0
-   is absolute. Texts (keys, arguments, results) contain the same numbers in decimal.
-2. ``Bases`` has the value of each counter before a copy. There are counters for operations, time, the process of each
-   client and the number of each key. Others count what the object counts in each key, for example the end of a log.
-3. A copy adds the bases. Columns without relative numbers are shared by all copies.
-4. After a copy, the counters increase by the numbers that the tile has used. So an object continues where the copy
-   before ended, and no two copies are equal.
+1. A number in a tile is relative to a counter. It is an int64 that contains the counter: ``counter << 40 | distance``.
+   Numbers of counter 0 are absolute. Texts (keys, arguments, results) contain the same numbers in decimal.
+2. ``Bases`` has the values of all counters before a copy. There are counters for operations, time, the process of each
+   client and the number of each key. The object itself has counters in each key, for example the end of a log.
+3. A copy adds the value of the counter to each distance. Columns without relative numbers are shared by all copies.
+4. After a copy, the counters increase by the numbers that the tile has used. So an object continues where the previous
+   copy ended, and no two copies are equal.
 """
 
 import re
@@ -27,37 +27,43 @@ from assay.harness.synthetic.plan import Plan
 Ints: TypeAlias = NDArray[np.int64]
 
 ABSOLUTE, OPERATION, TIME, PIECE, UNIQUE, EVENT = range(6)
-"""Counters of the whole history. ``PIECE``: the tiles so far, plus 1. ``UNIQUE``: numbers that no object counts.
-``EVENT``: the order of lines in a node's event log."""
+"""Counters of the whole history.
+
+- ``PIECE``: the number of tiles so far, plus 1.
+- ``UNIQUE``: numbers that occur only once.
+- ``EVENT``: the order of lines in a node's event log.
+"""
 FIRST_UNIQUE: Final = 1 << 41
 PER_SLOT: Final = 8
-"""Numbers of ``UNIQUE`` and of ``EVENT`` for each slot."""
+"""How many numbers of ``UNIQUE`` and of ``EVENT`` each slot has."""
 
 _STRIDE: Final = 7919
 """Distance by which keys are rotated from piece to piece."""
 
 _SHIFT: Final = 40
 _OPTIONAL: Final = 1 << _SHIFT - 1
+"""A bit of a relative number: if the counter is 0 in a copy, the number is null there."""
 _DISTANCE: Final = _OPTIONAL - 1
 _WIDE: Final = {pa.int32(): pa.int64()}
-"""Types of columns that are too small for relative numbers."""
+"""Column types that are too small for relative numbers, with the type to use instead."""
 _RELATIVE: Final = re.compile(r"(\d{13,})")
-"""A relative number in a text. All others are below 2**40."""
+"""A relative number in a text. All absolute numbers are below 2**40."""
 
 
 def relative(counter: int, distance: int = 0, *, optional: bool = False) -> int:
-    """Returns the number ``distance`` after a counter. ``optional``: it is null in copies where the counter is 0."""
+    """Returns the number that is the value of a counter plus ``distance``. ``optional``: null if the counter is 0."""
     return counter << _SHIFT | (_OPTIONAL if optional else 0) | distance
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of a plan's counters. Clients and keys of a tile are numbered from 0 in each copy."""
+    """The indexes of a plan's counters. Clients and keys of a tile are numbered from 0."""
 
     clients: int
     keys: int
 
     def process(self, client: int) -> int:
+        """Returns the counter of a client's process."""
         return EVENT + 1 + client
 
     def client(self, client: int) -> int:
@@ -69,12 +75,12 @@ class Layout:
         return EVENT + 1 + 2 * self.clients + key
 
     def count(self, key: int, which: int = 0) -> int:
-        """Returns a counter of the object in a key of the tile."""
+        """Returns one of the object's own counters in a key of the tile."""
         return self.key(key) + (1 + which) * self.keys
 
 
 class _Numbers:
-    """An int64 column."""
+    """An int64 column with relative numbers."""
 
     def __init__(self, column: pa.Array) -> None:
         numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
@@ -93,7 +99,7 @@ class _Numbers:
 
 
 class _Texts:
-    """A text column. Each distinct text is converted once per copy."""
+    """A text column with relative numbers. Each distinct text is converted once per copy."""
 
     def __init__(self, column: pa.Array) -> None:
         encoded = column.dictionary_encode()
@@ -114,7 +120,7 @@ class _Texts:
 
 
 def _find_relative(column: pa.Array) -> _Numbers | _Texts | None:
-    """Returns the column if it has relative numbers."""
+    """Returns the column in a form that can be copied with other numbers; None if it has no relative numbers."""
     if column.null_count == len(column) or column.type not in (pa.int64(), pa.string()):
         return None
     converted = _Numbers(column) if column.type == pa.int64() else _Texts(column)
@@ -125,13 +131,14 @@ class TileBatch:
     """The rows of one data set in a tile."""
 
     def __init__(self, name: str, rows: Sequence[Any]) -> None:
-        """``rows``: as ``COLUMNS`` takes them."""
+        """``rows``: in the form that ``COLUMNS`` converts."""
         self.name = name
         self._schema = SCHEMAS[name]
         wide = pa.schema([field.with_type(_WIDE.get(field.type, field.type)) for field in self._schema])
         self._columns: list[pa.Array] = []
-        """The columns that are the same in all copies; the others are not used."""
+        """All columns. Columns without relative numbers are used as they are."""
         self._changing: dict[int, _Numbers | _Texts] = {}
+        """By index, the columns with relative numbers."""
         for column, kind in zip(to_batch(wide, COLUMNS[name](rows)).columns, self._schema.types, strict=True):
             changing = _find_relative(column)
             if changing is not None:
@@ -140,8 +147,8 @@ class TileBatch:
 
     def copy(self, bases: Ints) -> pa.RecordBatch:
         columns = list(self._columns)
-        for place, column in self._changing.items():
-            columns[place] = column.copy(bases).cast(self._schema.types[place])
+        for index, column in self._changing.items():
+            columns[index] = column.copy(bases).cast(self._schema.types[index])
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
@@ -159,11 +166,11 @@ class Tile:
     extra: int = 0
     """Nanoseconds by which the tile is longer than its slots."""
     increments: Mapping[int, int] = field(default_factory=dict)
-    """The increase of each counter of an object."""
+    """By counter of an object, the increase after a copy."""
     replacements: Mapping[int, int] = field(default_factory=dict)
-    """Numbers that replace counters of an object, by counter."""
+    """By counter of an object, its new value after a copy."""
     timeouts: Sequence[int] = ()
-    """Timeouts of each client, after each of which it continues as a new process."""
+    """Number of timeouts of each client. After each timeout the client continues as a new process."""
 
 
 class Bases:
@@ -172,10 +179,11 @@ class Bases:
     def __init__(
         self, plan: Plan, width: int, initial_counts: Sequence[int], rotated_keys: int, key_spacing: int
     ) -> None:
-        """``initial_counts``: first value of each counter of a key.
+        """Sets all counters to their initial values.
 
-        The first ``rotated_keys`` keys are rotated from piece to piece by multiples of ``key_spacing``, so each piece
-        begins with other keys.
+        - ``initial_counts``: initial value of each counter of a key
+        - ``rotated_keys``: the number of keys, from 0, that are rotated from piece to piece by multiples of
+          ``key_spacing``, so that each piece begins with other keys
         """
         self._layout, self._width, self._rotated_keys = Layout(plan.clients, plan.keys), width, rotated_keys
         self._stride = _STRIDE * key_spacing
@@ -184,7 +192,7 @@ class Bases:
         self._slot = self._operation = self._extra = 0
         self._piece = 1
 
-    def at(self, first: int | None = None) -> Ints:
+    def get_values(self, first: int | None = None) -> Ints:
         """Returns the values of all counters. ``first``: the first key of a tile outside the main phase."""
         names = np.arange(self._layout.keys, dtype=np.int64)
         if first is not None:
@@ -201,7 +209,7 @@ class Bases:
         return np.concatenate([history, self._processes[clients], clients, names, self.counts[:, names].reshape(-1)])
 
     def move(self, tile: Tile, bases: Ints) -> None:
-        """Moves the counters of clients and keys past a copy made with ``bases``."""
+        """Moves the counters of clients and keys past a copy. ``bases``: the counter values of the copy."""
         if len(tile.timeouts):
             timeouts = np.array(tile.timeouts, dtype=np.int64)
             self._processes += self._layout.clients * np.roll(timeouts, self._slot)
@@ -212,21 +220,22 @@ class Bases:
         self._piece += 1
 
     def skip(self, slots: int, operations: int = 0, extra: int = 0) -> None:
-        """Moves the counters of slots, operations and time."""
+        """Increases the counters of slots, operations and time."""
         self._slot += slots
         self._operation += operations
         self._extra += extra
 
     def _find(self, counter: int, bases: Ints) -> tuple[int, int]:
-        """Returns the counter's place in ``counts``."""
+        """Returns the indexes of a counter in ``counts``."""
         which, key = divmod(counter - self._layout.count(0), self._layout.keys)
         return which, int(bases[self._layout.key(key)])
 
 
 def resolve(number: int, bases: Ints) -> int:
-    """Returns the number in a copy."""
+    """Returns the value of a relative number in a copy. ``bases``: the counter values of the copy."""
     return number if number < 0 else int(bases[number >> _SHIFT]) + (number & _DISTANCE)
 
 
 def resolve_text(text: str, bases: Ints) -> str:
+    """Returns a text with its relative numbers replaced by their values in a copy."""
     return _RELATIVE.sub(lambda found: str(resolve(int(found[1]), bases)), text)

@@ -14,8 +14,9 @@ from assay.harness.synthetic.model import Model, Scene, Step, Turn, scene_value
 MOST_MICROS: Final = 4
 """Maximum number of micro-operations of a transaction."""
 MICROS_PER_LIST: Final = 40
-"""Micro-operations on one list. Then the next list takes its place, so that reads stay short."""
+"""Number of micro-operations on one list. Then a new list replaces it, so that reads stay short."""
 A, B = scene_value(0), scene_value(1)
+"""The values that scenes write."""
 
 Micro: TypeAlias = tuple[str, str, Any]
 
@@ -24,7 +25,7 @@ class TxnModel(Model):
     """Base class of the two kinds of stores."""
 
     word: ClassVar[str]
-    """The micro-operation that writes."""
+    """Name of the micro-operation that writes: ``append`` or ``w``."""
 
     def step(self, turn: Turn) -> Step:
         keys = [self.draw_key() for _ in range(self.rng.randint(1, MOST_MICROS))]
@@ -32,7 +33,7 @@ class TxnModel(Model):
         return _build_step(tuple(micros), turn.outcome)
 
     def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
-        """Plays a micro-operation. A read has its result."""
+        """Plays a micro-operation, and returns it. A read contains its result."""
         raise NotImplementedError
 
     def content(self, *values: int) -> Any:
@@ -42,8 +43,8 @@ class TxnModel(Model):
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns the scene of an anomaly, on two keys that no other transaction uses.
 
-        All transactions on a cycle are concurrent, so that only their dependencies, and not real time, contradict a
-        serial order. Registers have only the anomalies that need no order of elements.
+        All transactions of a cycle are concurrent. So only their dependencies contradict a serial order, and real time
+        does not. Registers have only the anomalies that do not depend on an order of elements.
         """
         first, second = f"{self.name(key)}-x", f"{self.name(key)}-y"
 
@@ -62,21 +63,23 @@ class TxnModel(Model):
         skews = (((read_x(), read_y(B)), (x(A), y(B))), ((read_x(), x(A)), (read_x(), x(B))))
         scenes = {
             # Each transaction precedes the other in one of the lists.
-            "G0": (*_concurrent((x(A), y(A)), (x(B), y(B))), *_consecutive((read_x(A, B), read_y(B, A)), begin=4)),
-            "G1a": (_build_step((x(A),), Outcome.FAIL), *_consecutive((read_x(A),), begin=2)),
-            "G1b": _concurrent((x(A), x(B)), (read_x(A),)),
-            "G1c": _concurrent((x(A), read_y(B)), (read_x(A), y(B))),
+            "G0": (
+                *_make_concurrent((x(A), y(A)), (x(B), y(B))), *_make_consecutive((read_x(A, B), read_y(B, A)), begin=4)
+            ),
+            "G1a": (_build_step((x(A),), Outcome.FAIL), *_make_consecutive((read_x(A),), begin=2)),
+            "G1b": _make_concurrent((x(A), x(B)), (read_x(A),)),
+            "G1c": _make_concurrent((x(A), read_y(B)), (read_x(A), y(B))),
             # Read skew, or a lost update.
-            "G-single": _concurrent(*self.rng.choice(skews)),
+            "G-single": _make_concurrent(*self.rng.choice(skews)),
             # A long fork: two transactions see two writes in opposite orders.
-            "G-nonadjacent": _concurrent((read_x(), read_y(B)), (x(A),), (read_x(A), read_y()), (y(B),)),
+            "G-nonadjacent": _make_concurrent((read_x(), read_y(B)), (x(A),), (read_x(A), read_y()), (y(B),)),
             # Write skew.
-            "G2-item": _concurrent((read_x(), y(B)), (x(A), read_y())),
-            "garbage-read": _consecutive((read_x(A),)),
-            "internal": _consecutive((x(A), read_x())),
-            "duplicate-elements": _consecutive((x(A),), (read_x(A, A),)),
+            "G2-item": _make_concurrent((read_x(), y(B)), (x(A), read_y())),
+            "garbage-read": _make_consecutive((read_x(A),)),
+            "internal": _make_consecutive((x(A), read_x())),
+            "duplicate-elements": _make_consecutive((x(A),), (read_x(A, A),)),
             "incompatible-order": (
-                *_concurrent((x(A),), (x(B),)), *_consecutive((read_x(A, B),), (read_x(B, A),), begin=4)
+                *_make_concurrent((x(A),), (x(B),)), *_make_consecutive((read_x(A, B),), (read_x(B, A),), begin=4)
             ),
         }  # fmt: skip
         return Scene(key=first, steps=scenes[anomaly], value=A)
@@ -130,19 +133,19 @@ class TxnRegisterModel(TxnModel):
 
 
 def _build_step(micros: tuple[Micro, ...], outcome: Outcome, begin: int = 0, end: int = 1) -> Step:
-    asked = [[f, key, None if f == "r" else value] for f, key, value in micros]
-    completed = Completed(0, 0, "", Operation(TRANSACTION, None, asked), Completion(outcome, micros), begin, end)
+    argument = [[f, key, None if f == "r" else value] for f, key, value in micros]
+    completed = Completed(0, 0, "", Operation(TRANSACTION, None, argument), Completion(outcome, micros), begin, end)
     effects = tuple(derive_effects(completed))
-    return Step(TRANSACTION, None, effects, asked, micros, outcome=outcome, begin=begin, end=end)
+    return Step(TRANSACTION, None, effects, argument, micros, outcome=outcome, begin=begin, end=end)
 
 
-def _concurrent(*transactions: tuple[Micro, ...]) -> tuple[Step, ...]:
+def _make_concurrent(*transactions: tuple[Micro, ...]) -> tuple[Step, ...]:
     return tuple(
         _build_step(micros, Outcome.OK, turn, len(transactions) + turn) for turn, micros in enumerate(transactions)
     )
 
 
-def _consecutive(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[Step, ...]:
+def _make_consecutive(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[Step, ...]:
     return tuple(
         _build_step(micros, Outcome.OK, begin + 2 * turn, begin + 2 * turn + 1)
         for turn, micros in enumerate(transactions)
