@@ -14,5 +14,5 @@ In reading order:
 - ``foreign``: histories of other tools
 - ``synthetic``: generated histories
 
-Nothing here knows the broker. ``tests/test_architecture.py`` holds which room may import which.
+No module here imports the broker. ``tests/test_architecture.py`` tests which packages may import which.
 """

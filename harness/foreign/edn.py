@@ -12,7 +12,7 @@ Values become Python values:
 Commas are white space, ``;`` begins a comment, ``#_`` discards the next value.
 
 ``to_json`` turns values into canonical JSON: equal values have equal texts, different values have different texts.
-``to_edn`` turns this JSON into EDN again, for readers.
+``to_edn`` turns this JSON into EDN again, to show it to people.
 
 A file holds a sequence of values, or one vector (or list) whose elements are the values. Each value is parsed from a
 buffer that grows until the value fits, so memory is bounded by the largest value.
@@ -32,9 +32,11 @@ from assay.harness.foreign.source import MalformedError, TextPosition, advance, 
 MAX_DEPTH: Final = 100
 """Maximum levels of nesting. The values of a history have a few; a hostile file could exhaust the stack."""
 LONGEST_NUMBER: Final = 1000
-"""Maximum digits. Python rejects integers of more than 4300, and its parsing time grows with the square."""
+"""Maximum characters of a number. Python rejects integers of more than 4300 digits, and parsing takes quadratic
+time.
+"""
 _EXACT: Final = Context(prec=LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""Strips trailing zeros of a decimal, without rounding: in Clojure ``=`` holds for 1.0M and 1.00M (CLJ-1118)."""
+"""Strips trailing zeros of a decimal, without rounding, because in Clojure 1.0M equals 1.00M (CLJ-1118)."""
 MAX_INTERNED: Final = 10_000
 """Maximum number of keywords and symbols that are interned. A history repeats few of them."""
 
@@ -130,7 +132,10 @@ _NOTHING: Final = object()
 
 
 def parse_first(path: Path, text: str, place: TextPosition) -> tuple[Any, int]:
-    """Parses the value at the beginning of ``text``, and returns it with its end. ``place`` is that of the text."""
+    """Parses the value at the beginning of ``text``, and returns it with its end offset.
+
+    ``place`` is the position of ``text`` in the file.
+    """
     return EdnReader(path, (), text, place).read_value()
 
 
@@ -147,7 +152,7 @@ class EdnReader:
         self._text = text
         self._at = 0
         self._place = place
-        """Place in the file of the buffer's offset ``_placed_at``."""
+        """Position in the file of the character at offset ``_placed_at`` of the buffer."""
         self._placed_at = 0
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
@@ -184,7 +189,7 @@ class EdnReader:
         raise MalformedError(self._path, place, "there should be a value here")
 
     def _enter_outer(self) -> tuple[TextPosition, str, str] | None:
-        """Enters the vector or list around all values, if there is one; returns its place, closer and kind."""
+        """Enters the vector or list around all values, if there is one. Returns its position, closer and kind."""
         opener = self._text[self._at]
         if opener not in "[(":
             return None
@@ -211,7 +216,7 @@ class EdnReader:
             begin, self._at = self._at, match.end() if match is not None else self._at
             if self._at < len(self._text):
                 return True
-            # The rest of a comment that the end of the buffer cuts is skipped in the next piece.
+            # A comment may continue in the next piece, and is skipped there as well.
             last = self._text.rfind("\n", begin) + 1
             in_comment = in_comment or self._text.find(";", max(begin, last)) >= 0
             if not self._grow():
@@ -229,11 +234,11 @@ class EdnReader:
             except _SyntaxError as error:
                 raise MalformedError(self._path, self._locate(error.at), error.reason) from error
 
-    def _grow(self, least: int = 0) -> bool:
-        """Drops what was read, and appends more than ``least`` characters. Returns False at the end of the file."""
+    def _grow(self, minimum: int = 0) -> bool:
+        """Drops the parsed text, and appends more than ``minimum`` characters. Returns False at the end of the file."""
         added: list[str] = []
         size = 0
-        while size <= least:
+        while size <= minimum:
             piece = next(self._pieces, None)
             if piece is None:
                 break
@@ -248,7 +253,7 @@ class EdnReader:
         return True
 
     def _locate(self, at: int) -> TextPosition:
-        """Returns the place of an offset. Offsets must not decrease, so each line is counted once."""
+        """Returns the position of an offset in the file. Offsets must not decrease, so each line is counted once."""
         if at < self._placed_at:
             raise AssertionError(f"offset {at} lies before {self._placed_at}")
         place = advance(self._place, self._text[self._placed_at : at])
@@ -256,7 +261,7 @@ class EdnReader:
         return place
 
     def _parse(self, at: int, depth: int) -> tuple[Any, int]:
-        """Parses the value at an offset of the buffer, and returns it with its end."""
+        """Parses the value at an offset of the buffer, and returns it with its end offset."""
         text = self._text
         match = _TOKEN.match(text, at)
         if match is None:
@@ -307,7 +312,7 @@ class EdnReader:
         return end
 
     def _parse_operand(self, at: int, depth: int, opened: int, missing: str) -> tuple[Any, int]:
-        """Returns the next value that is not discarded, after a token that needs one."""
+        """Returns the next value that is not discarded. ``missing`` is the error if there is none."""
         if depth > MAX_DEPTH:
             raise _SyntaxError(opened, f"nested more than {MAX_DEPTH} levels deep")
         while True:

@@ -13,16 +13,14 @@ TYPES: Final = (INVOKE, *Outcome)
 MAX_PROCESSES: Final = 2**31
 MAX_INDEX: Final = 2**63
 MAX_TIME: Final = 2**62
-"""Nanoseconds, 146 years. The rest of int64 is left for entries of equal times, which are moved apart."""
+"""Limit of times in nanoseconds (146 years). Higher int64 values are kept free: equal times are moved to later ones."""
 NO_KEY: Final = object()
 """Marks an entry without ``:key``; nil is a valid key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A call or a completion. ``type`` is one of ``TYPES``. ``process`` None is the nemesis, whose events do not affect
-    the state.
-    """
+    """A call or a completion. ``type`` is one of ``TYPES``. ``process`` is None for events of the nemesis."""
 
     place: TextPosition
     process: int | None
@@ -79,10 +77,10 @@ def parse_type(path: Path, place: TextPosition, value: Any) -> str:
     return str(name)
 
 
-def parse_name(path: Path, place: TextPosition, what: str, value: Any) -> str:
+def parse_name(path: Path, place: TextPosition, field: str, value: Any) -> str:
     """Returns a keyword, a symbol or a string as a name. Raises ``MalformedError`` for other values."""
     if not isinstance(value, Keyword | Symbol | str):
-        raise MalformedError(path, place, f":{what} is {shorten(to_json(value))}; it is a name, such as :read")
+        raise MalformedError(path, place, f":{field} is {shorten(to_json(value))}; it is a name, such as :read")
     return to_name(value)
 
 

@@ -29,12 +29,12 @@ LINE: Final = re.compile(_LOGGER + r"(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S
 _BEGINNING: Final = re.compile(_LOGGER + r"(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
 """The beginning of an operation. A line that ends there was cut. If a line has two, the end of the first is lost."""
 _NAME: Final = re.compile(r"\bjepsen\.util\b(?![$/])")
-"""The logger, and no class or function of its name in a stack trace."""
+"""The name of the logger, but not of a class or function in a stack trace."""
 _TYPE: Final = re.compile(r":(?:invoke|ok|fail|info)(?![\w*+!?$%&=<>|'#/:.-])")
 """The type of an operation. Any text may come before it, such as the escape sequence of a terminal's colour."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _ERROR_BEGINNINGS: Final = ':[{("#'
-"""Characters that begin an error other than a word. A word could be the rest of an unquoted value."""
+"""Characters with which an error may begin. A word does not count, because it could belong to an unquoted value."""
 _MAX_CACHED: Final = 10_000
 
 
@@ -46,9 +46,11 @@ class LogReader:
         self._values: dict[str, tuple[Any, int]] = {}
         self.skipped = 0
 
-    def entries(self, progress: Progress) -> Iterator[Entry]:
-        """Yields the entries. Raises ``MalformedError`` for a line with half an operation or with two, and for a last
-        line without end.
+    def iterate_entries(self, progress: Progress) -> Iterator[Entry]:
+        """Yields the entries.
+
+        Raises ``MalformedError`` for a line with part of an operation or with two operations, and for a last line
+        without line end.
         """
         for number, line, ended in read_lines(self._path, progress):
             if not ended and line.strip():
@@ -133,7 +135,7 @@ class LogReader:
 
 
 def _find_typed(line: str) -> Iterator[int]:
-    """Yields the start of each mention of the logger that a type follows, before the next mention."""
+    """Yields the start of each name of the logger that is followed by the type of an operation."""
     names = list(_NAME.finditer(line))
     for name, following in zip_longest(names, names[1:]):
         if _TYPE.search(line, name.end(), len(line) if following is None else following.start()):

@@ -1,7 +1,7 @@
 """Keys of operations: next to the value, or inside it.
 
-Jepsen's ``independent`` lifts a test of one register to many: the value ``v`` becomes the tuple ``[k v]``. Some
-versions print it with a tag of its own. Most print a plain vector, which looks like a compare-and-set ``[from to]``.
+Jepsen's ``independent`` turns a test of one register into a test of many: the value ``v`` becomes the tuple ``[k v]``.
+Some versions print this tuple with a tag. Most print a plain vector, which looks like a compare-and-set ``[from to]``.
 ``AUTO`` decides by the first call of a client:
 
 - It has a ``:key``: all calls must have one, and values are taken as they are.
@@ -9,7 +9,7 @@ versions print it with a tag of its own. Most print a plain vector, which looks 
   element must be a vector of two as well.
 - Otherwise there is one object without a key.
 
-A later call that does not fit is an error that asks for ``TUPLES`` or ``NONE``; there is no second guess.
+For a later call that does not fit, an error asks the user for ``TUPLES`` or ``NONE``.
 """
 
 import enum
@@ -26,7 +26,7 @@ TUPLE_TAG: Final = "jepsen.independent.tuple"
 
 
 class KeyMode(enum.StrEnum):
-    """Location of keys: detected, in every value as ``[k v]``, or only in ``:key``."""
+    """Location of keys: detected automatically, in every value as ``[k v]``, or only in ``:key``."""
 
     AUTO = "auto"
     TUPLES = "tuples"
@@ -56,7 +56,7 @@ class KeySplitter:
         if field:
             return self._make_name(entry, entry.key), entry.value
         if not self._tuples:
-            if self._mode is KeyMode.AUTO and _must_be_tuple(entry.f, entry.value):
+            if self._mode is KeyMode.AUTO and _looks_like_tuple(entry.f, entry.value):
                 self._fail(entry, f"has the tuple {shorten(to_json(entry.value))}", "--keys=tuples, or --keys=none")
             return None, entry.value
         pair = remove_tag(entry.value)
@@ -117,7 +117,7 @@ def _is_tuple(f: str, value: Any) -> bool:
     return _is_pair(pair) and (pair is not value or f != CAS or _is_pair(pair[1]))
 
 
-def _must_be_tuple(f: str, value: Any) -> bool:
-    """Returns whether the value can hardly be the plain value of a call."""
+def _looks_like_tuple(f: str, value: Any) -> bool:
+    """Returns whether a value is probably a tuple of key and value."""
     pair = remove_tag(value)
     return _is_pair(pair) and (pair is not value or pair[1] is None or (f == CAS and _is_pair(pair[1])))

@@ -1,15 +1,15 @@
 """Faults in the history of another tool, by the events of its nemesis.
 
-The events only serve readers: a text says which faults were in force at a finding. No verdict depends on them, because
-tools record them in ways of their own. The names follow the conventions of Jepsen (``jepsen.nemesis.combined``):
+The text of a finding says which of these faults were active. No verdict depends on them, because each tool records them
+differently. The names of events follow the conventions of Jepsen (``jepsen.nemesis.combined``):
 
 - ``start-partition`` begins a partition, and ``stop-partition`` ends it. ``start`` and ``stop`` are a fault without a
   name.
 - ``kill`` lasts until ``start``, and ``pause`` until ``resume``.
-- ``heal`` ends everything.
-- Any other event is a moment, such as ``bump-clock``.
+- ``heal`` ends all faults.
+- Any other event, such as ``bump-clock``, is a fault without duration.
 
-Most tools record two events for each action, one after the other: its begin and its completion.
+Most tools record each action twice, one after the other: at its begin and at its completion.
 """
 
 from dataclasses import dataclass, field
@@ -17,14 +17,16 @@ from typing import Final
 
 UNNAMED: Final = "fault"
 HEALS: Final = ("heal", "heal-all")
-"""Verbs that end everything."""
+"""Events that end all faults."""
 BEGINS: Final = {"start": UNNAMED, "kill": "kill", "pause": "pause"}
+"""Event that begins a fault -> name of the fault."""
 ENDS: Final = {"stop": UNNAMED, "start": "kill", "resume": "pause"}
+"""Event that ends a fault -> name of the fault."""
 
 
 @dataclass(frozen=True)
 class ForeignFault:
-    """A fault in nanoseconds since the run began. ``end`` None: no event ended it."""
+    """A fault with its times in nanoseconds since the begin of the run. ``end`` None: no event ended it."""
 
     name: str
     begin: int
@@ -33,19 +35,19 @@ class ForeignFault:
 
 @dataclass
 class NemesisEvents:
-    """Takes the nemesis' events in order, and combines them to faults."""
+    """Combines the events of the nemesis to faults."""
 
     count: int = 0
     _open: dict[str, int] = field(default_factory=dict)
-    """Begin by name."""
+    """Begin times of the active faults, by name."""
     _ended: dict[str, ForeignFault] = field(default_factory=dict)
     """The last fault of each name that has ended; a second event of the same action may still move its end."""
     _faults: list[ForeignFault] = field(default_factory=list)
     _last: str = ""
-    """The verb of the event before."""
+    """The name of the previous event."""
 
     def add(self, f: str, time: int) -> None:
-        """Takes an event with its verb and its time in nanoseconds."""
+        """Adds the next event, with its name and its time in nanoseconds."""
         self.count += 1
         ended, begun = self._find_ended(f), self._find_begun(f)
         if ended:
@@ -53,14 +55,14 @@ class NemesisEvents:
                 self._end(name, time)
         elif begun is not None:
             if begun not in self._open:
-                self._settle(begun)
+                self._finish(begun)
                 self._open[begun] = time
         elif f not in HEALS:
             self._faults.append(ForeignFault(f, time, time))
         self._last = f
 
-    def faults(self) -> tuple[ForeignFault, ...]:
-        """Returns the faults so far by their begin. A fault that has not ended has no end."""
+    def list_faults(self) -> tuple[ForeignFault, ...]:
+        """Returns the faults so far, in the order of their begin."""
         unended = (ForeignFault(name, begin, None) for name, begin in self._open.items())
         return tuple(sorted((*self._faults, *self._ended.values(), *unended), key=lambda fault: fault.begin))
 
@@ -78,12 +80,12 @@ class NemesisEvents:
     def _end(self, name: str, time: int) -> None:
         begin = self._open.pop(name, None)
         if begin is not None:
-            self._settle(name)
+            self._finish(name)
             self._ended[name] = ForeignFault(name, begin, time)
         else:
             self._ended[name] = ForeignFault(name, self._ended[name].begin, time)
 
-    def _settle(self, name: str) -> None:
-        """Settles the last fault of a name, because a new one begins."""
+    def _finish(self, name: str) -> None:
+        """Makes the end of the last fault of a name final, because a new one begins."""
         if name in self._ended:
             self._faults.append(self._ended.pop(name))

@@ -1,8 +1,8 @@
 """Pairs calls and completions to operations, the rows of the ``ops`` table.
 
 An operation that never ends, or ends ``:info``, has no return, because it is unknown whether and when it took effect.
-Only the value of an ``:ok`` completion is a result; the value of any other is its ``error``. All timestamps must
-differ. So an entry with the time of the one before it counts as one nanosecond later, in file order.
+Only the value of an ``:ok`` completion is a result; the value of any other completion is its ``error``. All timestamps
+must differ. So an entry with the same time as the entry before it counts as one nanosecond later.
 """
 
 import enum
@@ -28,7 +28,7 @@ STEP: Final = 1_000_000
 REJECTED: Final = "false"
 """The result of a CAS that took place but found another value than the expected one."""
 OPEN: Final = -1
-"""Stands for a missing return in the arrays."""
+"""Marks a missing return in the arrays."""
 
 
 class EntryOrder(enum.StrEnum):
@@ -39,7 +39,10 @@ class EntryOrder(enum.StrEnum):
 
 
 class Pairing:
-    """Takes entries in file order. Raises ``MalformedError`` for one that cannot follow those before it."""
+    """Pairs entries, which are added in file order.
+
+    ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier entries.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Pairing:
         return len(self._index)
 
     def add(self, entry: Entry) -> None:
-        """Takes the next entry of the file."""
+        """Adds the next entry of the file."""
         position = self._entries
         self._entries += 1
         if entry.process is None:
@@ -93,8 +96,8 @@ class Pairing:
         else:
             self._add_completion(entry, entry.process, stamp)
 
-    def table(self) -> pa.Table:
-        """Returns all operations so far, in the order of their calls; open ones have an unknown outcome."""
+    def make_table(self) -> pa.Table:
+        """Returns all operations so far, in the order of their calls. Without a completion, the outcome is info."""
         ret = pa.array(self._ret, pa.int64())
         process = pa.array(self._process, pa.int32())
         columns = {
@@ -181,7 +184,7 @@ class Pairing:
             self._ret[row] = stamp
 
     def _is_failed_cas(self, entry: Entry, value: Any, row: int) -> bool:
-        """Returns whether a CAS failed because of the value it found; any other reason would be an error."""
+        """Returns whether a CAS failed because it found another value. For any other reason there would be an error."""
         return (
             self._refusals
             and (entry.f, entry.type, entry.error) == (CAS, Outcome.FAIL, None)
@@ -198,10 +201,10 @@ class Pairing:
         return shape
 
     def _check_index(self, entry: Entry, position: int) -> int:
-        has = entry.index is not None
+        has_index = entry.index is not None
         if self._indexed is None:
-            self._indexed = has
-        if has != self._indexed:
+            self._indexed = has_index
+        if has_index != self._indexed:
             self._fail(entry, "some operations have an :index, and some have none")
         index = position if entry.index is None else entry.index
         if index <= self._last_index:
@@ -212,10 +215,10 @@ class Pairing:
     def _assign_time(self, entry: Entry, position: int) -> int:
         if self._order is EntryOrder.FILE:
             return position * STEP
-        has = entry.time is not None
+        has_time = entry.time is not None
         if self._timed is None:
-            self._timed = has
-        if has != self._timed:
+            self._timed = has_time
+        if has_time != self._timed:
             self._fail(entry, "some operations have a :time, and some have none; --order=file ignores it")
         if entry.time is None:
             return position * STEP
@@ -230,7 +233,7 @@ class Pairing:
         return self._stamp
 
     def _intern(self, text: str) -> str:
-        """Interns a text, because many texts of a history are equal."""
+        """Returns one object for all equal texts, which saves memory."""
         return self._texts.setdefault(text, text)
 
     def _fail(self, entry: Entry, reason: str) -> None:

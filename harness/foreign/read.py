@@ -22,7 +22,9 @@ from assay.harness.foreign.source import MalformedError, Progress, read_pieces
 __all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "read_history", "recognise_format"]
 
 HEAD: Final = 1 << 18
-"""Bytes that are examined. A log may begin with the set-up of the nodes."""
+"""Bytes at the beginning of a file that show its format. They are many, because a log may begin with the set-up of the
+nodes.
+"""
 
 
 class ForeignFormat(enum.StrEnum):
@@ -60,13 +62,13 @@ def recognise_format(path: Path) -> ForeignFormat:
 
 @dataclass(frozen=True)
 class ForeignHistory:
-    """The operations of a file, in the schema of ``ops``, and what was left out."""
+    """The operations of a file, in the schema of ``ops``, and counts of the skipped entries."""
 
     ops: pa.Table
     nemesis: int
     """The number of nemesis events."""
     faults: tuple[ForeignFault, ...]
-    """The faults that these events name."""
+    """The faults that these events begin and end."""
     skipped: int
     """The number of lines without an operation."""
     seconds: float
@@ -74,7 +76,7 @@ class ForeignHistory:
 
     @property
     def left_out(self) -> str:
-        """Describes in words what was left out of the judgement."""
+        """A sentence on the entries that were skipped."""
         return f"{self.nemesis} events of the nemesis, which change no verdict; {self.skipped} other lines left out"
 
 
@@ -90,17 +92,21 @@ def read_history(
 ) -> ForeignHistory:
     """Reads the operations of a file. They must fit ``model``, if that is one of ``MODELS`` or ``WORKLOADS``.
 
-    With ``refusals`` a CAS that ended ``:fail`` without an error found another value, which then is the result false.
+    With ``refusals``, a CAS that ended ``:fail`` without an error found another value. Its result then is false.
     ``progress`` is called with the number of bytes read. Raises ``MalformedError`` with file, line, column and reason
     for the first error, and ``OSError`` if the file cannot be opened.
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     pairing = Pairing(path, {**MODELS, **WORKLOADS}.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
-    for entry in _read_entries(path, progress) if format is ForeignFormat.EDN else log.entries(progress):
+    for entry in _read_entries(path, progress) if format is ForeignFormat.EDN else log.iterate_entries(progress):
         pairing.add(entry)
     return ForeignHistory(
-        pairing.table(), pairing.nemesis.count, pairing.nemesis.faults(), log.skipped, time.perf_counter() - begun
+        pairing.make_table(),
+        pairing.nemesis.count,
+        pairing.nemesis.list_faults(),
+        log.skipped,
+        time.perf_counter() - start,
     )
 
 

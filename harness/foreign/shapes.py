@@ -1,6 +1,6 @@
 """Valid operations of each model and workload, with the values that they take and return.
 
-Anything else is an error, because a history judged by the wrong model would pass or fail for no reason.
+Other operations and values are errors, because the verdict on a history by the wrong model means nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,11 +36,11 @@ def _is_number(value: Any) -> bool:
     return type(value) is int
 
 
-def _is_something(value: Any) -> bool:
+def _is_not_nil(value: Any) -> bool:
     return value is not None
 
 
-def _is_balances(value: Any) -> bool:
+def _are_balances(value: Any) -> bool:
     balances = [one for _, one in value.pairs] if isinstance(value, Map) else value
     return isinstance(balances, list | tuple) and all(one is None or _is_number(one) for one in balances)
 
@@ -50,7 +50,7 @@ def _is_counter_reading(value: Any) -> bool:
     return all(one is None or _is_number(one) for one in counts)
 
 
-def _is_micro_operations(value: Any) -> bool:
+def _are_micro_operations(value: Any) -> bool:
     return isinstance(value, tuple) and all(
         isinstance(micro, tuple) and len(micro) == 3 and isinstance(micro[0], Keyword) for micro in value
     )
@@ -70,10 +70,8 @@ def _is_transfer(value: Any) -> bool:
 class OperationShape:
     """The valid values of an operation: the argument of its call, and the result of an ok completion.
 
-    ``repeats``: an ok completion may repeat the call's value. If the two differ, it is unknown which of them took
-    effect.
-
-    ``returns_elements``: the result is the elements of a vector, list or set, whichever it is.
+    - ``repeats``: an ok completion may repeat the call's argument; a different value is an error.
+    - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
     """
 
     argument_fits: Fits = _is_anything
@@ -115,7 +113,7 @@ _COUNTER: Final = OperationShape(
 )
 _BANK: Final = {
     "read": OperationShape(
-        result_fits=_is_balances, result_text="a map of account to balance, or a vector of balances"
+        result_fits=_are_balances, result_text="a map of account to balance, or a vector of balances"
     ),
     "transfer": OperationShape(
         argument_fits=_is_transfer, argument_text="a map with :from, :to and an :amount", repeats=True
@@ -123,8 +121,8 @@ _BANK: Final = {
 }
 
 _MICROS: Final = OperationShape(
-    argument_fits=_is_micro_operations,
-    result_fits=_is_micro_operations,
+    argument_fits=_are_micro_operations,
+    result_fits=_are_micro_operations,
     argument_text=_MICROS_TEXT,
     result_text=_MICROS_TEXT,
 )
@@ -136,6 +134,6 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "long-fork": _TRANSACTIONS,
     "monotonic": {"read": _COUNTER, "inc": _COUNTER, "add": _COUNTER},
     "rw-register": _TRANSACTIONS,
-    "unique-ids": {"generate": OperationShape(result_fits=_is_something, result_text="the new id")},
+    "unique-ids": {"generate": OperationShape(result_fits=_is_not_nil, result_text="the new id")},
 }
 """Workloads that are judged by the checks in SQL."""

@@ -10,7 +10,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
 
 SHOWN: Final = 60
-"""Characters of a piece of a file that an error shows."""
+"""Maximum number of characters of a file that an error quotes."""
 CHUNK: Final = 1 << 20
 """Bytes read at a time."""
 
@@ -27,7 +27,10 @@ class TextPosition:
 
 
 class MalformedError(HistoryError):
-    """Names the file, the place in it, and the reason. ``place`` None: the file as a whole."""
+    """A file does not have the expected format. The message names the file, the place and the reason.
+
+    ``place`` is None if the reason concerns the whole file.
+    """
 
     def __init__(self, path: Path, place: TextPosition | None, reason: str) -> None:
         where = "" if place is None else f" line {place.line}, column {place.column}:"
@@ -72,7 +75,7 @@ def read_pieces(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[
 
 
 def read_lines(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
-    """Yields (number from 1, text without its end, whether it has an end) of each line."""
+    """Yields (line number, text without line end, whether there was a line end) of each line. Numbers begin at 1."""
     number = 0
     begun: list[str] = []  # pieces of a line whose end is still to come
     for text in read_pieces(path, progress, chunk):

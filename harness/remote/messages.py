@@ -1,4 +1,4 @@
-"""The protocol between harness and worker process: one JSON object per line, requests and answers in turns.
+"""The protocol between harness and worker process: one JSON object per line. Each request gets one answer.
 
 ================  =========================================================================================
 ``open``          makes a client and opens it at this endpoint -> ``opened``, or ``raised``

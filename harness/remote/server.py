@@ -1,9 +1,8 @@
 """The worker process: runs clients of one workload for the harness, one per connection.
 
-A client does not end when the harness gives it up. A process that was paused reads the requests that arrived meanwhile.
-As any paused program would, it then executes an operation that the history records as indeterminate. Therefore the end
-of a connection drops no request: the running operation may end within its time limit, and only then the client is
-closed.
+An operation does not end when the harness gives up waiting for it. As any paused program would, a paused process may
+read a request later, and execute an operation that the history records as indeterminate. Therefore the end of a
+connection drops no request: the running operation may end within its time limit, and only then the client is closed.
 """
 
 import argparse
@@ -51,10 +50,10 @@ async def run_worker(runtime: Any, words: Sequence[str]) -> int:
     :class:`~assay.harness.remote.runtime.ClientRuntime`, or that of the simulation.
     """
     options = parse_arguments(words)
-    make = import_object(options.client)
+    make_client = import_object(options.client)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _Connection(make, runtime, reader, writer).run()
+        await _Connection(make_client, runtime, reader, writer).run()
 
     server = await asyncio.start_server(accept, None, options.port, limit=messages.MAX_LINE)
     try:
@@ -82,7 +81,7 @@ async def is_ready(address: str, port: int = messages.PORT) -> bool:
 class _Connection:
     """A connection, which stands for one logical process of the history."""
 
-    make: Callable[[], Any]
+    make_client: Callable[[], Any]
     runtime: Any
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -91,10 +90,10 @@ class _Connection:
     _limit: float = 0.0
 
     async def run(self) -> None:
-        next_request = self._next()
+        next_request = self._receive_request()
         try:
             while (request := await next_request) is not None:
-                next_request = self._next()
+                next_request = self._receive_request()
                 answer = await self._answer(request, next_request)
                 if answer is not None:
                     self.writer.write(answer)
@@ -107,11 +106,11 @@ class _Connection:
             self.writer.close()
             await self._close()
 
-    def _next(self) -> asyncio.Task[Any]:
+    def _receive_request(self) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.Request))
 
     async def _answer(self, request: messages.Request, next_request: asyncio.Task[Any]) -> bytes | None:
-        """Returns the answer, or None if the harness has given up. ``next_request`` ends only with the connection."""
+        """Returns the answer, or None if the harness has closed the connection, which ends ``next_request``."""
         if isinstance(request, messages.GreetRequest):
             return messages.encode_message(messages.OpenedAnswer())
         if isinstance(request, messages.OpenRequest):
@@ -149,7 +148,7 @@ class _Connection:
             return messages.encode_message(_make_raised_answer(error))
 
     async def _open(self, request: messages.OpenRequest) -> messages.OpenedAnswer:
-        client = self._client = adapt_client(self.make())
+        client = self._client = adapt_client(self.make_client())
         endpoint = self._endpoint = ObservedEndpoint.of_endpoint(request.endpoint)
         async with asyncio.timeout(request.limit):
             await client.open(endpoint, self.runtime)

@@ -1,4 +1,4 @@
-"""Runs and histories on disk: judged again, and run again.
+"""Judges stored runs and histories, and repeats stored runs.
 
 It imports ``harness.run``, ``harness.foreign``, checkers, reports and nemesis. ``harness.search``, ``harness.nightly``
 and ``harness.cli`` import it.
@@ -7,11 +7,11 @@ and ``harness.cli`` import it.
 - ``check_path``: ``assay check``: a run, a history folder, or a file of another tool
 - ``by_contract``: opens a run or history folder and judges it by the checks in SQL
 - ``by_model``: judges operations by a model
-- ``contracts``: the contract of a stored history, and the certain verdicts if it is lost
+- ``contracts``: the contract of a stored history, and the verdict if the contract is lost
 - ``batch_check``: judges many runs in one pass
 - ``live_check``: judges a running run each time that it has grown
 - ``effects_from_ops``: makes the effects for the SQL checks of a history that has only ``ops``
 - ``effects_of_workload``: makes the effects for the SQL checks of another tool's workload
-- ``repeat_arguments``: the pytest arguments that repeat a run, and the runs that are rejected
+- ``repeat_arguments``: the pytest arguments that repeat a run, and errors for runs that may not be repeated
 - ``replay``: repeats a stored run and compares it with the first
 """

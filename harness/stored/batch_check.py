@@ -1,9 +1,9 @@
-"""Judges many stored runs in one pass, with the same verdicts and texts as ``assay check`` but at lower cost.
+"""Judges many stored runs together. Verdicts and texts are those of ``assay check``, which takes longer for each run.
 
-Some dozens of histories are judged at once, in one database (``open_together``); a large history is judged alone. On
-Spark each task judges one batch from the files, so any number of runs is one job. A large history is a task of its own,
-and large ones come first, so that no executor works long after the others. The executors need this package, the modules
-of ``plugins``, and the files under the same paths.
+Up to ``BATCH`` small histories are judged at once, in one database (``open_together``); a large history is judged
+alone. On Spark each task judges one batch, and all tasks are one job. A large history has its own task. Tasks with
+large histories start first, so that all executors end at about the same time. The executors need this package, the
+modules of ``plugins``, and the files under the same paths.
 """
 
 import pickle
@@ -27,16 +27,16 @@ from assay.harness.run.store import resolve_history
 from assay.harness.stored.by_contract import StoredHistory, explain, judge_again, open_stored
 
 BATCH: Final = 48
-"""Histories that are judged at once."""
+"""Maximum number of histories that are judged at once."""
 SMALL_ROWS: Final = 100_000
-"""Most rows of a history that is judged with others. A larger one gains nothing, because planning queries is a small
-part of its cost.
+"""Maximum rows of a history that is judged with others. A larger history gains nothing, because planning queries is a
+small part of its cost.
 """
 BATCH_ROWS: Final = 500_000
-"""Most rows of the histories that are judged at once, because all of them are in memory."""
+"""Maximum rows of all histories that are judged at once, because they are in memory together."""
 
 TASK_BYTES: Final = 4 * 1024**2
-"""Most bytes of the files of a Spark task's histories, unless it has only one. ``SMALL_ROWS`` rows take half of it."""
+"""Maximum bytes of the files of a Spark task with several histories. ``SMALL_ROWS`` rows take half of it."""
 
 Progress = Callable[[int], None]
 """Called with the number of runs judged so far."""

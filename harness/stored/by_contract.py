@@ -57,10 +57,10 @@ class StoredHistory:
     closed: bool
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     modules: Sequence[str] = ()
-    """The modules that added the extensions, according to the run. Their names are printed, but never imported."""
+    """The modules that added the extensions, according to the run. Their names are printed; they are never imported."""
     lost: str | None = None
     seal: LiveManifest | None = None
-    """For a running or killed run: the extent of its complete history, and its files in progress."""
+    """For a running or killed run: the complete part of its history, and its files in progress."""
 
     def open_complete_part(self) -> HistoryReader:
         """Opens the complete part of the history. Raises ``HistoryError``."""
@@ -148,7 +148,7 @@ def judge_again(
     registry: Registry,
     progress: ProgressCallback | None = None,
 ) -> Judgement:
-    """Judges a history as its run did, with the notes of the run. The files must be complete and unchanged.
+    """Judges a history by the checks and the contract of its run. The files must be complete and unchanged.
 
     ``history`` is the opened history of ``stored``. The verdict is unknown if the registry lacks a check or model of
     the run.
@@ -182,13 +182,13 @@ def judge_again(
         return judgement
     start = time.perf_counter()
 
-    def step(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         if progress is not None:
             progress(VERIFY_STAGE, done, total)
 
     try:
-        # The files are compared after the validation, because its errors are more exact.
-        require_unchanged(history, step)
+        # The files are compared after the validation, because errors of the validation are more exact.
+        require_unchanged(history, report_progress)
     except KeyboardInterrupt:
         if progress is None:
             raise

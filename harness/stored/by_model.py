@@ -27,7 +27,7 @@ from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.run.judging import OBSERVING_OPERATIONS, UNOBSERVED, add_doubts
-from assay.harness.stored.effects_from_ops import store_register
+from assay.harness.stored.effects_from_ops import write_register_history
 
 if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
@@ -72,17 +72,17 @@ def judge_by_model(
 
     ``KeyboardInterrupt`` ends the search with the result so far.
     """
-    own = MODELS.get(model.name) is not model
-    if model.name in SQL_MODELS and not own:
+    custom = MODELS.get(model.name) is not model
+    if model.name in SQL_MODELS and not custom:
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
-            history = store_register(_iterate_batches(ops), Path(folder) / "history")
+            history = write_register_history(_iterate_batches(ops), Path(folder) / "history")
             if history is not None:
                 with engines.open(history) as engine:
                     return judge(history, Contract(), engine, progress=progress, requires_exposure=False)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _to_table(ops)
-    return add_doubts(_judge_by_search(ops, model, spark, progress, limits), find_doubts(ops, own=own))
+    return add_doubts(_judge_by_search(ops, model, spark, progress, limits), find_doubts(ops, custom=custom))
 
 
 def _to_table(ops: Operations) -> pa.Table:
@@ -93,10 +93,10 @@ def _iterate_batches(ops: Operations) -> Iterable[pa.RecordBatch]:
     return ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches(max_chunksize=BATCH)
 
 
-def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
-    """Returns why a history proves too little to pass even without anomalies, as for a run of our own.
+def find_doubts(ops: Operations, *, custom: bool = False) -> list[str]:
+    """Returns the reasons why a history without anomalies still cannot pass. They are those of a run.
 
-    ``own``: for a user's own model it is unknown which operations can contradict others.
+    ``custom``: the model is the user's, so it is unknown which operations can contradict others.
     """
     rows = succeeded = observed = 0
     for batch in _iterate_batches(ops):
@@ -104,11 +104,11 @@ def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
         rows += batch.num_rows
         succeeded += pc.sum(ok).as_py() or 0
         observed += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(OBSERVING_OPERATIONS)))).as_py() or 0
-    least = Contract().minimum_operations
+    minimum = Contract().minimum_operations
     reasons = ["the history is empty"] if rows == 0 else []
-    if succeeded < least:
-        reasons.append(f"only {count_noun(succeeded, 'operation')} succeeded, the contract asks for {least}")
-    if succeeded and not observed and not own:
+    if succeeded < minimum:
+        reasons.append(f"only {count_noun(succeeded, 'operation')} succeeded, the contract asks for {minimum}")
+    if succeeded and not observed and not custom:
         reasons.append(UNOBSERVED)
     return reasons
 

@@ -91,7 +91,7 @@ JEPSEN_HISTORY: Final = "history.edn"
 
 
 def check(request: CheckRequest, engines: Engines, registry: Registry, progress: ProgressCallback) -> JudgedHistory:
-    """Judges the history at ``request.path``; ``progress`` is called with the stage and what is done of it.
+    """Judges the history at ``request.path``. ``progress`` is called with the stage and its progress.
 
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.
@@ -186,18 +186,18 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress
         judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request))
     else:
         judgement, notes = judge_workload(foreign.ops, request, engines, progress)
-    read = _add_reading(judgement, format, foreign)
+    read = _add_reading_note(judgement, format, foreign)
     return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=foreign.faults, notation=to_edn)
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
-    """Returns the key mode. For transactions AUTO means NONE, because a vector of two is no pair of key and value."""
+    """Returns the key mode. For transactions AUTO means NONE, because their vectors of two are no keys with values."""
     keys = KeyMode(request.keys)
     return KeyMode.NONE if keys is KeyMode.AUTO and request.workload in TRANSACTIONAL else keys
 
 
-def _add_reading(judgement: Judgement, format: ForeignFormat, foreign: ForeignHistory) -> Judgement:
-    """Adds a note on skipped entries to the judgement, because the verdict depends on them."""
+def _add_reading_note(judgement: Judgement, format: ForeignFormat, foreign: ForeignHistory) -> Judgement:
+    """Adds a note on the skipped entries of the file to the judgement."""
     reading = CheckCoverage(
         check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.left_out
     )

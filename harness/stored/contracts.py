@@ -45,14 +45,14 @@ FORMER_FIELDS: Final = frozenset({"family"})
 
 
 class LostContractError(Exception):
-    """No contract can be relied on; the message says why."""
+    """The contract of a run is missing or unreadable; the message says why."""
 
 
 def belongs_to_run(history: Path) -> bool:
     """Returns whether a run wrote a history folder, and not another tool or ``assay generate``.
 
-    A single file of a run is enough, because a copy may lack all others. Files of earlier versions have no origin. They
-    count as a run's if they have the exact columns of their format, or if other files show it.
+    A single file of a run is enough, because a copy may lack all others. Files of earlier versions name no origin. They
+    count as files of a run if they have the exact columns of their format, or if files that only runs have exist.
     """
     origins = [origin for name in SCHEMAS for origin in _read_origins(history / name, name)]
     if ORIGIN_RUN in origins:
@@ -71,13 +71,13 @@ def _read_origins(folder: Path, name: str) -> Iterator[bytes | None]:
         # A damaged file is skipped here; opening the history reports it.
         with contextlib.suppress(OSError, pa.ArrowException, UnicodeDecodeError):
             schema = pq.read_schema(part)
-            stated = schema.metadata or {}
-            yield stated.get(ORIGIN_KEY, _EARLIER_RUN if _has_our_columns(schema, name, stated) else None)
+            metadata = schema.metadata or {}
+            yield metadata.get(ORIGIN_KEY, _EARLIER_RUN if _has_our_columns(schema, name, metadata) else None)
 
 
-def _has_our_columns(schema: pa.Schema, name: str, stated: Mapping[bytes, bytes]) -> bool:
+def _has_our_columns(schema: pa.Schema, name: str, metadata: Mapping[bytes, bytes]) -> bool:
     """Returns whether all columns have the name, the type and the nullability of this format."""
-    format = stated.get(FORMAT_KEY, b"1")
+    format = metadata.get(FORMAT_KEY, b"1")
     if not format.isdigit() or not 1 <= int(format) <= FORMAT:
         return True  # only this project writes the key; opening the history rejects the format
     wanted = translation.schema(name, int(format))
@@ -91,7 +91,7 @@ def _count_rows(folder: Path) -> Iterator[int]:
 
 
 def read_settings(path: Path, version: int) -> dict[str, Any]:
-    """Reads ``settings.json``, at schema ``version`` according to ``run.json``.
+    """Reads ``settings.json``. ``version`` is its schema version according to ``run.json``.
 
     Raises ``LostContractError`` unless this version knows all parts of its contract.
     """
@@ -130,7 +130,7 @@ def read_given_contract(text: str) -> Contract:
 
 
 def _to_contract(found: Any, path: Path) -> Contract:
-    """Converts a contract. Raises ``LostContractError`` also for unknown parts: one may be the broken promise."""
+    """Converts a contract. Raises ``LostContractError`` also for unknown fields: the verdict may depend on them."""
     if not isinstance(found, Mapping) or "forbidden" not in found:
         raise LostContractError(f"{path} holds no readable contract: it does not say what is forbidden")
     unknown = sorted(set(found) - set(Contract.__struct_fields__) - FORMER_FIELDS)
@@ -143,7 +143,7 @@ def _to_contract(found: Any, path: Path) -> Contract:
 
 
 def judge_without_contract(judgement: Judgement, reason: str) -> Judgement:
-    """Turns a judgement by ``LOST_CONTRACT`` into fail or unknown, never pass. The reason and the remedy come first."""
+    """Turns a judgement by ``LOST_CONTRACT`` into fail or unknown, never pass, and adds the reason and the remedy."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
     summary = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
     others = [one for one in judgement.unknown if not one.endswith(NOT_IN_CONTRACT)]

@@ -1,6 +1,6 @@
 """Makes effects of reads, writes and CAS operations from ``ops`` alone, for the SQL checks of registers.
 
-It works batch by batch, so a history may have any size. Only the uniqueness of values needs the whole history.
+It works batch by batch, so a history may have any size. Only the test for unique values reads the whole history.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,10 @@ VERBS: Final = ("read", "write", "cas")
 _PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
 
 
-def store_register(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader | None:
-    """Writes the history ``folder`` from ``ops``, one effect each. Returns None if the checks could not judge every
-    key.
+def write_register_history(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader | None:
+    """Writes the history ``folder`` with ``ops``, and one effect for each operation.
+
+    Returns None if the checks could not judge every key.
 
     That is the case for:
 

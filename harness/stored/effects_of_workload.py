@@ -27,13 +27,13 @@ DELAY: Final = 2
 
 @dataclass(frozen=True)
 class WorkloadEffects:
-    """Operations with their effects. ``note`` has facts that the file lacks and that were inferred."""
+    """Operations with their effects. ``note`` describes facts that the file lacks and that were inferred."""
 
     rows: Iterable[tuple[Completed, Sequence[Effect]]]
     note: str = ""
 
 
-def _with_plain_values(done: Sequence[Completed]) -> list[Completed]:
+def _to_plain_values(done: Sequence[Completed]) -> list[Completed]:
     """Returns copies with plain values: a keyword becomes its name, a map a ``dict``."""
     return [
         msgspec.structs.replace(
@@ -67,8 +67,8 @@ def _to_name(value: Any) -> str:
 
 
 def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadEffects:
-    """Makes the effects of banks. ``total`` is the sum of all balances; None: take the one that most reads show."""
-    done = _with_plain_values(done)
+    """Makes the effects of banks. ``total`` is the sum of all balances; None: the sum that most reads show."""
+    done = _to_plain_values(done)
     banks: dict[str, list[Completed]] = {}
     for completed in done:
         banks.setdefault(_find_key(completed, "bank"), []).append(completed)
@@ -83,7 +83,9 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         bank_total = total if total is not None else totals.most_common(1)[0][0]
         if total is None:
             notes.append(f"{key} is taken to hold {bank_total}, as {totals[bank_total]} of {len(reads)} reads show")
-        opening += _make_opening(key, accounts[key], bank_total, _find_initial_balances(operations, reads, bank_total))
+        opening += _make_opening_effects(
+            key, accounts[key], bank_total, _find_initial_balances(operations, reads, bank_total)
+        )
     first = Completed(
         index=1 + max((completed.index for completed in done), default=0),
         process=1 + max((completed.process for completed in done), default=0),
@@ -113,7 +115,7 @@ def _find_initial_balances(
     return None
 
 
-def _make_opening(
+def _make_opening_effects(
     key: str, accounts: Sequence[str], total: int, balances: Mapping[str, int | None] | None
 ) -> Iterable[Effect]:
     if balances is None:
@@ -152,7 +154,7 @@ def _read_balances(read: Completed) -> Mapping[str, int | None]:
 def make_monotonic_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of counters. An increment returns the new values, like a read."""
     return WorkloadEffects(
-        [(completed, list(_make_counter_effects(completed))) for completed in _with_plain_values(done)]
+        [(completed, list(_make_counter_effects(completed))) for completed in _to_plain_values(done)]
     )
 
 
@@ -173,7 +175,7 @@ def make_transaction_effects(done: Sequence[Completed]) -> WorkloadEffects:
     _require_names(done)
     try:
         return WorkloadEffects(
-            [(completed, transactions.derive_effects(completed)) for completed in _with_plain_values(done)]
+            [(completed, transactions.derive_effects(completed)) for completed in _to_plain_values(done)]
         )
     except ValueError as error:
         raise HistoryError(str(error)) from error
@@ -202,10 +204,10 @@ def make_unique_id_effects(done: Sequence[Completed]) -> WorkloadEffects:
 
 
 def _make_id_effect(completed: Completed) -> Effect:
-    key, got = _find_key(completed, "ids"), completed.completion.result
-    if isinstance(got, int) and not isinstance(got, bool):
-        return Effect("id-generate", key, value=got)
-    return Effect("id-generate", key, name=None if got is None else _name_id(got))
+    key, id = _find_key(completed, "ids"), completed.completion.result
+    if isinstance(id, int) and not isinstance(id, bool):
+        return Effect("id-generate", key, value=id)
+    return Effect("id-generate", key, name=None if id is None else _name_id(id))
 
 
 def _name_id(id: Any) -> str:

@@ -1,14 +1,14 @@
-"""Judges a running run: all of its history again, each time that it has grown.
+"""Judges a run in progress: judges its whole history again each time that it has grown.
 
 A violation found early also exists in the complete history (see ``assay.checkers.judging.early_checks``):
 
 - Operations in progress have an unknown outcome.
-- The end of the run may excuse some facts, so these do not count yet.
-- Checks that read what servers report wait for the end.
+- Facts that the rest of the run may excuse do not count yet.
+- Checks of what the servers report are executed only at the end.
 
-Judging everything again keeps no state between judgements, so memory is bounded by the engine alone. Time is not
-bounded: a judgement takes longer as the run grows. The pause after each is twice its duration, which leaves the machine
-mostly to the cluster. So violations late in a long run are noticed later.
+No state is kept between judgements, so only the engine needs memory. A judgement takes longer as the run grows. The
+pause after each judgement is twice its duration, which leaves the machine mostly to the cluster. So violations late in
+a long run are noticed later.
 """
 
 import shutil
@@ -62,7 +62,7 @@ class WatchJudgement:
 
 
 class SilentRunError(Exception):
-    """A run of another machine writes nothing, and only that machine knows whether its process still lives."""
+    """A run of another machine writes nothing, and only on that machine it is known whether its process still runs."""
 
 
 def find_running_run(path: Path, on_special_file: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
@@ -90,11 +90,10 @@ def watch_run(
     sleep: Callable[[float], None] = time.sleep,
     on_silence: Callable[[str], None] = lambda text: None,
 ) -> Iterator[WatchJudgement]:
-    """Yields judgements of a growing run, the last one of the complete run.
+    """Yields judgements of a growing run. The last one is of the complete run, even if its process was killed.
 
-    A run whose process ends without closing its history gets its last judgement as well. ``on_silence`` is called with
-    a line of text each time that nothing has been written for a while. Raises the errors of ``open_stored`` and
-    ``judge_again``, and :class:`SilentRunError`.
+    ``on_silence`` is called with a line of text each time that nothing has been written for ``SILENCE``. Raises the
+    errors of ``open_stored`` and ``judge_again``, and :class:`SilentRunError`.
     """
     seen, waited = 0, 0.0
     while store.is_active(run):

@@ -4,10 +4,10 @@ A stored run may come from elsewhere. pytest imports the test file that it is gi
 project. A recorded command may contain options that load other code. So:
 
 1. ``settings.json`` is read into ``Settings``, and each option is made of one field.
-2. The test's file must exist below the current folder, and not in the store that the run lies in, nor in another one.
+2. The test's file must exist below the current folder, but outside of all stores.
 3. Files that options name must lie below the current folder, or in that store.
 4. Paths are compared with all symbolic links followed, because a link of the project may lead to a store.
-5. A recorded command with any other option is refused, because the run was not made by this version, or was changed.
+5. A recorded command with unknown options is rejected: another version made the run, or the run was changed.
 """
 
 import os
@@ -95,13 +95,13 @@ def _refuse_other_files(run: Path, settings: Settings) -> None:
 
 
 def _find_enclosed_store(run: Path, project: Path) -> list[Path]:
-    """Returns the store that the run lies in, if it is a folder inside the project."""
+    """Returns the store of the run if it is a folder inside the project."""
     root = run.resolve().parent.parent
     return [root] if root != project and root.is_relative_to(project) else []
 
 
 def _is_stored(path: Path, project: Path) -> bool:
-    """Returns whether a file of the project lies in a run, or in a store, which a ``latest`` in it shows."""
+    """Returns whether a file of the project lies in a run or in a store, which contains a link ``latest``."""
     parents = [folder for folder in path.parents if folder != project and folder.is_relative_to(project)]
     return any((folder / "run.json").exists() or os.path.lexists(folder / LATEST) for folder in parents)
 

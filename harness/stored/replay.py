@@ -1,8 +1,7 @@
 """Repeats a stored run, and compares the result with the first run.
 
-In the simulation the run's settings reproduce it exactly, with the same digest of the history. Real nodes are never
-exact. There the faults are played as they were resolved, on the same nodes at the same times. Only the anomalies found
-can be compared.
+In the simulation the run's settings reproduce it exactly, with the same digest of the history. On real nodes, the same
+faults are injected on the same nodes at the same times, but the histories differ. So only their anomalies are compared.
 """
 
 import os
@@ -31,7 +30,7 @@ from assay.nemesis.schedule.schedule import ScheduleRecord, decode_schedule, enc
 
 SIMULATED: Final = "sim"
 SCHEDULE: Final = "schedule.json"
-AS_RESOLVED: Final = "replayed.json"
+RESOLVED_SCHEDULE: Final = "replayed.json"
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class ReplayComparison:
 
 @dataclass(frozen=True)
 class PytestEnd:
-    """Result of a pytest process: its exit code, the run that it made, and its output if that was not shown.
+    """Result of a pytest process: its exit code, the run that it made, and its output if the user did not see it.
 
     ``others``: its runs of the same test function with other parameters.
     """
@@ -85,10 +84,10 @@ def replay(
 
 
 def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly: bool = False) -> PytestEnd:
-    """Repeats the run ``first`` with pytest in another process. Raises ``HistoryError`` if only others were repeated.
+    """Repeats the run ``first`` with pytest in another process. Raises ``HistoryError`` if pytest ran only other tests.
 
-    A request to stop is passed on, so pytest has time to heal, check and report. SIGINT is not passed on in the
-    foreground of a terminal, because Ctrl-C reaches pytest as well, and a second one could interrupt healing.
+    A request to stop is passed on, so that pytest can heal, check and report. SIGINT is not passed on in the foreground
+    of a terminal. There Ctrl-C reaches pytest as well, and a second signal could interrupt healing.
 
     Other sessions may use the store meanwhile, also for the same test. So only runs of the started process count.
     """
@@ -109,15 +108,19 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
                 raise
             finally:
                 process.kill()  # after a second Ctrl-C
-        said = _read_text(errors) or _read_text(printed)
-    asked = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
+        output = _read_text(errors) or _read_text(printed)
+    expected = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
     new = {run: info for run in store.list_runs(root) if run not in before and (info := store.read_info(run))}
-    made = {run: one for run, one in new.items() if one.is_made_by(started) and asked <= set(shlex.split(one.command))}
+    made = {
+        run: info
+        for run, info in new.items()
+        if info.is_made_by(started) and expected <= set(shlex.split(info.command))
+    }
     repeated = _find_repetition(first, made)
     if made and repeated is None:
         raise HistoryError(f"pytest made {len(made)} runs in {root}, none of {to_printable(first.test)}")
     others = [run for run in made if run != repeated]
-    return PytestEnd(process.returncode, repeated, said, others)
+    return PytestEnd(process.returncode, repeated, output, others)
 
 
 def _is_in_foreground() -> bool:
@@ -140,11 +143,13 @@ def _read_text(file: IO[bytes]) -> str:
 
 
 def _find_repetition(first: RunInfo, made: Mapping[Path, RunInfo]) -> Path | None:
-    """Returns the newest run of the first run's test, because a test function may have several tests.
+    """Returns the newest run whose test has the parameters of the first run's test.
 
-    1. Usually the parameters in the brackets of the test's id are equal.
-    2. A schedule may have replaced the faults, which are one of the parameters. Then the rest must be equal.
-    3. The number of the repetition may follow the faults. It is left out last, because it looks like a parameter.
+    Parameters are the text in the brackets of the test's id. They are compared in three ways, in this order:
+
+    1. All of them.
+    2. Without the faults, because a schedule may have replaced them.
+    3. Also without the number of the repetition, which may follow the faults. It looks like a parameter.
     """
     for simplify in (_read_parameters, _omit_faults, _omit_faults_and_number):
         same = [run for run, info in made.items() if simplify(info) == simplify(first)]
@@ -174,13 +179,15 @@ def _omit_faults_and_number(info: RunInfo) -> str:
 
 
 def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
-    """Replaces the options that draw faults by the schedule as it was resolved."""
+    """Replaces the options that draw faults by the recorded schedule, with the times and targets that were drawn."""
     record = decode_schedule((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
     if isinstance(record, ScheduleRecord) and record.as_resolved().steps:
-        write_atomically(first / AS_RESOLVED, encode_schedule(record.as_resolved()))
+        write_atomically(first / RESOLVED_SCHEDULE, encode_schedule(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
         defaults = _find_omitted_defaults(argv) if f"--nemesis={MIX}" in argv else []
-        return [word for word in (*argv, *defaults) if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
+        return [word for word in (*argv, *defaults) if not word.startswith(drawn)] + [
+            f"--replay={first / RESOLVED_SCHEDULE}"
+        ]
     return argv
 
 

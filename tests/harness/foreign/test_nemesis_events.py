@@ -32,7 +32,7 @@ def test_events_are_combined_to_faults(events: list[str], faults: list[tuple[str
     nemesis = NemesisEvents()
     for time, f in enumerate(events):
         nemesis.add(f, time)
-    assert nemesis.faults() == tuple(ForeignFault(*fault) for fault in faults)
+    assert nemesis.list_faults() == tuple(ForeignFault(*fault) for fault in faults)
     assert nemesis.count == len(events)
 
 

@@ -27,7 +27,7 @@ from assay.harness.foreign import MODELS as SHAPES
 from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode
 from assay.harness.stored import request
 from assay.harness.stored.by_model import find_doubts, judge_by_model, open_stored_operations
-from assay.harness.stored.effects_from_ops import store_register
+from assay.harness.stored.effects_from_ops import write_register_history
 
 from helpers.examples import some_of
 from helpers.nightly import by_night
@@ -250,7 +250,7 @@ def test_effects_are_made_only_of_what_the_checks_can_judge(batch: int, tmp_path
         (1, "cas", None, "[null,3]", None, "fail"),
         (1, "write", None, "3", None, "fail"),
     )
-    history = store_register(ops.to_batches(max_chunksize=batch), tmp_path / "good")
+    history = write_register_history(ops.to_batches(max_chunksize=batch), tmp_path / "good")
     assert history is not None
     assert history.table("ops").equals(ops)
     effects = history.table("effects")
@@ -276,7 +276,9 @@ def test_effects_are_made_only_of_what_the_checks_can_judge(batch: int, tmp_path
             [(0, "append", None, "1", None, "ok")],
         )
     ):
-        assert store_register(table(*rows).to_batches(max_chunksize=batch), tmp_path / str(number)) is None, rows
+        assert write_register_history(table(*rows).to_batches(max_chunksize=batch), tmp_path / str(number)) is None, (
+            rows
+        )
 
 
 def many(keys: int, each: int = 6) -> pa.Table:

@@ -21,7 +21,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.stored import replay
-from assay.harness.stored.replay import AS_RESOLVED, _replace_faults_by_schedule
+from assay.harness.stored.replay import RESOLVED_SCHEDULE, _replace_faults_by_schedule
 from assay.nemesis.schedule.schedule import (
     FaultSchedule,
     FaultStep,
@@ -242,15 +242,15 @@ def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> Non
     (tmp_path / "schedule.json").write_bytes(encode_schedule(ScheduleRecord(FaultSchedule(1, (step,)), (done,))))
     argv = ["t.py::t", "--cluster=docker", "--nemesis=kill", "--nemesis-interval=5", "--time-limit=60", "--seed=1"]
     assert _replace_faults_by_schedule(argv, tmp_path) == [
-        "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", f"--replay={tmp_path / AS_RESOLVED}"
+        "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", f"--replay={tmp_path / RESOLVED_SCHEDULE}"
     ]  # fmt: skip
-    played = decode_schedule((tmp_path / AS_RESOLVED).read_bytes())
+    played = decode_schedule((tmp_path / RESOLVED_SCHEDULE).read_bytes())
     assert isinstance(played, FaultSchedule)
     assert [(one.at, str(one.target), one.duration) for one in played.steps] == [(2.25, "n2", 5.25)]
     mixed = ["t.py::t", "--cluster=docker", "--nemesis=mix", "--time-limit=60", "--seed=1"]
     assert _replace_faults_by_schedule(mixed, tmp_path) == [
         "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", "--operation-timeout=2", "--concurrency=6n",
-        "--rate=80", f"--replay={tmp_path / AS_RESOLVED}",
+        "--rate=80", f"--replay={tmp_path / RESOLVED_SCHEDULE}",
     ], "the defaults of the mix, whose word is left out"  # fmt: skip
 
 
