@@ -221,7 +221,7 @@ def test_a_deletion_that_is_interrupted_leaves_no_part_of_a_run_and_the_next_gc_
     with monkeypatch.context() as patched:
         patched.setattr("shutil.rmtree", fail_to_delete)
         assert main(["gc", str(tmp_path), "--keep=1", "--yes"]) == 130
-    rest = next(path for path in run.path.parent.iterdir() if path.name.startswith(store.DELETED))
+    rest = next(path for path in run.path.parent.iterdir() if path.name.startswith(store.DELETED_PREFIX))
     assert f"{rest} is the rest of a deleted run" in capsys.readouterr().err
     assert store.list_runs(tmp_path) == store.list_runs_below(kept.path.parent) == [kept.path]
     assert not store.looks_like_run(rest)
@@ -236,9 +236,9 @@ def test_a_deletion_that_is_interrupted_leaves_no_part_of_a_run_and_the_next_gc_
 def test_only_what_gc_has_named_is_a_rest(tmp_path: Path) -> None:
     run, theirs = store.create_run_folder(tmp_path / "store", "a.py::t", NOW), tmp_path / "theirs"
     theirs.mkdir()
-    linked = run.path.with_name(f"{store.DELETED}{'0' * 16}-x")
+    linked = run.path.with_name(f"{store.DELETED_PREFIX}{'0' * 16}-x")
     linked.symlink_to(theirs)
-    others = [run.path.with_name(name) for name in (store.DELETED, f"{store.DELETED}x", ".deleted-x")]
+    others = [run.path.with_name(name) for name in (store.DELETED_PREFIX, f"{store.DELETED_PREFIX}x", ".deleted-x")]
     for other in others:
         other.mkdir()
     store.finish_deletions(tmp_path / "store")

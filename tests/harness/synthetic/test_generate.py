@@ -627,7 +627,7 @@ def test_a_counter_that_a_tile_sets_continues_from_the_value_in_its_copy() -> No
     tile = Tile(slots=1, operations=1, batches=(), replacements={layout.count(0): relative(layout.count(0), 5)})
     expected = [7, 7, 7]
     for _ in range(6):
-        copy = counters.at()
+        copy = counters.get_values()
         expected[int(copy[layout.key(0)])] += 5
         counters.move(tile, copy)
         assert counters.counts.tolist() == [expected]
