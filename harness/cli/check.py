@@ -24,9 +24,9 @@ UNITS: Final = {
     for power, prefix in enumerate("kmgt", 1)
 }
 PATIENCE: Final = 1.0
-"""Seconds for which input is waited for without a word."""
+"""Seconds without input after which a line reports the wait."""
 MIN_MEMORY: Final = 1_000_000
-"""Bytes. With less, even a trivial search runs out of memory."""
+"""Minimum of ``--memory-limit`` in bytes. With less, even a trivial search runs out of memory."""
 
 DESCRIPTION: Final = """\
 Judges a history. A run is judged by the contract stored with it, a bare history folder by the strictest contract. A
@@ -152,11 +152,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         _note_wait(arguments.paths[0]) as end_wait,
     ):
 
-        def step(stage: str, done: int, total: int) -> None:
+        def show_progress(stage: str, done: int, total: int) -> None:
             end_wait()
             estimate.step(stage, done, total)
 
-        checked = check(make_request(arguments), engines, registry, step)
+        checked = check(make_request(arguments), engines, registry, show_progress)
     judgement = add_stage(checked.judgement, "starting the command", start_seconds, first=True)
     print(msgspec.json.encode(judgement).decode() if arguments.json else checked.text)
     if judgement.interrupted:
@@ -167,9 +167,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 @contextmanager
 def _note_wait(path: Path) -> Iterator[Callable[[], None]]:
-    """Prints a line if a pipe has not delivered anything for ``PATIENCE``, because its writer may never come.
+    """Prints a line if a pipe has delivered nothing for ``PATIENCE``, because perhaps no program writes to it.
 
-    Yields the function to call once something has been read.
+    Yields a function that the caller calls once something has been read.
     """
     line = f"waiting for {path}, which is no regular file: a program must write to it and close it; Ctrl-C ends this"
     timer = threading.Timer(PATIENCE, note, [line])

@@ -21,8 +21,8 @@ from assay.harness.stored.request import CheckRequest
 
 NO_VERDICT: Final = "error"
 """Printed for a history that could not be judged."""
-MOST_NAMED: Final = 5
-"""Paths that are named in one line; the rest is counted."""
+MAX_NAMED: Final = 5
+"""Maximum number of paths that a line names; it gives only the number of the others."""
 WORST_FIRST: Final = {
     Verdict.FAIL.value: ExitCode.FAIL,
     NO_VERDICT: ExitCode.USAGE,
@@ -48,7 +48,7 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
                 verdict = NO_VERDICT if judged.judgement is None else judged.judgement.verdict.value
                 counts[verdict] += 1
                 examples.setdefault(verdict, judged.path)
-                print(as_json(judged) if arguments.json else describe_result(judged, verdict), flush=True)
+                print(to_json(judged) if arguments.json else describe_result(judged, verdict), flush=True)
         except KeyboardInterrupt:
             note(f"interrupted; {counts.total()} of {len(paths)} histories were judged")
             return ExitCode.INTERRUPTED
@@ -68,8 +68,8 @@ def _require_plain_options(arguments: argparse.Namespace) -> None:
                 field.name, field.name.replace("_", "-")
             )
             several = f"{len(arguments.paths)} paths were given"
-            given = several if len(arguments.paths) > 1 else f"{arguments.paths[0]} is a folder of runs"
-            raise InputError(f"--{option} is for one history, and {given}")
+            reason = several if len(arguments.paths) > 1 else f"{arguments.paths[0]} is a folder of runs"
+            raise InputError(f"--{option} is for one history, and {reason}")
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
@@ -106,12 +106,12 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
         raise InputError(reason if len(removed) == 1 else _describe_removed(list(removed.values())))
     if not found:
         raise InputError(
-            f"there is no run or history folder, with ops/ or history/ops/ in it, at {join_some(paths, MOST_NAMED)}"
+            f"there is no run or history folder, with ops/ or history/ops/ in it, at {join_some(paths, MAX_NAMED)}"
         )
     if others:
-        note(f"neither runs nor history folders, skipped: {join_some(others, MOST_NAMED)}")
+        note(f"neither runs nor history folders, skipped: {join_some(others, MAX_NAMED)}")
     if carried:
-        note(f"carried from another store without their histories, and not judged: {join_some(carried, MOST_NAMED)}")
+        note(f"carried from another store without their histories, and not judged: {join_some(carried, MAX_NAMED)}")
     if removed:
         note(_describe_removed(list(removed.values())))
     return list(found.values())
@@ -120,7 +120,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 def _describe_removed(runs: Sequence[Path]) -> str:
     return (
         "not judged again, because they passed and their histories were removed (--keep-history=failures): "
-        f"{join_some(runs, MOST_NAMED)}"
+        f"{join_some(runs, MAX_NAMED)}"
     )
 
 
@@ -130,7 +130,7 @@ def describe_result(judged: BatchResult, verdict: str) -> str:
     return f"{verdict.upper() if verdict == Verdict.FAIL.value else verdict:<9}{judged.path}  {first}"
 
 
-def as_json(judged: BatchResult) -> str:
+def to_json(judged: BatchResult) -> str:
     """Returns one object with ``path``, and ``judgement`` or ``problem``."""
     result = {"problem": judged.text} if judged.judgement is None else {"judgement": judged.judgement}
     return msgspec.json.encode({"path": str(judged.path), **result}).decode()
@@ -138,6 +138,6 @@ def as_json(judged: BatchResult) -> str:
 
 def describe_counts(counts: Counter[str], worst: str, example: Sequence[str]) -> str:
     """Returns the number of histories per verdict, the worst first, and the command for the details of one."""
-    each = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
-    more = "" if worst == Verdict.PASS.value else f"; for the details of one: {shlex.join(example)}"
-    return f"{counts.total()} {'history' if counts.total() == 1 else 'histories'}: {each}{more}"
+    numbers = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
+    details = "" if worst == Verdict.PASS.value else f"; for the details of one: {shlex.join(example)}"
+    return f"{counts.total()} {'history' if counts.total() == 1 else 'histories'}: {numbers}{details}"

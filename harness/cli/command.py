@@ -1,8 +1,8 @@
 """Common parts of all verbs of the ``assay`` command: exit codes, input errors, the parser, argument types.
 
-Commands keep pyarrow from importing pandas, which takes as long as ``assay check`` of a small history. When pyarrow
-converts the first list to an array, it looks for pandas, to recognise its objects. None of our objects are. A later
-conversion to pandas (``to_pandas``) imports it and still works.
+``hide_pandas`` prevents that pyarrow imports pandas, which takes as long as ``assay check`` of a small history. pyarrow
+imports pandas when it converts the first list to an array, to recognise objects of pandas. There are none here. A later
+``to_pandas`` still imports pandas and works.
 """
 
 import argparse
@@ -65,11 +65,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **{"formatter_class": HelpFormatter} | options)
         self.register("type", Path, _parse_path)
 
-    def add_argument(self, *names: str, **given: Any) -> argparse.Action:
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         """Adds an argument, as argparse does."""
-        if given.get("type") in (parse_count, parse_positive):
-            given["type"] = _limit_number(names[0], given["type"])
-        return super().add_argument(*names, **given)
+        if options.get("type") in (parse_count, parse_positive):
+            options["type"] = _limit_number(names[0], options["type"])
+        return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -146,7 +146,7 @@ def note(line: str) -> None:
 
 
 def add_system_option(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--system``, for verbs that work with a system without a run."""
+    """Adds ``--system``, for verbs that need a system but have no run that names it."""
     parser.add_argument(
         "--system", default=DEFAULT, metavar="NAME", help="your own: package.module:Class (default: the broker)"
     )
@@ -174,12 +174,12 @@ def parse_positive(text: str) -> int:
     return _parse_at_least(1, text)
 
 
-def _limit_number(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
+def _limit_number(option: str, parse: Callable[[str], int]) -> Callable[[str], int]:
     """Adds the limits of the option to the parser of a number."""
 
     def parse_number(text: str) -> int:
-        value = read(text)
-        if value and (reason := check_number(option, text, value, COUNT)) is not None:  # `read` has judged 0
+        value = parse(text)
+        if value and (reason := check_number(option, text, value, COUNT)) is not None:  # `parse` has accepted 0
             raise argparse.ArgumentTypeError(reason)
         return value
 
@@ -187,10 +187,10 @@ def _limit_number(option: str, read: Callable[[str], int]) -> Callable[[str], in
     return parse_number
 
 
-def _parse_at_least(least: int, text: str) -> int:
+def _parse_at_least(minimum: int, text: str) -> int:
     value = int(text)
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text} is below {least}")
+    if value < minimum:
+        raise argparse.ArgumentTypeError(f"{text} is below {minimum}")
     return value
 
 
@@ -203,9 +203,10 @@ class _PandasHider:
 
 
 def hide_pandas() -> None:
-    """Makes pyarrow look for pandas while pandas is hidden, unless it is imported already.
+    """Makes pyarrow work without pandas, unless pandas is imported already.
 
-    This saves the import of pandas, which takes long. Call it only in processes that run no code of a user.
+    pyarrow looks for pandas once, and this function makes it do so while pandas cannot be imported. Call it only in
+    processes that run no code of a user.
     """
     import pyarrow as pa
 
@@ -214,7 +215,7 @@ def hide_pandas() -> None:
     hider = _PandasHider()
     sys.meta_path.insert(0, hider)
     try:
-        _ = pa.lib._pandas_api.have_pandas  # pyarrow's Python part looks once, and caches the result
-        pa.infer_type([0])  # so does its C++ part
+        _ = pa.lib._pandas_api.have_pandas  # pyarrow's Python part looks for pandas, and caches the result
+        pa.infer_type([0])  # its C++ part does the same
     finally:
         sys.meta_path.remove(hider)

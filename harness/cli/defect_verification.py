@@ -1,7 +1,7 @@
-"""Verifies built-in defects: does the documented run of each, with the defect and without, for many seeds.
+"""Verifies built-in defects: executes the documented run of each defect for many seeds, with and without the defect.
 
-Each run is a pytest session of its own. Its result is read from its store. A session is *broken* if it leaves no judged
-run, or if its exit code contradicts its verdict. It never counts as a catch or as a green run.
+Each run is a pytest session of its own, with a store of its own, which contains the result. A session is *broken* if
+its store has no judged run, or if its exit code contradicts its verdict. It never counts as a catch or as a pass.
 """
 
 import shlex
@@ -24,7 +24,9 @@ from assay.harness.run.settings import SIM
 from assay.harness.stored.replay import read_forbidden_anomalies, read_judgement
 
 RATE: Final = "--rate=100"
-"""The rate in the simulation, if a run names none: answers take a millisecond there, so clients would never pause."""
+"""The rate in the simulation, if a run names none. Without a rate clients never pause, because answers take only a
+millisecond.
+"""
 SESSION: Final = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reports=never")
 
 
@@ -58,7 +60,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
 class DefectResult(msgspec.Struct, kw_only=True):
     """Results of the runs with one defect, and of the runs without it. Both are sorted by seed.
 
-    An interrupted verification lacks some.
+    After an interruption, some runs are missing.
     """
 
     name: str
@@ -134,8 +136,9 @@ def verify(
 ) -> tuple[list[DefectResult], bool]:
     """Runs all sessions in folders of ``root``. A session may last ``session_timeout`` seconds.
 
-    Only broken runs, and failures of the correct build, are kept there, or all with ``keep``. Equal runs without a
-    defect are done once. The second result is False if a signal interrupted the runs.
+    With ``keep``, all runs are kept there; otherwise only broken runs, and failed runs without a defect. If several
+    defects have the same run, its session without a defect is executed once. The second result is False if a signal
+    interrupted the sessions.
     """
     results = [
         DefectResult(
@@ -144,7 +147,7 @@ def verify(
         for one in defects
     ]  # fmt: skip
     uses: dict[tuple[str, ...], list[tuple[DefectResult, int, bool]]] = {}
-    """For each command, the defects whose runs it is, with its seed, and whether the defect is switched on."""
+    """Command -> (defect, seed, whether the defect is switched on) of each result that needs this command."""
     for defect, result in zip(defects, results, strict=True):
         for switched_on in (True, False):
             for seed in seeds:
@@ -154,7 +157,7 @@ def verify(
         PytestSession((*SESSION, *argv, f"--store={root / str(number) / 'store'}"), root / str(number)): argv
         for number, argv in enumerate(uses, 1)
     }
-    done, began = 0, time.monotonic()
+    done, start = 0, time.monotonic()
     note(f"{len(sessions)} runs, {jobs} at a time, in {root}")
 
     def add_result(session: PytestSession, end: SessionEnd) -> None:
@@ -174,14 +177,14 @@ def verify(
             runs = result.runs if switched_on else result.without
             runs.append(run)
             runs.sort(key=lambda one: one.seed)
-        what = "caught" if switched_on and run in first.hits else verdict
+        outcome = "caught" if switched_on and run in first.hits else verdict
         found = f" ({', '.join(reported)})" if reported else ""
-        why = f": {problem}" if problem else ""
-        left = (time.monotonic() - began) / done * (len(sessions) - done)
+        reason = f": {problem}" if problem else ""
+        remaining = (time.monotonic() - start) / done * (len(sessions) - done)
         note(
-            f"{done} of {len(sessions)}{f', about {round_seconds(left)} left' if left else ''}: "
+            f"{done} of {len(sessions)}{f', about {round_seconds(remaining)} left' if remaining else ''}: "
             f"{first.name if switched_on else f'without {first.name}'}, seed {seed}: "
-            f"{what}{found}, {end.cpu_seconds:.0f} s of CPU, {end.seconds:.0f} s{why}"
+            f"{outcome}{found}, {end.cpu_seconds:.0f} s of CPU, {end.seconds:.0f} s{reason}"
         )
 
     complete = run_sessions(
@@ -200,27 +203,29 @@ def verify(
 def _judge_session(session: PytestSession, end: SessionEnd) -> tuple[SessionVerdict, tuple[str, ...], str | None]:
     """Returns the worst verdict of the session's runs, the forbidden anomalies, and why it is broken or unknown."""
 
-    def broken(why: str) -> tuple[SessionVerdict, tuple[str, ...], str]:
-        return SessionVerdict.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
+    def make_broken(reason: str) -> tuple[SessionVerdict, tuple[str, ...], str]:
+        return SessionVerdict.BROKEN, (), f"{reason}; its last lines: {session.read_last_lines(3) or 'none'}"
 
     if end.code is None:
-        return broken(f"it was still running after {end.seconds:.0f} s")
+        return make_broken(f"it was still running after {end.seconds:.0f} s")
     if end.code not in (0, 1):  # pytest's codes for passed and for failed tests
-        return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
+        return make_broken(
+            f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}"
+        )
     verdicts, reported, reasons = set[SessionVerdict](), set[str](), list[str]()
     for folder in store.list_runs(session.folder / "store"):
         info, judgement = store.read_info(folder), read_judgement(folder)
         if info is None or info.status != store.FINISHED or info.verdict is None:
-            return broken(f"a run has no verdict ({(info and info.problem) or 'it did not end'})")
+            return make_broken(f"a run has no verdict ({(info and info.problem) or 'it did not end'})")
         if judgement is None:
-            return broken("a run has no verdict (verdict.json cannot be read)")
+            return make_broken("a run has no verdict (verdict.json cannot be read)")
         verdicts.add(SessionVerdict(info.verdict))
         if info.verdict == SessionVerdict.FAIL:
             reported |= read_forbidden_anomalies(folder)
         reasons += [" ".join(reason.split()) for reason in judgement.unknown]
     if not verdicts:
-        return broken("it left no run")
+        return make_broken("it left no run")
     worst = next(one for one in (SessionVerdict.FAIL, SessionVerdict.UNKNOWN, SessionVerdict.PASS) if one in verdicts)
     if (worst is SessionVerdict.PASS) != (end.code == 0):
-        return broken(f"pytest ended with {end.code}, and the verdict is {worst}")
+        return make_broken(f"pytest ended with {end.code}, and the verdict is {worst}")
     return worst, tuple(sorted(reported)), "; ".join(reasons) if worst is SessionVerdict.UNKNOWN else None

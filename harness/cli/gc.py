@@ -10,10 +10,10 @@ from assay.harness.cli.command import ExitCode, InputError, add_yes_option, conf
 
 DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of assay. Every other folder is kept, and a line
-names it. Symbolic links are kept in the same way. So are runs that contain another run, a mount point, a FIFO, a
-socket, a device, or a link to a folder elsewhere.
-A run that starts more than a day after now, by a wrong clock, is kept, and a line names it. It does not count as one of
-the newest.
+names it. Symbolic links are kept in the same way. Runs that contain another run, a mount point, a FIFO, a socket, a
+device, or a link to a folder elsewhere are kept, too.
+A run that starts more than a day in the future, because of a wrong clock, is kept, and a line names it. It does not
+count as one of the newest.
 The newest runs of each test, those that latest links point at, and those in use are kept, too. A run is in use until
 its session has judged it and has written its report. A run may still be in use if another machine began it, or if a
 machine without /etc/machine-id began it and was restarted. Such a run is kept, and a line names it.
@@ -48,12 +48,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         note(f"kept: the run of {error}")
     for path, why in store.list_kept_by_gc(root, now):
         note(f"kept: {path}, because {why}")
-    rests = store.find_partly_deleted(root)
-    for rest in rests:
-        note(f"rest of a deleted run: {rest}")
+    partly_deleted = store.find_partly_deleted(root)
+    for folder in partly_deleted:
+        note(f"rest of a deleted run: {folder}")
     for path in paths:
         print(path, flush=True)
-    if arguments.dry_run or not (paths or rests):
+    if arguments.dry_run or not (paths or partly_deleted):
         print(f"{len(paths)} runs would be deleted", file=sys.stderr)
         return ExitCode.PASS
     if paths and not confirm(f"delete these {len(paths)} runs?", arguments):
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except OSError as error:
         raise InputError(f"{error.filename} cannot be deleted: {error.strerror}") from error
     except KeyboardInterrupt:
-        for rest in store.find_partly_deleted(root):
-            note(f"{rest} is the rest of a deleted run; the next `assay gc` of this store deletes it")
+        for folder in store.find_partly_deleted(root):
+            note(f"{folder} is the rest of a deleted run; the next `assay gc` of this store deletes it")
         raise
     print(f"{len(paths)} runs deleted", file=sys.stderr)
     return ExitCode.PASS

@@ -1,4 +1,4 @@
-"""The ``assay`` command: everything that is done with runs when no test is running.
+"""The ``assay`` command, which works with stored runs.
 
 Exit codes: 0 pass (or done), 1 fail, 2 unknown, 64 wrong usage or unreadable input, 70 an error of the program itself.
 Results go to standard output, everything else to standard error, so ``--json`` can be piped.
@@ -114,7 +114,7 @@ def open_missing_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Redirects standard output to /dev/null, so that the interpreter does not fail at exit: it cannot be written."""
+    """Redirects standard output, which cannot be written, to /dev/null, so that the interpreter can exit normally."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

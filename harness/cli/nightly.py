@@ -43,7 +43,9 @@ def add(commands: Any) -> None:
         "nightly", help="run a matrix of cells for as long as there is time", description=DESCRIPTION, epilog=EPILOG
     )
     parser.add_argument(
-        "--budget", metavar="TIME", help="30min, 8h; required, but with --resume the rest is the default"
+        "--budget",
+        metavar="TIME",
+        help="30min, 8h; required, except with --resume, where the default is the unused time",
     )
     parser.add_argument("--matrix", type=Path, default=Path("nightly.toml"), metavar="FILE", help="(nightly.toml)")
     parser.add_argument("--night", metavar="ID", help="its name; all seeds follow from it (default: the UTC day)")
@@ -107,7 +109,7 @@ def _ignore_failure(show: Callable[..., None]) -> Callable[..., None]:
 
 
 def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
-    """Returns a new or resumed night, and the seconds that it has from now."""
+    """Returns a new or resumed night, and the seconds that it may still take."""
     import msgspec
 
     from assay.harness.nightly.matrix import parse_seconds, read_plan
@@ -126,8 +128,8 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
         folder = night_folder(store, night.night)
         spent = sum(result.seconds for result in folder.results())
         spent += sum(measurement.seconds for measurement in read_if_possible(folder.read_measured))
-        left = night.budget_seconds - spent
-        return night, left if arguments.budget is None else parse_seconds("--budget", arguments.budget)
+        remaining = night.budget_seconds - spent
+        return night, remaining if arguments.budget is None else parse_seconds("--budget", arguments.budget)
     if arguments.budget is None:
         raise InputError("--budget is missing: --budget=30min")
     budget, place = parse_seconds("--budget", arguments.budget), arguments.matrix.parent

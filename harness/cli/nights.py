@@ -11,8 +11,8 @@ from assay.harness.core.printable import join_some
 if TYPE_CHECKING:
     from rich.console import Console
 
-MOST_NAMED: Final = 5
-"""Runs that are named in one line; the rest is counted."""
+MAX_NAMED: Final = 5
+"""Maximum number of runs that a line names; it gives only the number of the others."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
 tables over it, by DuckDB, or by Spark with --spark-master.
@@ -26,8 +26,8 @@ tables over it, by DuckDB, or by Spark with --spark-master.
 
 
 def add(commands: Any) -> None:
-    about = commands.add_parser("nights", help="tables over the runs of many nights", description=DESCRIPTION)
-    actions = about.add_subparsers(required=True, metavar="ACTION")
+    parser = commands.add_parser("nights", help="tables over the runs of many nights", description=DESCRIPTION)
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     _define_add(actions)
     _define_show(actions)
     _define_trends(actions)
@@ -98,7 +98,7 @@ def add_runs(arguments: argparse.Namespace) -> ExitCode:
     left_out: list[Path] = []
     number = add_stores(arguments.stores, arguments.into, arguments.night, report_missing_verdict, left_out.append)
     if left_out:
-        names = join_some(left_out, MOST_NAMED)
+        names = join_some(left_out, MAX_NAMED)
         note(f"left out, because they are marked as carried from another store: {names}")
     print(f"{number} run{'s' * (number != 1)} added to {arguments.into}")
     return ExitCode.PASS

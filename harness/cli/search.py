@@ -24,8 +24,8 @@ that were reached, module by module, and what no example reached.
 
 
 def add(commands: Any) -> None:
-    about = commands.add_parser("search", help="show what searches have reached", description=DESCRIPTION)
-    actions = about.add_subparsers(required=True, metavar="ACTION")
+    search = commands.add_parser("search", help="show what searches have reached", description=DESCRIPTION)
+    actions = search.add_subparsers(required=True, metavar="ACTION")
     parser = actions.add_parser("show", help="show what was reached, and what was not", description=DESCRIPTION)
     parser.add_argument("path", type=Path, nargs="?", default=Path("store"), metavar="PATH",
         help="a store, or a file of its searches/ folder (store)")  # fmt: skip
@@ -50,9 +50,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         try:
             write_output(arguments.html, render_page(reports).encode())
         except OSError as error:
-            why = error.strerror or error
+            reason = error.strerror or error
             raise InputError(
-                f"--html={arguments.html} cannot be written: {why}; give a file in an existing folder"
+                f"--html={arguments.html} cannot be written: {reason}; give a file in an existing folder"
             ) from error
         print(arguments.html)
     elif arguments.json:

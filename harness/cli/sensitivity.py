@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def describe(measured: Sensitivity) -> str:
-    """Returns the result as a table, with an example of what was missed."""
+    """Returns the result as a table, with examples of missed violations."""
     lines = []
     width = max((len(share.anomaly) for share in measured.shares), default=0)
     for share in measured.shares:

@@ -29,8 +29,8 @@ PAUSE_FACTOR: Final = 5.0
 
 LIVE: Final = b'data-live="1"'
 SANDBOX: Final = "sandbox allow-scripts allow-downloads"
-"""Content policy for files that runs have written. Their own origin can read neither the page nor the server. Downloads
-are allowed, because a report can export its history as EDN.
+"""Content security policy for files of runs. Scripts in them can read neither the page nor other files of the server.
+Downloads are allowed, because a report can export its history as EDN.
 """
 
 
@@ -44,10 +44,10 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    make = partial(build_page_renderer(arguments), True)
-    make()  # reports wrong input here, and not in a browser
+    render = partial(build_page_renderer(arguments), True)
+    render()  # reports wrong input here, and not in a browser
     try:
-        server = open_server(arguments.store.resolve(), make, arguments.port)
+        server = open_server(arguments.store.resolve(), render, arguments.port)
     except (OSError, OverflowError) as error:
         raise InputError(f"--port={arguments.port}: {error}; --port=0 takes any free port") from error
     note(f"http://{LOOPBACK}:{server.server_port}/ shows {arguments.store}; Ctrl-C ends it")
@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS
 
 
-def open_server(root: Path, make: "Callable[[], RenderedPage]", port: int) -> ThreadingHTTPServer:
-    """Opens the server. ``root`` must have no symbolic link in it. Raises ``OSError`` if the port is taken."""
-    return PageServer((LOOPBACK, port), partial(StoreRequestHandler, root, PageCache(make)))
+def open_server(root: Path, render: "Callable[[], RenderedPage]", port: int) -> ThreadingHTTPServer:
+    """Opens the server. ``root`` must be a path without symbolic links. Raises ``OSError`` if the port is taken."""
+    return PageServer((LOOPBACK, port), partial(StoreRequestHandler, root, PageCache(render)))
 
 
 class PageServer(ThreadingHTTPServer):
@@ -71,13 +71,13 @@ class PageServer(ThreadingHTTPServer):
 
 
 class PageCache:
-    """Cache of the page, which is rendered again on request, but not too often.
+    """Cache of the page. A request renders it again if enough time has passed since the last rendering.
 
     While the page cannot be rendered because of its input, such as a file that is being edited, the last page stays.
     """
 
-    def __init__(self, make: "Callable[[], RenderedPage]", clock: Callable[[], float] = time.monotonic) -> None:
-        self._make = make
+    def __init__(self, render: "Callable[[], RenderedPage]", clock: Callable[[], float] = time.monotonic) -> None:
+        self._make_page = render
         self._clock = clock
         self._lock = threading.Lock()
         self._next = -float("inf")
@@ -93,9 +93,9 @@ class PageCache:
             return self._page
 
     def _render(self) -> None:
-        """Renders the page. A problem of the input is shown once, in one line, as at the start."""
+        """Renders the page. An error in the input is printed once, in one line."""
         try:
-            self._page, problem = self._make().html.encode(), None
+            self._page, problem = self._make_page().html.encode(), None
         except Exception as error:
             problem = describe_input_error(error)
             if problem is None:
@@ -115,8 +115,8 @@ class StoreRequestHandler(SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=str(root))
 
     def send_head(self) -> Any:
-        # DNS rebinding: another site's name may lead to this address, but its requests carry that name. A browser omits
-        # port 80.
+        # Protects from DNS rebinding: if another site's name leads to this address, its requests name that site as Host.
+        # A browser omits port 80.
         host, _, port = self.headers.get("Host", "").partition(":")
         if host.lower() not in (LOOPBACK, "localhost") or not (port.isdecimal() or not port):
             self.send_error(HTTPStatus.FORBIDDEN, "only for this machine")

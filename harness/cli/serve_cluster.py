@@ -36,25 +36,25 @@ def serve_cluster(
     system: System,
     settings: Settings,
     note: Callable[[str], None],
-    serving: Callable[[ClusterAddresses], None],
+    on_start: Callable[[ClusterAddresses], None],
 ) -> None:
-    """Starts the cluster, calls ``serving``, and removes the cluster at the first SIGINT, SIGTERM or SIGHUP.
+    """Starts the cluster, calls ``on_start``, and removes the cluster at the first SIGINT, SIGTERM or SIGHUP.
 
     Raises ``NodeError`` or ``DeploymentError`` if it does not start.
     """
     # The process id distinguishes two clusters started in the same second.
     world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}-{os.getpid()}")
     try:
-        world.loop.run_until_complete(_serve_until_signal(world, system, note, serving))
+        world.loop.run_until_complete(_serve_until_signal(world, system, note, on_start))
     finally:
         world.loop.close()
 
 
 async def _serve_until_signal(
-    world: World, system: System, note: Callable[[str], None], serving: Callable[[ClusterAddresses], None]
+    world: World, system: System, note: Callable[[str], None], on_start: Callable[[ClusterAddresses], None]
 ) -> None:
     """Serves until a failure or a signal. Further signals do not interrupt the removal of the cluster."""
-    loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_watch_cluster(world, system, note, serving))
+    loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_watch_cluster(world, system, note, on_start))
     signals = list_handled_signals()
     for number in signals:
         loop.add_signal_handler(number, served.cancel)
@@ -69,23 +69,23 @@ async def _serve_until_signal(
 
 
 async def _watch_cluster(
-    world: World, system: System, note: Callable[[str], None], serving: Callable[[ClusterAddresses], None]
+    world: World, system: System, note: Callable[[str], None], on_start: Callable[[ClusterAddresses], None]
 ) -> None:
     """Serves forever, and reports each server that ends, comes back or does not answer."""
     cluster = await world.open(note, track_logs=False)
     await start_system(system, cluster, START_SECONDS, note)
     nodes = servers(cluster, system)
-    serving(ClusterAddresses(_join_addresses(system, nodes), zookeeper_servers(cluster)))
+    on_start(ClusterAddresses(_join_addresses(system, nodes), zookeeper_servers(cluster)))
     states: dict[str, ProcessState | None] = {node.name: ProcessState.RUNNING for node in nodes}
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         for node in nodes:
             try:
-                state, how = (await node.process()).state, ""
+                state, problem = (await node.process()).state, ""
             except NodeError as error:  # users of the cluster may still reach it
-                state, how = None, str(error)
+                state, problem = None, str(error)
             if state is not states[node.name]:
-                note(f"{node.name}: its {node.role} is {state}" if state else f"state not known: {how}")
+                note(f"{node.name}: its {node.role} is {state}" if state else f"state not known: {problem}")
                 states[node.name] = state
 
 

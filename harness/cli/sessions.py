@@ -21,19 +21,19 @@ from assay.harness.run.process_group import signal_group, start_group
 
 OUTPUT: Final = "output.txt"
 PATIENCE: Final = (80.0, 5.0)
-"""Seconds that a session has after the first SIGINT, to heal and to clean up, and after the second, which ends it."""
+"""Seconds after the first SIGINT, in which a session heals and cleans up, and after the second, which ends it."""
 REPORT_INTERVAL: Final = 10.0
 """Seconds between reports on the wait for sessions that must end."""
 
 
 @dataclass(frozen=True)
 class PytestSession:
-    """A command and its folder, which is created; the output goes into the file ``OUTPUT`` there."""
+    """A command and its folder. The folder must not exist; the output is written to its file ``OUTPUT``."""
 
     argv: Sequence[str]
     folder: Path
 
-    def last_lines(self, number: int) -> str:
+    def read_last_lines(self, number: int) -> str:
         """Returns the last non-empty lines of the output."""
         lines = (self.folder / OUTPUT).read_text(errors="replace").splitlines()
         return " | ".join([line.strip() for line in lines if line.strip()][-number:])
@@ -62,15 +62,15 @@ def run_sessions(
     sessions: Iterable[PytestSession],
     jobs: int,
     limit: float,
-    ended: Callable[[PytestSession, SessionEnd], None],
-    stopping: Callable[[int], None],
-    waiting_for: Callable[[int, float], None] = lambda running, seconds: None,
+    on_end: Callable[[PytestSession, SessionEnd], None],
+    on_stop: Callable[[int], None],
+    on_wait: Callable[[int, float], None] = lambda running, seconds: None,
 ) -> bool:
     """Runs the sessions in order, ``jobs`` at a time, each for at most ``limit`` seconds.
 
-    Returns False if a signal came first. Then ``stopping`` was called with the number of running sessions, and these
-    were stopped without a call of ``ended``. Every ``REPORT_INTERVAL`` seconds, ``waiting_for`` was called with the
-    number of sessions that had not ended, and the seconds after which they would be killed.
+    ``on_end`` is called for each session that ends. Returns False after a signal. Then ``on_stop`` was called with the
+    number of running sessions, and these were stopped without calls of ``on_end``. Every ``REPORT_INTERVAL`` seconds,
+    ``on_wait`` was called with the number of sessions that had not ended, and the seconds until they would be killed.
     """
     waiting, running = deque(sessions), dict[int, _RunningSession]()
     with _catch_signals() as woken:
@@ -81,22 +81,22 @@ def run_sessions(
                 soonest = min(one.began for one in running.values()) + limit
                 ready, _, _ = select.select([woken, *running], [], [], max(0.0, soonest - time.monotonic()))
                 if woken in ready:
-                    stopping(len(running))
+                    on_stop(len(running))
                     return False
                 for descriptor in ready:
                     session = running[descriptor].session
-                    ended(session, _reap(descriptor, running))
+                    on_end(session, _reap(descriptor, running))
                 for descriptor in [key for key, one in running.items() if time.monotonic() - one.began >= limit]:
                     session = running[descriptor].session
-                    ended(session, _reap(descriptor, running, killed=True))
+                    on_end(session, _reap(descriptor, running, killed=True))
         finally:
-            _stop_all(running, waiting_for)
+            _stop_all(running, on_wait)
     return True
 
 
 @contextmanager
 def _catch_signals() -> Iterator[int]:
-    """Yields a descriptor that becomes readable at a signal to end, so that no code is interrupted in the middle."""
+    """Yields a file descriptor that becomes readable at a signal to stop. The signal does not interrupt other code."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     previous = {number: signal.signal(number, lambda *_: None) for number in list_handled_signals()}
@@ -128,7 +128,7 @@ def _reap(descriptor: int, running: dict[int, _RunningSession], *, killed: bool 
     return SessionEnd(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
 
 
-def _stop_all(running: dict[int, _RunningSession], waiting_for: Callable[[int, float], None]) -> None:
+def _stop_all(running: dict[int, _RunningSession], on_wait: Callable[[int, float], None]) -> None:
     """Ends the sessions by SIGINT, and those that do not end in time by SIGKILL."""
     began = reported = time.monotonic()
     for patience in PATIENCE:
@@ -141,6 +141,6 @@ def _stop_all(running: dict[int, _RunningSession], waiting_for: Callable[[int, f
             now = time.monotonic()
             if running and now - reported >= REPORT_INTERVAL:
                 reported = now
-                waiting_for(len(running), max(0.0, began + sum(PATIENCE) - now))
+                on_wait(len(running), max(0.0, began + sum(PATIENCE) - now))
     for descriptor in list(running):
         _reap(descriptor, running, killed=True)

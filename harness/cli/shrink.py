@@ -28,11 +28,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.search.shrink_run import shrink
     from assay.harness.stored.repeat_arguments import RepetitionDeclined
 
-    def agreed(command: str) -> bool:
+    def confirm_command(command: str) -> bool:
         return confirm(f"run `{command}`, and variants of it, in {Path.cwd()}?", arguments)
 
     try:
-        shrunk = shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, agreed)
+        shrunk = shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, confirm_command)
     except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN

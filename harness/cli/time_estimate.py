@@ -23,7 +23,7 @@ class TimeEstimate:
         self._next = 0.0
 
     def step(self, stage: str, done: float, total: float) -> None:
-        """Reports that ``done`` of ``total`` of a stage is done, in any unit; ``done`` starts at 0 in each stage."""
+        """Reports that ``done`` of ``total`` units of a stage are done. ``done`` starts at 0 in each stage."""
         now = self._clock()
         if done == 0:
             self._began = now
@@ -41,8 +41,8 @@ def describe_progress(stage: str, done: float, total: float, elapsed: float) -> 
     text = f"{stage}: {share:.0%}"
     if elapsed < MIN_ELAPSED or done <= 0:
         return text
-    left = elapsed / share - elapsed
-    return f"{text}, about {round_seconds(left)} left"
+    remaining = elapsed / share - elapsed
+    return f"{text}, about {round_seconds(remaining)} left"
 
 
 def round_seconds(seconds: float) -> str:

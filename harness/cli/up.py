@@ -42,29 +42,29 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     system = _make_system(arguments)
     settings = _make_settings(system, arguments)
 
-    def serving(addresses: ClusterAddresses) -> None:
+    def print_addresses(addresses: ClusterAddresses) -> None:
         print(addresses.bootstrap, flush=True)
         zookeeper = f", ZooKeeper at {addresses.zookeeper}" if addresses.zookeeper else ""
         note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C removes everything")
 
     try:
-        serve_cluster(system, settings, note, serving)
+        serve_cluster(system, settings, note, print_addresses)
     except (NodeError, DeploymentError) as error:
         raise InputError(str(error)) from error
     return ExitCode.PASS
 
 
 def _make_settings(system: System, arguments: argparse.Namespace) -> Settings:
-    """Raises ``InputError`` for a number of nodes that the system does not declare."""
-    asked = None if arguments.nodes is None else str(arguments.nodes)
-    nodes = int(asked or DEFAULT_NODES)
+    """Creates the settings. Raises ``InputError`` for a number of nodes that the system does not declare."""
+    given = None if arguments.nodes is None else str(arguments.nodes)
+    nodes = int(given or DEFAULT_NODES)
     try:
         counts = read_declarations(system)
     except ValueError as error:
         raise InputError(str(error)) from None
     settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=arguments.zookeepers)
-    settings = with_counts(settings, asked, system, counts)
-    if (reason := check_node_counts(settings, asked, system, counts)) is not None:
+    settings = with_counts(settings, given, system, counts)
+    if (reason := check_node_counts(settings, given, system, counts)) is not None:
         raise InputError(reason)
     return settings
 

@@ -46,7 +46,7 @@ def test_how_each_ended_what_it_used_and_what_it_printed(tmp_path: Path) -> None
     assert {name: end.code for name, end in found.items()} == {"well": 0, "badly": 1, "killed": -9, "busy": 0}
     assert found["busy"].cpu_seconds >= 0.2
     assert found["busy"].seconds >= 0.2
-    printed = PytestSession((), tmp_path / "badly").last_lines(2).split(" | ")
+    printed = PytestSession((), tmp_path / "badly").read_last_lines(2).split(" | ")
     assert sorted(printed) == ["first", "second"]
 
 
