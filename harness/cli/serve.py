@@ -115,7 +115,7 @@ class StoreRequestHandler(SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=str(root))
 
     def send_head(self) -> Any:
-        # Protects from DNS rebinding: if another site's name leads to this address, its requests name that site as Host.
+        # Protects from DNS rebinding: if another site's name leads to this address, its requests name it as Host.
         # A browser omits port 80.
         host, _, port = self.headers.get("Host", "").partition(":")
         if host.lower() not in (LOOPBACK, "localhost") or not (port.isdecimal() or not port):
