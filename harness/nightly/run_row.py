@@ -212,10 +212,10 @@ def _read_history(stored: StoredHistory) -> tuple[tuple[FaultPhases, ...], tuple
             fault_id=one.fault.id,
             fault=one.fault.name,
             key=one.key,
-            change=one.subject.change,
-            look=one.subject.look,
-            changed=one.changed,
-            looked=one.looked,
+            change=one.subject.write,
+            look=one.subject.read,
+            changed=one.write_delay,
+            looked=one.read_delay,
         )
         for one in covered.recoveries
     )
