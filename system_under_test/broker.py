@@ -51,7 +51,7 @@ _log = logging.getLogger("assay.broker")
 class BrokerProcess:
     """A broker. ``run`` runs it until it stops; cancelling ``run`` shuts it down cleanly.
 
-    Each layer gets its traits here: those of its functions that a historic defect replaces.
+    Each layer gets its traits here: the functions of the layer that a historic defect replaces.
     """
 
     def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
@@ -78,7 +78,7 @@ class BrokerProcess:
             events,
             background,
             cache.update_leaders,
-            cache.controller,
+            cache.find_controller,
             lambda partition, term: self._coordinator.lead(partition, term),
             select_replication_traits(config.defects),
             select_log_traits(config.defects),

@@ -1,4 +1,4 @@
-"""The present by both clocks of a broker: the wall clock, which may be wrong or be set, and the monotonic clock.
+"""The current time by both clocks of a broker: the wall clock, which may be wrong or be set, and the monotonic clock.
 
 Committed offsets, and messages without timestamps, age by the monotonic clock, too. So a wall clock that was set
 forward does not delete them.
@@ -19,5 +19,5 @@ class Instant(NamedTuple):
 
 
 def read_clocks(wall_clock: Callable[[], float]) -> Instant:
-    """Returns the present. ``wall_clock`` returns seconds; the monotonic clock is the running event loop's."""
+    """Reads both clocks. ``wall_clock`` returns seconds; the monotonic clock is the running event loop's."""
     return Instant(int(wall_clock() * 1000), int(asyncio.get_running_loop().time() * 1000))

@@ -90,7 +90,7 @@ class MetadataHandler:
     async def answer(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         response = self.cache.answer(request, context)
         if self.config.auto_create_topics_enable:
-            brokers = [broker.broker_id for broker in self.cache.brokers()]
+            brokers = [broker.broker_id for broker in self.cache.list_brokers()]
             for topic in response.topics:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     if topic.topic == OFFSETS_TOPIC:
@@ -105,7 +105,7 @@ class MetadataHandler:
 
     async def make_offsets_topic(self) -> None:
         """Creates the offsets topic once enough brokers live; until then there are no groups."""
-        brokers = [broker.broker_id for broker in self.cache.brokers()]
+        brokers = [broker.broker_id for broker in self.cache.list_brokers()]
         if len(brokers) >= self.config.offsets_topic_replication_factor:
             wanted = make_offsets_topic_request(OFFSETS_TOPIC, self.config)
             await auto_create(self.zookeeper, self.config, wanted, brokers, self.runtime.random)

@@ -47,7 +47,7 @@ class ProcessRuntime:
                 raise OSError(errno.EINVAL, "this is a pipe, whose slow reader would stop the broker; give a file")
         self._event_log = os.open(self._event_log_path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         size = os.fstat(self._event_log).st_size
-        if size and os.pread(self._event_log, 1, size - 1) != b"\n":  # a full disk has cut the last line
+        if size and os.pread(self._event_log, 1, size - 1) != b"\n":  # the last line is incomplete: the disk was full
             os.write(self._event_log, b"\n")
 
     def wall_clock(self) -> float:

@@ -28,7 +28,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
 
-MAX_CLEAN_LIVES = 100
+MAX_CLEAN_REGISTRATIONS = 100
 """Maximum number of cleanly stopped incarnations that a broker remembers.
 
 An in-sync member that was admitted under an older registration counts as restarted uncleanly.
@@ -61,8 +61,8 @@ class Registrar:
     """Set when the registration must be checked."""
     _registered_in: int = 0
     """The session of the registration."""
-    _clean_lives: tuple[int, ...] = ()
-    """The czxids of its latest registrations, each of which ended with a clean stop; ``MAX_CLEAN_LIVES`` at most."""
+    _clean_registrations: tuple[int, ...] = ()
+    """The czxids of its latest registrations that ended with clean stops; ``MAX_CLEAN_REGISTRATIONS`` at most."""
 
     async def prepare_zookeeper(self) -> None:
         """Creates the parent znodes that all brokers use, and the cluster's id.
@@ -111,11 +111,11 @@ class Registrar:
                 f"data_dir {where} belongs to cluster {found.cluster_id}, but ZooKeeper at {self.config.zookeeper} is "
                 f"that of cluster {self.cache.cluster_id}; {REMEDY}"
             )
-        self._clean_lives = await directory.take_clean_marker(storage, where)
+        self._clean_registrations = await directory.take_clean_marker(storage, where)
         if found is None:
             properties = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
             await directory.write_meta_properties(storage, properties, where)
-        return bool(self._clean_lives)
+        return bool(self._clean_registrations)
 
     async def set_strays_aside(self) -> None:
         """Sets aside logs of deleted topics, and of partitions that only other brokers have.
@@ -172,22 +172,22 @@ class Registrar:
 
         Writes none if this incarnation has lost records: the broker no longer has all that it had when it registered.
         """
-        if self.manager.replicas.records_lost or not self._clean_lives:
+        if self.manager.replicas.records_lost or not self._clean_registrations:
             return
         directory.require_in_place(self.runtime.storage, self.config.data_dir)
-        await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
+        await directory.write_clean_marker(self.runtime.storage, self._clean_registrations, self.config.data_dir)
 
     async def register(self) -> None:
         timestamp = str(int(self.runtime.wall_clock() * 1000))
         if self.manager.replicas.take_records_lost():
-            self._clean_lives = ()
-        before = self._clean_lives
+            self._clean_registrations = ()
+        before = self._clean_registrations
         self.manager.broker_epoch = await register_broker(
-            self.zookeeper, self.config, clean_lives=before, timestamp=timestamp, recognises=self.recognises
+            self.zookeeper, self.config, clean_registrations=before, timestamp=timestamp, recognises=self.recognises
         )
         self._registered_in = self.zookeeper.session_id
         self._check_requested.set()
-        self._clean_lives = (*before, self.manager.broker_epoch)[-MAX_CLEAN_LIVES:]
+        self._clean_registrations = (*before, self.manager.broker_epoch)[-MAX_CLEAN_REGISTRATIONS:]
         known = await self._await_controller_epoch()  # max, because a newer controller may have been obeyed meanwhile
         self.manager.controller_epoch = max(self.manager.controller_epoch, known)
         self.events.emit(
@@ -270,7 +270,7 @@ class Registrar:
         if stat is not None and stat.czxid == epoch:
             if stat.version == 0:
                 return
-            await self.zookeeper.delete(path, stat.version)  # others may have read the overwritten content
+            await self.zookeeper.delete(path, stat.version)  # other brokers may have read the overwritten content
         if self.manager.broker_epoch == epoch:
             _log.warning("%s was deleted or overwritten by someone else: registering again", path)
             self.manager.broker_epoch = -1

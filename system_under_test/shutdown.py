@@ -66,7 +66,7 @@ class BrokerShutdown:
 
     def _explain_kept(self, replica: Partition) -> str:
         others = self._find_other_brokers() & {*replica.leader.positions} if replica.leader is not None else set()
-        state = self.cache.state(replica.topic, replica.index)
+        state = self.cache.find_state(replica.topic, replica.index)
         if not others:
             return "no other replica lives"
         if state is not None and not others & {*state.isr}:
@@ -74,7 +74,7 @@ class BrokerShutdown:
         return "no controller moved it in time"
 
     def _find_other_brokers(self) -> set[int]:
-        return {broker.broker_id for broker in self.cache.brokers()} - {self.config.broker_id}
+        return {broker.broker_id for broker in self.cache.list_brokers()} - {self.config.broker_id}
 
     async def _await_dispensable(self, deadline: float) -> None:
         """Waits while an in-sync set would be too small without this broker; until the deadline at most."""
@@ -86,9 +86,9 @@ class BrokerShutdown:
 
     def _is_needed(self) -> bool:
         me = self.config.broker_id
-        live = {broker.broker_id for broker in self.cache.brokers()}
+        live = {broker.broker_id for broker in self.cache.list_brokers()}
         for replica in self.manager.replicas.all():
-            state = self.cache.state(replica.topic, replica.index)
+            state = self.cache.find_state(replica.topic, replica.index)
             if state is None or me not in state.isr:
                 continue
             others = [member for member in state.isr if member != me]
@@ -112,7 +112,7 @@ class BrokerShutdown:
     async def _ask_controller(self) -> bool:
         """Asks the controller, and returns whether it has moved all leadership that it can."""
         timeout = self.config.request_timeout_ms / 1000
-        controller, broker_epoch = self.cache.controller(), self.manager.broker_epoch
+        controller, broker_epoch = self.cache.find_controller(), self.manager.broker_epoch
         if controller is None or broker_epoch < 0:
             return False
         request = ShutdownRequest(broker_id=self.config.broker_id, broker_epoch=broker_epoch)

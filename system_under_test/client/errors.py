@@ -1,8 +1,8 @@
 """Errors of the client, and the outcome that each one means: certainly not done, or unknown.
 
 The tables list the codes that a broker returns only if it rejected the request *before* acting on it. All other codes,
-including future ones, mean an unknown outcome. A wrong "not done" makes a check report a violation that is none. A
-wrong "unknown" only weakens a check.
+including future ones, mean an unknown outcome. A wrong "not done" makes a check report a false violation. A wrong
+"unknown" only weakens a check.
 """
 
 import enum

@@ -23,7 +23,7 @@ class BrokerIncarnation:
     host: str
     port: int
     czxid: int
-    clean_lives: tuple[int, ...] = ()
+    clean_registrations: tuple[int, ...] = ()
     """The czxids of earlier registrations whose records are all still on the broker's disk."""
 
 
@@ -74,7 +74,7 @@ def decide_next_state(
 
         A clean stop of its last process is not enough: an earlier process may have lost records in an unclean stop.
         """
-        return member in brokers and members.epochs.get(member) in brokers[member].clean_lives
+        return member in brokers and members.epochs.get(member) in brokers[member].clean_registrations
 
     if has_live_leader(state, brokers):
         failed = [member for member in state.isr if not is_same_registration(member)]

@@ -52,17 +52,17 @@ class MetadataCache:
             if partition.partition in known:
                 known[partition.partition] = partition
 
-    def brokers(self) -> Iterable[internal.LiveBroker]:
+    def list_brokers(self) -> Iterable[internal.LiveBroker]:
         return self._brokers.values()
 
-    def controller(self) -> internal.LiveBroker | None:
+    def find_controller(self) -> internal.LiveBroker | None:
         """Returns the address of the active controller, if known."""
         return self._brokers.get(self.controller_id)
 
-    def state(self, topic: str, index: int) -> internal.PartitionStateUpdate | None:
+    def find_state(self, topic: str, index: int) -> internal.PartitionStateUpdate | None:
         return self._topics.get(topic, {}).get(index)
 
-    def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
+    def find_leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """Returns the live leader of each known partition; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 

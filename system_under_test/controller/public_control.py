@@ -1,7 +1,7 @@
 """Kafka's own control requests from any sender: LeaderAndIsr, StopReplica and UpdateMetadata, with API keys 4 to 6.
 
-The checks are those of 0.10.2. A request with an older controller epoch is rejected as a whole, with
-STALE_CONTROLLER_EPOCH. A partition in it is rejected if its leader epoch is not newer than the known one.
+As in 0.10.2, a whole request with an older controller epoch is rejected (STALE_CONTROLLER_EPOCH). A single partition is
+rejected if its leader epoch is not newer than the known one.
 
 These requests cannot name a broker's registration or a topic's incarnation, and any client can send them. So further
 checks apply:

@@ -216,7 +216,7 @@ class Reassignments:
     async def _clean(
         self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
     ) -> bool:
-        """Deletes old replicas on live brokers. If none is left and the others are in sync, removes the entry."""
+        """Deletes old replicas on live brokers. Removes the entry if none is left and all targets are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
             known, alive = active.cluster.states.get(partition), active.cluster.brokers_not_leaving()

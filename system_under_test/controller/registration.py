@@ -44,11 +44,11 @@ async def register_broker(
     zookeeper: ZooKeeper,
     config: BrokerConfig,
     *,
-    clean_lives: Sequence[int],
+    clean_registrations: Sequence[int],
     timestamp: str,
     recognises: RegistrationMatcher = matches_session,
 ) -> int:
-    """Registers the broker, and returns the czxid. ``clean_lives``: as in ``BrokerRegistration``.
+    """Registers the broker, and returns the czxid. ``clean_registrations``: see ``BrokerRegistration.clean_lives``.
 
     Raises ``BrokerIdTaken`` if another registration does not expire in time.
     """
@@ -59,7 +59,7 @@ async def register_broker(
             port=config.port,
             endpoints=[f"PLAINTEXT://{config.host}:{config.port}"],
             timestamp=timestamp,
-            clean_lives=list(clean_lives),
+            clean_lives=list(clean_registrations),
         )
     )
     while True:

@@ -65,7 +65,7 @@ def elect_as_if_clean(
 ) -> PartitionState | AskLogEnds | None:
     """Trusts every restarted replica to have its whole log, although it may have lost records that were not on disk."""
     registrations = tuple(InSyncMembers.from_state(state).epochs.values())
-    trusted = {number: replace(broker, clean_lives=registrations) for number, broker in brokers.items()}
+    trusted = {number: replace(broker, clean_registrations=registrations) for number, broker in brokers.items()}
     return leaders.decide_next_state(state, assignment, trusted, policy, controller_epoch)
 
 

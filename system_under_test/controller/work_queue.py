@@ -35,7 +35,7 @@ ZOOKEEPER_TRIGGERS: Final = (
     Trigger.MOVES,
     Trigger.PREFERRED,
 )
-"""Triggers that repeat a read of ZooKeeper; the others come from requests and timers."""
+"""Triggers that repeat a read of ZooKeeper. All other triggers come from requests and timers."""
 
 RequestedAction = tuple[Action[Any], asyncio.Future[Any]]
 """An action and the future that its caller waits for."""

@@ -108,7 +108,7 @@ class Coordinator:
         partitions = self._terms.partitions
         if partitions == 0:
             await self._make_topic()
-        leaders = self._cluster.leaders(OFFSETS_TOPIC)
+        leaders = self._cluster.find_leaders(OFFSETS_TOPIC)
         found = leaders.get(find_partition(request.group_id, partitions)) if partitions else None
         if found is None:
             return GroupCoordinatorResponse(error_code=ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)

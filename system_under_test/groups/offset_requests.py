@@ -38,7 +38,7 @@ CommitCodes = Mapping[tuple[str, int], ErrorCode]
 class LeaderLookup(Protocol):
     """The part of the cluster's metadata that a coordinator needs."""
 
-    def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
+    def find_leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """Returns the live leader of each known partition; empty for a topic that does not exist."""
 
 
@@ -82,7 +82,7 @@ class OffsetRequests:
         )
 
     def _check_offset(self, topic: str, partition: int, metadata: str | None) -> ErrorCode:
-        if partition not in self.cluster.leaders(topic):
+        if partition not in self.cluster.find_leaders(topic):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if metadata is not None and len(metadata.encode()) > self.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE

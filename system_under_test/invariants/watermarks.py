@@ -1,9 +1,9 @@
 """Invariant: each in-sync member has all records below a leader's high watermark.
 
 A leader emits its high watermark about once a second, and at the end of its term. Then the log end of each member must
-be at the high watermark or above. Members are those of the in-sync set that the leader knows to be in ZooKeeper, and of
-the set that it has proposed since. With ``flush.messages=1`` the records must be durable. A member counts only under
-these conditions:
+be at the high watermark or above. This applies to the in-sync set that the leader knows to be in ZooKeeper, and to the
+set that it has proposed since. With ``flush.messages=1`` the records must be durable. A member counts only under these
+conditions:
 
 - It is alive, and in sync under the registration by which it was admitted. A restarted broker may have lost unsynced
   records.

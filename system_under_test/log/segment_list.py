@@ -101,7 +101,7 @@ class SegmentList:
         return int(self._wall_clock() * 1000)
 
     def now(self) -> Instant:
-        """Returns the present by both clocks."""
+        """Returns the current time by both clocks."""
         return Instant(self.now_ms(), int(self._monotonic_clock() * 1000))
 
     # -- damage --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Traits of a log: those of its functions that a historic defect replaces (``assay.system_under_test.defects``)."""
+"""Traits of a log: the functions that a historic defect replaces (``assay.system_under_test.defects``)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ class StreamSubscription(Protocol):
         """The total number of streams. In the assignment, each stream is a thread with its own id."""
 
     def count_streams(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns those of the existing ``topics`` that are subscribed to, with their numbers of streams."""
+        """Returns the number of streams of each subscribed topic among ``topics``, which are all existing ones."""
 
     def to_registration(self, timestamp_ms: int) -> ConsumerRegistration: ...
 

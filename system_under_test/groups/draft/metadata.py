@@ -95,7 +95,7 @@ class MetadataStore:
                 await asyncio.sleep(BACK_OFF)
 
     async def claim(self, group: str) -> Versioned[GroupMetadata] | None:
-        """Claims the group, so that coordinators of earlier terms cannot write it. Returns None if there is none.
+        """Claims the group, so that coordinators of earlier terms cannot write it. Returns None if it does not exist.
 
         Raises ``ZnodeError``, and :class:`CoordinatorDisplaced` if a later term has claimed the group.
         """

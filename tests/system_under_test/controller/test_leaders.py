@@ -33,8 +33,8 @@ EVERYBODY = (1, 2, 3, 4)
 POLICY = ElectionPolicy(min_insync=2, unclean_election=False)
 
 
-def broker(broker_id: int, czxid: int, clean_lives: tuple[int, ...] = ()) -> BrokerIncarnation:
-    return BrokerIncarnation(broker_id, f"host{broker_id}", 9092, czxid, clean_lives)
+def broker(broker_id: int, czxid: int, clean_registrations: tuple[int, ...] = ()) -> BrokerIncarnation:
+    return BrokerIncarnation(broker_id, f"host{broker_id}", 9092, czxid, clean_registrations)
 
 
 def state(
@@ -266,7 +266,7 @@ class Model:
     live: dict[int, BrokerIncarnation] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
-    clean_lives: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    clean_registrations: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Lives of servers whose last stop was clean."""
     copies: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """Log and clean lives of a server that had stopped cleanly."""
@@ -284,7 +284,7 @@ class Model:
         if member not in self.live:
             self.lives += 1
             self.broken.discard(member)
-            self.live[member] = broker(member, self.lives, self.clean_lives.pop(member, ()))
+            self.live[member] = broker(member, self.lives, self.clean_registrations.pop(member, ()))
             self.control()
 
     def kill(self, member: int, keep: int) -> None:
@@ -295,15 +295,15 @@ class Model:
     def stop_cleanly(self, member: int) -> None:
         stopped = self.live.pop(member, None)
         if stopped is not None and member not in self.broken:
-            self.clean_lives[member] = (*stopped.clean_lives, stopped.czxid)
+            self.clean_registrations[member] = (*stopped.clean_registrations, stopped.czxid)
 
     def copy(self, member: int) -> None:
-        if member in self.clean_lives:
-            self.copies[member] = self.logs[member], self.clean_lives[member]
+        if member in self.clean_registrations:
+            self.copies[member] = self.logs[member], self.clean_registrations[member]
 
     def put_back(self, member: int) -> None:
         if member in self.copies and member not in self.live and member not in self.damaged:
-            self.logs[member], self.clean_lives[member] = self.copies[member]
+            self.logs[member], self.clean_registrations[member] = self.copies[member]
 
     def damage(self, member: int, keep: int) -> None:
         if member in self.live:

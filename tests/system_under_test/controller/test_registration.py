@@ -53,7 +53,7 @@ class Keeper:
 
 
 def registered(keeper: Keeper) -> int:
-    return asyncio.run(register_broker(cast(Any, keeper), CONFIG, clean_lives=(), timestamp="0"))
+    return asyncio.run(register_broker(cast(Any, keeper), CONFIG, clean_registrations=(), timestamp="0"))
 
 
 @pytest.fixture(autouse=True)
