@@ -1,17 +1,17 @@
 """Linearizability by a model, for models whose operations require a search.
 
-- ``model``: the interface of a model. ``models``: the built-in ones. ``fifo_queue``, ``key_value``: models that look
-  ahead.
-- ``encode``: operations as integers.
-- ``search``: the entry point; picks the algorithm of each key. ``limits``: limits of a search.
-- ``zones``: registers with unique values.
-- ``scheduler``: searches keys here or on all cores. ``pool``, ``worker``: processes of this machine.
+- ``model``: the interface of a model. ``models``: the built-in models. ``fifo_queue``, ``key_value``: built-in models
+  that use later operations.
+- ``encode``: encodes operations as integers.
+- ``search``: the entry point; chooses the algorithm of each key. ``limits``: limits of a search.
+- ``zones``: the near-linear algorithm for registers with unique values.
+- ``scheduler``: searches keys in this process or on all cores. ``pool``, ``worker``: processes of this machine.
 - ``on_spark``: the entry point for Spark.
 - ``key_result``: the result for one key. ``summary``: the judgement of all keys.
 - ``layout``: a key's events, and the parts of a configuration.
 - ``core``: the compiled search. ``tables``: its hash tables.
 - ``workspace``: memory and limits of the search. ``searcher``: runs the search.
-- ``explain``: why an operation has no place in any order.
+- ``explain``: explains why an operation has no place in any order.
 - ``compiled``: compiles functions with numba.
 
 The package imports ``checkers.judging.verdict`` and ``checkers.engine``; the harness imports ``search`` and

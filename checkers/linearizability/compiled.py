@@ -1,9 +1,11 @@
-"""Compiles functions with numba once per machine, cached next to the source or in numba's cache folder. If neither is
-writable, it compiles once per process.
+"""Compiles functions with numba.
+
+The machine code is cached next to the source or in numba's cache folder. If neither is writable, functions are compiled
+once per process.
 
 Importing numba and loading compiled code takes a second, which a search of few operations does not need. So all
 functions are plain Python until ``compile_all``. Without numba (the extra ``fast``), or with ``NUMBA_DISABLE_JIT=1``
-for a debugger, all functions stay plain Python. The verdicts are equal then, and a search takes a hundred times as
+for a debugger, all functions stay plain Python. Then the verdicts are equal, but a search takes a hundred times as
 long.
 """
 
@@ -20,12 +22,11 @@ R = TypeVar("R")
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _plain: dict[int, Callable[..., Any]] = {}
-"""Registered functions that are still plain Python, by identity."""
+"""Registered functions that are still plain Python, by ``id``."""
 
 
 def register_compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Registers a function of this package. Its first call after ``compile_all`` compiles it and caches the machine
-    code."""
+    """Registers a function of this package for ``compile_all``. Its first call after that compiles it."""
     _plain[id(function)] = function
     return function
 
@@ -42,7 +43,7 @@ def is_all_compiled() -> bool:
 def compile_all() -> None:
     """Replaces plain functions with compiled ones in every module that has imported them. Does nothing without numba.
 
-    A search that has begun in plain Python continues with the compiled functions, because its state is in arrays.
+    A search that has begun in plain Python can continue with the compiled functions, because its state is in arrays.
     """
     if not can_compile():
         return
@@ -64,7 +65,7 @@ def _compile(function: Callable[..., Any]) -> Any:
 
 
 def compile_step(step: Callable[..., Any]) -> Any:
-    """Returns a model's step for the search, compiled if numba is there. Raises ``ModelError`` if it cannot be
+    """Returns a model's step for the search, compiled if numba is installed. Raises ``ModelError`` if it cannot be
     compiled."""
     if not can_compile():
         return step
@@ -92,7 +93,7 @@ def compile_step(step: Callable[..., Any]) -> Any:
 
 
 def _require_integers(step: Callable[..., Any]) -> None:
-    """Raises ``ModelError`` if a state may be a float: declared as an integer, it would be rounded silently."""
+    """Raises ``ModelError`` if a state may be a float, because the signature would silently round it."""
     import numba
     from numba import types
 
@@ -110,10 +111,10 @@ def _require_integers(step: Callable[..., Any]) -> None:
 
 @contextmanager
 def catching_step_errors(model: Model) -> Iterator[None]:
-    """Turns exceptions from a model's step into ``ModelError`` during the search, also from compiled code.
+    """Turns exceptions of a model's step into ``ModelError`` during the search, also in compiled code.
 
-    An exception does not pass through numba's callbacks: numba ignores it and calls ``sys.unraisablehook``. Without
-    this function, the search would treat the action as one that the state does not allow.
+    Numba ignores an exception in a callback and calls ``sys.unraisablehook``. Without this function, the search would
+    treat the action as one that the state does not allow.
     """
     ignored: list[BaseException] = []
     former = sys.unraisablehook

@@ -1,29 +1,30 @@
 """The compiled search: just-in-time linearization over sets of configurations.
 
-Events are taken in order. Between two returns there is a set of configurations: the possible states, each with the
-pending operations that have taken effect. The search orders operations only when it must. When one returns that has not
-taken effect, the search tries every order of pending operations that ends in it. If no configuration is left, that
-operation cannot be placed. So memory depends on how much is pending at once, not on the length of the history. The
-source is Lowe, "Testing for linearizability", 2017, after Wing and Gong, 1993.
+Events are processed in order. A configuration is a possible state, with the pending operations that have taken effect.
+The search keeps the set of all configurations after each return, and orders operations only when it must. When an
+operation returns, configurations in which it has not taken effect are extended: the search tries every order of pending
+operations that ends with this operation. If no configuration is left, the operation cannot be placed. So memory depends
+on the number of operations pending at once, not on the length of the history. The source is Lowe, "Testing for
+linearizability", 2017, after Wing and Gong, 1993.
 
 A *blind* action leads to the same state from any state, as a write does. A *total* action is allowed in any state;
 blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it.
 
-Six rules drop configurations that add nothing to another one that is kept:
+Six rules drop configurations that are not needed besides another one:
 
 1. An action that only reads takes effect as soon as the state allows it.
-2. Among equal pending actions the one that returns first takes effect first; those that ended info come last.
-3. Right before a blind action any total one may have happened unseen. So when a blind action takes effect, all pending
-   total ones become *optional*: they may still take effect, but need not.
-4. After a total action whose effect no read saw, no blind action is tried. By rule 3, the order without the total
-   action stands for it.
-5. In the lost state only the returning operation and blind actions are tried. All others leave the state unchanged
-   until a blind action takes effect, and may by rule 3 have happened unseen.
-6. At each return, a configuration is dropped if another with an equal state dominates it: that one can do all that it
-   can (``settle``).
+2. Among equal pending actions, the action that returns first takes effect first. Actions of unknown outcome come last.
+3. Right before a blind action, any total action may have happened unseen. So when a blind action takes effect, all
+   pending total actions become *optional*: they may still take effect, but need not.
+4. After a total action whose effect no read saw, no blind action is tried. By rule 3, the order without this total
+   action also covers this case.
+5. In the lost state only the returning operation and blind actions are tried. All other actions leave the state
+   unchanged until a blind action takes effect, and may by rule 3 have happened unseen.
+6. At each return, a configuration is dropped if another configuration with an equal state dominates it
+   (``is_dominating``).
 
 All memory belongs to the caller (``workspace``). ``advance`` stops if an array is full, a transition is unknown or its
-budget is spent, and continues from there when called again.
+budget is spent. It continues from this point when it is called again.
 """
 
 from typing import Any, Final
@@ -61,17 +62,17 @@ from assay.checkers.linearizability.tables import (
 Ints = NDArray[np.int64]
 
 MOST_COMPARED: Final = 64
-"""Maximum number of rows of an equal state with which a new row is compared. A row is kept if none of them dominates
-it."""
+"""Maximum number of rows with an equal state that are compared with a new row. If none of them dominates the new row,
+it is kept."""
 
 PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, WIDE, WRONG_TOTAL, WRONG_LOST = range(11)
 """Statuses that ``advance`` returns.
 
-- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has none; ``current`` and ``seen`` hold
-  what was possible before it.
+- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has no place; ``current`` and ``seen`` hold
+  the configurations before it.
 - ``FULL_ROWS``, ``FULL_TRAIL``: an array is full. ``SPENT``: the budget is spent.
-- ``MISSING``: the transitions in ``requests`` are needed. ``WIDE``: the set is larger than ``BEAM_WIDTH``; the
-  caller may set a part of it aside.
+- ``MISSING``: the transitions in ``requests`` are needed. ``WIDE``: the set is larger than ``BEAM_WIDTH``; the caller
+  may reduce it.
 - ``WRONG_...``: the action ``AT`` violates its model's claim. ``WRONG_READ``: it reads, but changed the state.
   ``WRONG_BLIND``: it is blind, but was rejected or left another state than before. ``WRONG_TOTAL``: it is total, but
   was rejected. ``WRONG_LOST``: it leads out of the lost state, but is not blind.
@@ -82,7 +83,7 @@ PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, W
 def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory, row: Ints, trail: int) -> int:
     """Applies every pending read that the row's state allows (rule 1).
 
-    ``interned``: states are numbers of a table of known states. A transition that the table lacks is asked of Python.
+    ``interned``: states are numbers in a table of known transitions. The caller computes missing transitions in Python.
 
     Returns the number of the row's latest entry in the trail of operations that took effect. Returns -2 if a transition
     is missing, and -3 if an action that reads changed the state.
@@ -107,7 +108,7 @@ def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
 
 @register_compiled
 def add_to_search(layout: Layout, memory: SearchMemory, row: Ints, trail: int) -> None:
-    """Adds a row to those that lead to the next return."""
+    """Adds a row to ``seen``, the rows from which the search continues before the next return."""
     counters = memory.counters
     generation, count = counters[GENERATION], counters[SEEN]
     counters[SEEN] += keep_row(
@@ -117,8 +118,10 @@ def add_to_search(layout: Layout, memory: SearchMemory, row: Ints, trail: int) -
 
 @register_compiled
 def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op: int) -> None:
-    """Adds a row to those for the next return, without the slot of the returning operation. The row's
-    last word, which marks an unread total action, is cleared."""
+    """Adds a row to ``next``, the rows after the return, without the slot of the returning operation.
+
+    The row's last word, which marks an unread total action, is cleared.
+    """
     counters = memory.counters
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     done, optional, mark = row[1 + word], row[1 + layout.words + word], row[layout.width - 1]
@@ -134,11 +137,10 @@ def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op:
 
 @register_compiled
 def take_events(layout: Layout, memory: SearchMemory) -> bool:
-    """Makes the calls up to the next return pending and sets ``AT`` to the returning operation. Returns whether there
-    is one.
+    """Makes the calls up to the next return pending, and sets ``AT`` to the returning operation.
 
-    Equal operations that ended info have no slot but share a group with a count (``layout``). So a negative ``slot`` is
-    the complement of a group.
+    Returns False if no operation returns any more. Equal operations of unknown outcome have no slot, but share a group
+    with a count (``layout``). For these, ``slot`` is the complement of the group's number, which is negative.
     """
     counters = memory.counters
     while counters[EVENT] < len(layout.events):
@@ -170,8 +172,10 @@ def take_events(layout: Layout, memory: SearchMemory) -> bool:
 
 @register_compiled
 def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
-    """Adds each current row to the rows for the next return if the returning operation has taken effect in it, and else
-    to the rows to search from. If the operation is optional in the row, adds the row to both."""
+    """Divides the current rows: into ``next`` if the returning operation has taken effect, otherwise into ``seen``.
+
+    A row in which the operation is optional goes into both.
+    """
     counters, row = memory.counters, memory.row
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     while counters[HEAD] < counters[CURRENT]:
@@ -260,7 +264,7 @@ def apply_action(
 
 @register_compiled
 def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
-    """Tries each pending action on each row of ``seen``, in order; new rows are appended."""
+    """Tries each pending action on each row of ``seen``, in order. New rows are appended to ``seen`` or ``next``."""
     counters, tried = memory.counters, memory.tried
     while counters[HEAD] < counters[SEEN]:
         if counters[BUDGET] <= 0:
@@ -325,11 +329,15 @@ def remove_pending(layout: Layout, memory: SearchMemory, op: int) -> None:
 
 @register_compiled
 def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, read_mask: Ints) -> bool:
-    """Returns whether ``one`` can do all that ``other``, with an equal state, can.
+    """Returns whether ``one`` dominates ``other``: both have an equal state, and ``other`` is not needed.
 
-    In each slot an operation is open (it has not taken effect), done or optional (rule 3). If ``other`` has done it,
-    ``one`` has it done or optional. If ``other`` has it optional, so has ``one``. If ``one`` has done it, ``other`` has
-    it done or optional; a read may also be open there. ``one`` must not have used more of any group.
+    The operation in a slot is open (it has not taken effect), done or optional (rule 3). Each slot must fulfil:
+
+    - If it is done in ``other``, it is done or optional in ``one``.
+    - If it is optional in ``other``, it is optional in ``one``.
+    - If it is done in ``one``, it is done or optional in ``other``. A read may also be open in ``other``.
+
+    ``one`` must not have used more operations of any group.
     """
     for word in range(layout.words):
         done, optional = one[1 + word], one[1 + layout.words + word]
@@ -338,8 +346,8 @@ def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, 
             return False
         if done & ~other_done & ~other_optional & ~read_mask[word]:
             return False
-    # All counts of a word are compared at once: the guard bit above a count stays set iff its difference is not
-    # negative.
+    # All counts of a word are compared at once: the guard bit above a count stays set iff the difference of the counts
+    # is not negative.
     for word in range(len(layout.guards)):
         place = 1 + 2 * layout.words + word
         if ((other[place] | layout.guards[word]) - one[place]) & layout.guards[word] != layout.guards[word]:
@@ -348,8 +356,8 @@ def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, 
 
 
 @register_compiled
-def settle(layout: Layout, memory: SearchMemory, op: int) -> None:
-    """Moves the rows kept for the next return to the current ones, without dominated rows (rule 6)."""
+def drop_dominated_rows(layout: Layout, memory: SearchMemory, op: int) -> None:
+    """Moves the rows of ``next`` to ``current``, without dominated rows (rule 6)."""
     counters = memory.counters
     remove_pending(layout, memory, op)
     read_mask = np.zeros(layout.words, np.int64)
@@ -391,7 +399,7 @@ def settle(layout: Layout, memory: SearchMemory, op: int) -> None:
 
 @register_compiled
 def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> int:
-    """Runs the search until the caller must act. Returns one of the statuses above."""
+    """Runs the search until the caller must act. Returns a status (``PLACED`` to ``WRONG_LOST``)."""
     counters = memory.counters
     while True:
         if counters[PHASE] == 0:
@@ -411,7 +419,7 @@ def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> 
         if counters[NEXT] == 0:
             counters[AT] = op
             return STUCK
-        settle(layout, memory, op)
+        drop_dominated_rows(layout, memory, op)
         if counters[CURRENT] > counters[BEAM_WIDTH]:
             return WIDE
         if counters[BUDGET] <= 0:

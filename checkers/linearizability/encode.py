@@ -1,10 +1,10 @@
-"""Turns a history's operations into arrays of integers, key by key.
+"""Encodes a history's operations as arrays of integers, key by key.
 
-Equal operations of one key are encoded once: a column's texts get numbers, equal rows of numbers are one *class*, and
-the model sees each class once. So parsing JSON costs next to nothing if values repeat.
+Equal operations of one key are encoded once: the texts of each column are numbered, equal rows of numbers are one
+*class*, and the model encodes each class once. So parsing JSON is cheap if values repeat.
 
 Values and actions are numbered within their key, in the order in which its operations were called. So the result for a
-key depends only on its own operations, whatever other keys exist and wherever it is searched.
+key depends only on its own operations.
 
 Operations with outcome fail did not happen, and reads with outcome info have no result. Both are left out.
 """
@@ -110,7 +110,7 @@ class EncodedHistory:
     def history(self, number: int) -> KeyHistory:
         """Returns the history of one key."""
         rows = slice(self.bounds[number], self.bounds[number + 1])
-        mine = slice(self.first[number], self.first[number + 1])
+        own = slice(self.first[number], self.first[number + 1])
         return KeyHistory(
             model=self.model,
             key=self.keys[number],
@@ -118,16 +118,15 @@ class EncodedHistory:
             process=self.process[rows],
             call=self.call[rows],
             ret=self.ret[rows],
-            action=self.action[rows] - mine.start,
-            actions=self.actions[mine],
-            texts=self.texts[mine],
+            action=self.action[rows] - own.start,
+            actions=self.actions[own],
+            texts=self.texts[own],
             values=self.values[number],
         )
 
 
 def encode(ops: pa.Table, model: Model) -> EncodedHistory:
-    """Encodes a table of operations. Raises ``ModelError`` naming the operation if the table or an operation does not
-    fit."""
+    """Encodes a table of operations. Raises ``ModelError`` if the table or an operation does not fit the model."""
     missing = [name for name in COLUMNS if name not in ops.column_names]
     if missing:
         raise ModelError(f"the table of operations has no column {', '.join(missing)}")
@@ -240,7 +239,7 @@ def _number_texts(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def _order_by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Array]:
-    """Sorts the texts by the lowest index of their rows, whatever the order of the table."""
+    """Sorts the texts by the lowest index of their rows. The order of the table has no influence."""
     first = np.full(len(texts), FOREVER)
     np.minimum.at(first, numbers, index)
     order = np.argsort(first, kind="stable")

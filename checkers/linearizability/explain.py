@@ -1,4 +1,4 @@
-"""Explains why the search stopped: the operation that cannot be linearized, the possible states, the longest order."""
+"""Explains a failed search: the operation that cannot be linearized, the possible states, and the longest order."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +14,7 @@ from assay.harness.core.printable import count_noun
 
 MOST_STATES: Final = 5
 MAX_ORDERS_COMPARED: Final = 64
-"""Number of configurations whose orders are compared to find the longest."""
+"""Maximum number of configurations whose orders are compared to find the longest one."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class StuckSearch:
     operation: int
     """The operation that cannot take effect before it returns, in any order."""
     order: tuple[int, ...]
-    """The longest partial linearization: legal by the model and by time; it leaves ``operation`` out."""
+    """The longest partial linearization without ``operation``, legal by the model and by time."""
     states: tuple[str, ...]
     """Possible states before the operation, over all orders; at most ``MOST_STATES`` of them."""
     possible: int
-    """How many states there were."""
+    """Number of all possible states."""
     concurrent: tuple[int, ...]
-    """Operations that were pending when ``operation`` returned. Operations with outcome info are listed last."""
+    """Operations that were pending when ``operation`` returned. Operations of unknown outcome are listed last."""
 
 
 def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearch:
@@ -57,11 +57,10 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearc
 
 
 def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
-    """Returns the operations of one configuration in the order of their effects, including unseen ones.
+    """Returns the operations of one configuration in the order of their effects, including unseen operations.
 
-    By rule 3 of ``core``, an unread operation may take effect right before a blind action. A blind action always leaves
-    the same state, such as a plain write. An unseen operation is placed right before the first blind action that took
-    effect after its call.
+    By rule 3 of ``core``, a total operation may take effect unseen right before a blind action, such as a plain write.
+    So an unseen operation is placed right before the first blind action that took effect after its call.
     """
     members = {~group: iter(np.flatnonzero(layout.slot == ~group).tolist()) for group in range(len(layout.group_kind))}
     placed = [(op if op >= 0 else next(members[op]), event) for op, event in space.read_trail(trail)]
@@ -70,13 +69,13 @@ def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int
     called[layout.events[starts]] = starts
     placed_ops = {op for op, _ in placed}
     returned = [~event for event in layout.events[: space.counters[tables.EVENT]].tolist() if event < 0]
-    blind = [(event, at) for at, (op, event) in enumerate(placed) if layout.blind[layout.kind[op]]]
+    blind = [(event, place) for place, (op, event) in enumerate(placed) if layout.blind[layout.kind[op]]]
     events = np.array([event for event, _ in blind], dtype=np.int64)
     unseen: dict[int, list[int]] = {}
     for op in returned:
         if op not in placed_ops:
             unseen.setdefault(blind[int(np.searchsorted(events, called[op]))][1], []).append(op)
-    order = [op for at, (own, _) in enumerate(placed) for op in (*unseen.get(at, ()), own)]
+    order = [op for place, (own, _) in enumerate(placed) for op in (*unseen.get(place, ()), own)]
     return tuple(history.index[np.array(order, dtype=np.int64)].tolist())
 
 
@@ -90,7 +89,7 @@ def to_finding(anomaly: str, history: KeyHistory, why: StuckSearch) -> Finding:
         f"{count_noun(len(why.order), 'operation')} can be placed before it{others}, "
         f"and then the state can only be {states}."
     )
-    # The last one placed comes second: these two determine the time, and the faults in force then.
+    # The last placed operation comes second, because the first two operations determine the time and the active faults.
     involved = tuple(dict.fromkeys((why.operation, *why.order[-1:], *why.concurrent, *why.order[::-1])))
     return Finding(
         anomaly=anomaly,

@@ -1,9 +1,9 @@
-"""FIFO queue that uses its dequeues to order its enqueues in advance.
+"""Model of a FIFO queue that uses later dequeues to order enqueues.
 
 Any order of concurrent enqueues is possible until the dequeues come, so a long queue has very many states. But if no
-value was enqueued twice, each value leaves by the one dequeue that returned it. If the dequeues of two values did not
-overlap, the value dequeued first must have been in front. A value that was never dequeued must be behind all others. An
-enqueue that breaks this is rejected at once, instead of when the dequeues come.
+value was enqueued twice, each value is removed by the one dequeue that returned it. If the dequeues of two values did
+not overlap, the value dequeued first must have been in front. A value that was never dequeued must be behind all other
+values. An enqueue that breaks these rules is rejected at once, not only when the dequeues come.
 """
 
 import sys
@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Final
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 ENQUEUE, DEQUEUE, EMPTY, DEQUEUE_UNKNOWN, NEVER = range(5)
-"""``NEVER``: an enqueue of unknown outcome that no state allows, so it counts as not done."""
+"""Kinds of actions. ``NEVER`` is an enqueue of unknown outcome that no state allows, so it counts as not done."""
 
 UNREAD: Final = -1
-"""Stands for all values that no dequeue returned: they are equivalent."""
+"""Stands for all values that no dequeue returned, because they are equivalent."""
 
 PAIR: Final = sys.getsizeof((0, 0)) + 16
+"""Bytes of one entry of a state."""
 
 Window = tuple[float, float]
 """Call and return of the dequeue of a value."""
@@ -28,11 +29,11 @@ AFTER_ALL: Final[Window] = (float("inf"), float("inf"))
 """The window of a value that no dequeue may have taken."""
 
 State = tuple[tuple[int, Window], ...]
-"""Values with the windows of their dequeues, the front first."""
+"""Values in the queue with the windows of their dequeues. The front comes first."""
 
 
 class FifoQueue(Model):
-    """Queue: ``enqueue`` has the value as argument, ``dequeue`` as result. A null result means an empty queue."""
+    """Queue: the value is the argument of ``enqueue``, and the result of ``dequeue`` (null if the queue is empty)."""
 
     name = "fifo-queue"
     initial: ClassVar[State] = ()
@@ -58,7 +59,9 @@ class FifoQueue(Model):
         if any(count > 1 for count in (*entered.values(), *left.values())):
             return actions
         windows = {
-            action.x: (float(call[at]), float(ret[at] or 0)) for at, action in enumerate(actions) if action.f == DEQUEUE
+            action.x: (float(call[index]), float(ret[index] or 0))
+            for index, action in enumerate(actions)
+            if action.f == DEQUEUE
         }
         unknown = any(action.f == DEQUEUE_UNKNOWN for action in actions)
         foreseen = []
@@ -70,7 +73,7 @@ class FifoQueue(Model):
             elif unknown:
                 foreseen.append(Action(ENQUEUE, UNREAD, ANY_TIME))
             else:
-                # A value that was never dequeued, and perhaps never enqueued, may as well not exist.
+                # A value that was never dequeued and whose enqueue has an unknown outcome can be ignored.
                 foreseen.append(Action(NEVER) if end is None else Action(ENQUEUE, UNREAD, AFTER_ALL))
         return foreseen
 

@@ -1,4 +1,4 @@
-"""Result for one key's history, which can be sent between processes and machines."""
+"""Result of the search of one key, which can be sent between processes and machines."""
 
 import time
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ MEANING: Final = "no order of the operations is legal for the model and agrees w
 
 @dataclass(frozen=True)
 class KeyResult:
-    """Result for one key: a finding, a reason why it is unknown, or an error. Without any of them there is a legal
-    order."""
+    """Result for one key: a finding, a reason for ``unknown``, or an error of the model. If it has none of them, there
+    is a legal order."""
 
     operations: int = 0
     """Number of operations that count."""
@@ -25,9 +25,9 @@ class KeyResult:
     model_error: str | None = None
     """The error of the model, if it contradicted itself or its code failed."""
     largest: int = 0
-    """The most configurations kept at one return."""
+    """Maximum number of configurations at one return."""
     bytes: int = 0
-    """Memory of the search at its largest."""
+    """Peak memory of the search."""
     seconds: float = 0.0
     """Wall-clock time."""
     out_of_memory: bool = False
@@ -37,7 +37,7 @@ class KeyResult:
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
-    """Searches for a legal order. The result does not depend on where it runs."""
+    """Searches for a legal order. The result does not depend on the process or machine."""
     from assay.checkers.linearizability.explain import to_finding
     from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
 

@@ -1,12 +1,12 @@
-"""String store, per key, whose reads order its appends in advance.
+"""Model of a string store that uses later reads to order appends.
 
-Any order of concurrent appends is possible until one of them is read, and strings built from ten thousand appends are
-long. But it only matters with which of the strings that were read a string begins. So a state is a position in one of
-these strings: the string, and how many of its characters are there already. A string that is no prefix of any read
-string is *lost*: no read allows it, and only a write leads out of that state. All such strings are one state.
+Any order of concurrent appends is possible until one of them is read, and strings of ten thousand appends are long. But
+a string only matters if it is a prefix of a string that was read. So a state is a read string and the number of its
+characters that are already there. Strings that are no prefix of any read string are one state, *lost*: no read is
+possible in it, and only a write leads out of it.
 
-An append that a read must follow, with no write in between, cannot lose the string. It is rejected at once, instead of
-when the read comes.
+If a read must follow an append, with no write between them, the append must not lead to the lost state. Such an append
+is rejected at once, not only when the read comes.
 """
 
 import sys
@@ -21,22 +21,22 @@ from assay.checkers.linearizability.model import Action, Call, Model, ModelError
 READ, WRITE, APPEND = range(3)
 
 State = tuple[str | None, int]
-"""A string that was read, and how many of its characters are there. ``(None, 0)``: lost."""
+"""A read string, and the number of its characters that are there. ``(None, 0)`` is the lost state."""
 
 EMPTY: Final[State] = ("", 0)
 LOST: Final[State] = (None, 0)
 
 
 class ReadStrings:
-    """The strings that were read of one key. Compared by identity."""
+    """The strings that were read from one key. Compared by identity."""
 
     def __init__(self, read: set[str]) -> None:
         ordered = sorted(read)
-        # A string that is a prefix of others stands right before one of them.
+        # In sorted order, a string that is a prefix of other strings is right before one of them.
         self._longest = [one for one, following in pairwise([*ordered, ""]) if not following.startswith(one)]
 
     def to_state(self, text: str) -> State:
-        """Returns the state for a string, with an equal result for equal strings."""
+        """Returns the state for a string. Equal strings have equal states."""
         if not text:
             return EMPTY
         at = bisect_left(self._longest, text)
@@ -59,12 +59,12 @@ class Append:
     strings: ReadStrings
     suffix: str
     followed: bool
-    """Whether a read must come after it, with no write between them."""
+    """Whether a read must follow the append, with no write between them."""
 
 
 class KeyValue(Model):
-    """String store with ``read`` or ``get``, ``write`` or ``put``, and ``append``. Null, as the initial value, is
-    empty."""
+    """String store with ``read`` or ``get``, ``write`` or ``put``, and ``append``. Null, the initial value, counts as
+    an empty string."""
 
     name = "kv"
     initial: ClassVar[State] = EMPTY
@@ -90,7 +90,7 @@ class KeyValue(Model):
         foreseen = []
         for at, action in enumerate(actions):
             if action.f == APPEND:
-                # An append that may not have happened need not have lost the string.
+                # An append of unknown outcome that leads to the lost state counts as not done.
                 must = ret[at] is None or followed[at]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:
@@ -128,9 +128,9 @@ class KeyValue(Model):
 
 
 def _find_followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int | None]) -> list[bool]:
-    """Returns for each append whether a read is called after it returned, and no write can come between the two.
+    """Returns for each append whether a read was called after its return, and no write can come between the two.
 
-    A write can come between them if it was called before that read returned, and returned after the append was called.
+    A write can come between them if it was called before the read returned, and returned after the append was called.
     """
     reads = sorted((call[at], ret[at] or 0) for at, kind in enumerate(kinds) if kind == READ)
     writes = sorted((call[at], _end(ret[at])) for at, kind in enumerate(kinds) if kind == WRITE)

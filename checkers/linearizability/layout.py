@@ -1,11 +1,11 @@
 """Memory layout of one key's operations for the compiled search: events in order, and each operation's place in a row.
 
 An operation that completes has a *slot* while it is pending. Slots are reused, so their number is the largest number of
-operations pending at once, however long the history is. Operations that ended info are pending for ever. Equal ones
-form a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
+operations pending at once, even in a long history. Operations of unknown outcome are pending for ever. Equal ones form
+a *group*. A row counts the used operations of each group, in as few bits as the group's size needs.
 
-A row of integers is a configuration: the state, a bit per slot each for *done* and for *optional*, the groups' counts,
-and a mark. The mark is 1 if the last action was total and was not read (rule 4 of ``core``).
+A configuration is a row of integers: the state, a *done* bit and an *optional* bit per slot, the groups' counts, and a
+mark. The mark is 1 if the last action was total and was not read (rule 4 of ``core``).
 """
 
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ from assay.checkers.linearizability.model import Action
 Ints = NDArray[np.int64]
 
 WORD: Final = 60
-"""Bits used of each integer of a row. The rest is for the sign and for the sums that compare counts."""
+"""Number of bits used in each integer of a row. The other bits are for the sign and for overflow of compared counts."""
 
 NONE: Final = np.iinfo(np.int64).min
 
@@ -29,7 +29,8 @@ class Layout(NamedTuple):
     """Constant data of one key's search. All arrays are int64."""
 
     events: Ints
-    """An operation's number at its call, the complement at its return. At equal times calls come first."""
+    """Calls and returns in order: an operation's number at its call, and the complement at its return. At equal times
+    calls come first."""
     kind: Ints
     """For each operation, its action, numbered within the key."""
     slot: Ints
@@ -37,32 +38,31 @@ class Layout(NamedTuple):
     rank: Ints
     """For each operation, the event at which it returns."""
     f: Ints
-    """Arguments of ``step`` for each action, here and below. Interned models have the action's number in ``x``."""
+    """``f``, ``x``, ``y``: arguments of ``step`` for each action. For interned models, ``x`` is the action's number."""
     x: Ints
     y: Ints
     reads: Ints
     blind: Ints
     total: Ints
     group_kind: Ints
-    """For each group, here and below: its action; then the word of a row, the unit and the mask of its count."""
+    """For each group, its action. The next three arrays have the word of a row, the unit and the mask of its count."""
     group_word: Ints
     group_unit: Ints
     group_mask: Ints
     guards: Ints
-    """For each word of counts, a bit above each count; the difference of two rows leaves the bit set if it is not
-    negative."""
+    """For each word of counts, a bit above each count. The bit stays set iff a difference of counts is not negative."""
     lost: int
-    """The state that only blind actions lead out of, or ``NONE``."""
+    """The lost state (``core``), or ``NONE``."""
     words: int
-    """Number of words that the done bits take. The optional bits take as many."""
+    """Number of words of the done bits. The optional bits have as many."""
     width: int
-    """Integers in a row."""
+    """Number of integers in a row."""
 
 
 def lay_out(
     actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints, lost: int = NONE
 ) -> Layout:
-    """Lays out a key. ``action`` indexes into ``actions``; ``numbers`` are their numbers in a table of states."""
+    """Lays out a key. ``action``: indexes into ``actions``. ``numbers``: numbers of the actions for interned models."""
     count = len(action)
     info = ret == FOREVER
     done = np.flatnonzero(~info)
@@ -123,7 +123,7 @@ def _assign_slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
 
 
 def _pack_fields(sizes: Ints, first: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Packs counts up to each of ``sizes``, with a guard bit each, into words from ``first`` on."""
+    """Returns positions for one count per group, up to its size, with a guard bit each, in words from ``first`` on."""
     word, unit, mask = (np.zeros(len(sizes), np.int64) for _ in range(3))
     guards: list[int] = []
     used = WORD

@@ -1,9 +1,9 @@
-"""Interface of a model: how an operation becomes an action on a state, and what the action does to the state.
+"""Interface of a model, which turns operations into actions, and applies actions to states.
 
-A model is an ordinary class. ``encode`` returns the action of one operation, from its JSON; ``step`` applies it. If
-states and actions are integers, numba compiles ``step`` and the compiled search calls it. For any other hashable states
-(``compiled = False``), ``step`` stays plain Python, called once for each pair of a state and an action. States are then
-interned as numbers, and the search sees only those.
+A model is an ordinary class. ``encode`` returns the action of one operation, from its JSON. ``step`` applies an action
+to a state. If states and actions are integers, numba compiles ``step`` for the compiled search. For any other hashable
+states (``compiled = False``), ``step`` stays plain Python, and is called once for each pair of a state and an action.
+These states are interned: the search sees only their numbers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 
 INITIAL: Final = 0
-"""The number of JSON's null: the value of something never written."""
+"""The number of JSON's null, the initial value."""
 
 
 class ModelError(Exception):
-    """A history does not fit a model, or a model contradicts itself; the message says where."""
+    """A history does not fit a model, or a model contradicts itself. The message says where."""
 
 
 @contextmanager
 def calling_model(model: Model, about: str) -> Iterator[None]:
-    """Turns everything that a model's own code raises into a ``ModelError`` that says where."""
+    """Turns exceptions of a model's own code into a ``ModelError`` with their place."""
     try:
         yield
     except (ModelError, MemoryError):
@@ -39,15 +39,14 @@ def calling_model(model: Model, about: str) -> Iterator[None]:
 
 
 class Action(NamedTuple):
-    """Effect of an operation. ``f``, ``x`` and ``y`` are for ``step`` alone; they are integers if the model is
-    compiled.
+    """Effect of an operation. Only ``step`` uses ``f``, ``x`` and ``y``; they are integers if the model is compiled.
 
-    Three flags let the search leave out orders that cannot matter. They are claims about ``step``, which the search
+    Three flags let the search skip orders that cannot matter. They are claims about ``step``, which the search
     verifies:
 
-    - ``reads``: the action never changes a state that allows it.
-    - ``total``: every state allows it.
-    - ``blind``: every state allows it, and it always leaves the same state behind, as a plain write does.
+    - ``reads``: the action never changes the state.
+    - ``total``: every state allows the action.
+    - ``blind``: every state allows the action, and the state after it is always the same, as after a plain write.
     """
 
     f: int
@@ -59,7 +58,7 @@ class Action(NamedTuple):
 
 
 def find_plain_register(model: Model) -> tuple[int, int] | None:
-    """Returns ``register``, unless a subclass of the class that defines it changes its behaviour."""
+    """Returns ``Model.register``, or None if a subclass of the class that defines it changes the behaviour."""
     for each in type(model).__mro__:
         if "register" in vars(each):
             return model.register
@@ -69,7 +68,7 @@ def find_plain_register(model: Model) -> tuple[int, int] | None:
 
 
 def require_action(model: Model, given: object) -> Action:
-    """Checks what a model's own code returned as an action. Raises ``ModelError`` if the search cannot use it."""
+    """Returns an action of a model's own code. Raises ``ModelError`` if the search cannot use it."""
     if not isinstance(given, Action):
         raise ModelError(f"the model {model.name} returned {given!r}, which is no Action")
     if model.compiled:
@@ -81,8 +80,8 @@ def require_action(model: Model, given: object) -> Action:
 
 
 def require_integer(model: Model, value: object, about: str) -> None:
-    """Raises ``ModelError`` for values that compiled code cannot hold. ``about`` is the value, or the object it belongs
-    to."""
+    """Raises ``ModelError`` for values that compiled code cannot hold. ``about``: the value or its object, for the
+    message."""
     if not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise ModelError(f"the compiled model {model.name} returned {about}; its parts must be 64-bit integers")
 
@@ -96,7 +95,7 @@ def require_hashable(model: Model, value: object) -> None:
 
 
 class Values:
-    """Interned values: equal JSON values have equal numbers, null has 0 (``INITIAL``)."""
+    """Interned values: equal JSON values have equal numbers, and null has the number 0 (``INITIAL``)."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {b"null": INITIAL}
@@ -129,34 +128,34 @@ class Call:
 
 
 class Model:
-    """The rules of one object. Subclass it and define ``name``, ``encode`` and ``step``; an instance holds no state."""
+    """The rules of one object. A subclass defines ``name``, ``encode`` and ``step``. An instance holds no state."""
 
     name: ClassVar[str]
     initial: ClassVar[Any] = INITIAL
     compiled: ClassVar[bool] = True
     """Whether ``step`` takes and returns only integers and uses only the Python that numba compiles."""
     lost: ClassVar[Any] = None
-    """A state, if there is one, that only blind actions lead out of. Every other action that it allows is total and
-    leaves the state unchanged.
+    """The lost state, if the model has one: only blind actions lead out of it. Every other action that this state
+    allows is total and leaves the state unchanged.
     """
     register: ClassVar[tuple[int, int] | None] = None
-    """The ``f`` of a read and of a write (``x`` is the value), if the object is a plain register. Keys whose values are
-    unique are then judged by their zones, without a search. A subclass with its own ``step``, ``initial`` or
-    ``foresee`` must define it again.
+    """For a plain register, the ``f`` of a read and of a write, whose ``x`` is the value. Keys with unique values are
+    then judged by zones, without a search. A subclass with its own ``step``, ``initial`` or ``foresee`` must define it
+    again.
     """
 
     def encode(self, call: Call) -> Action | None:
-        """Returns the operation's action, or None if it says nothing, such as a read of unknown result.
+        """Returns the operation's action, or None if the operation proves nothing, such as a read of unknown result.
 
-        Raises ``ModelError`` if the model knows no such operation.
+        Raises ``ModelError`` if the model has no such operation.
         """
         raise NotImplementedError
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Returns the actions of one key, with more information if the model can add some. A null ``ret`` means info.
+        """Returns the actions of one key, perhaps with information from later actions. A null ``ret`` means info.
 
-        ``actions`` are all actions of the key. So a model can use later ones to reject an action earlier. It must not
-        change whether there is a legal order.
+        ``actions`` are all actions of the key, so a model can use later actions to reject an action earlier. The result
+        must not change whether there is a legal order.
         """
         return actions
 
@@ -168,7 +167,7 @@ class Model:
     def size(self, state: Any) -> int:
         """Returns the bytes of a non-integer state with all its parts, for the memory limit.
 
-        Override it if states share parts, or if this takes long.
+        Override this method if states share parts, or if it is slow.
         """
         return measure_deep_size(state)
 

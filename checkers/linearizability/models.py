@@ -11,7 +11,7 @@ READ, WRITE, CAS, CAS_REFUSED = range(4)
 
 
 class Register(Model):
-    """Register: ``read`` returns the value, ``write`` has it as argument. Null is the initial value."""
+    """Register: the value is the result of ``read``, and the argument of ``write``. Null is the initial value."""
 
     name = "register"
     register = (READ, WRITE)
@@ -36,7 +36,7 @@ class Register(Model):
 class CasRegister(Register):
     """A register with ``cas``, whose argument is ``[expected, value]``.
 
-    A CAS that ended ok with the result false found another value; a CAS that ended fail says nothing.
+    A CAS that ended ok with the result false found another value. A CAS that ended fail proves nothing.
     """
 
     name = "cas-register"
@@ -82,8 +82,7 @@ class Mutex(Model):
 
 
 class Set(Model):
-    """Set, initially empty: ``add`` has the element as argument, ``read`` returns the list of all elements, each
-    once."""
+    """Set, initially empty. The argument of ``add`` is an element. ``read`` returns a list with each element once."""
 
     name = "set"
     compiled = False

@@ -1,8 +1,8 @@
-"""Search of keys on Spark's executors, which read the operations themselves; the driver never holds them.
+"""Search of keys on Spark's executors, which read the operations themselves. The driver never holds them.
 
 1. The view ``ops`` is shuffled by key once, into more parts than there are cores, longest keys first. A Python process
-   takes all operations of one key at once (``applyInArrow``).
-2. Each part is a job of its own, so its results are known at once, and a process that dies loses no other part.
+   gets all operations of one key at once (``applyInArrow``).
+2. Each part is a job of its own, so its results arrive as soon as it ends, and a process that dies loses no other part.
 3. The keys of a failed part are requested again, in halves, until the key that kills its process is alone.
 
 The executors' Python must be able to import this package, its dependencies and the model's module.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
 
 PART: Final = 100_000
-"""Approximate maximum of operations in a part, unless one key has more."""
+"""Approximate maximum number of operations in a part, unless one key has more."""
 CANCEL_INTERVAL: Final = 0.2
 """Seconds between two attempts to cancel running jobs."""
 
@@ -54,7 +54,7 @@ Results = Generator[tuple[int, KeyResult]]
 """Keys' results, by the number of the key."""
 Rows = list[tuple[str | None, bytes]]
 Spent = Mapping[str | None, float]
-"""Seconds of each key's time that an earlier attempt used; a missing key has used none."""
+"""By key, the seconds that an earlier attempt used; 0 for a missing key."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,8 @@ def search_on_spark(
 ) -> Judgement:
     """Judges the session's view ``ops`` like ``search``, with the same verdict and texts.
 
-    If several operations do not fit the model, ``ModelError`` names one of the first key examined. Raises
-    ``EngineUnavailable`` if the executors cannot load what they need, and ``EngineError`` if the operations cannot be
-    read.
+    Raises ``ModelError`` for an operation that does not fit the model, ``EngineUnavailable`` if the executors cannot
+    load the model or a package, and ``EngineError`` if the operations cannot be read.
     """
     begun = time.perf_counter()
     keys = HistoryKeys([], [])
@@ -128,11 +127,11 @@ def _require_loadable(spark: Spark, model: Model) -> None:
 
 
 def _find_missing(model: bytes) -> str:
-    """Runs on an executor. Returns what it cannot load, or an empty string."""
+    """Runs on an executor. Returns why it cannot load the model or a package, or an empty string."""
     try:
         import pandas  # noqa: F401 - Spark needs it to hand keys over
 
-        import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long
+        import assay.checkers.linearizability.searcher  # noqa: F401 - this import is slow
 
         pickle.loads(model)
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
@@ -148,8 +147,10 @@ class _SparkSearch:
         self._numbers = {name: number for number, name in enumerate(keys.names)}
 
     def search(self, limits: Limits) -> Results:
-        """Yields each key's result, in any order. First all keys are searched, each with a share of the memory. Keys
-        that need more are then searched again, one by one.
+        """Yields each key's result, in any order.
+
+        First all keys are searched, each with a share of the memory. Keys that need more memory are then searched
+        again, one by one.
         """
         if not self._keys.names:
             return
@@ -167,7 +168,7 @@ class _SparkSearch:
             yield from self._run([(number,) for number, _ in need_more_memory], limits, 1, spent)
 
     def _run(self, chunks: Sequence[Chunk], limits: Limits, at_once: int, spent: Spent | None = None) -> Results:
-        """Runs a job per chunk, that many at once. The keys of a failed chunk are requested again in halves."""
+        """Runs a job per chunk, ``at_once`` in parallel. The keys of a failed chunk are requested again in halves."""
         function = _make_function(self._model, limits, spent or {})
         threads = ThreadPoolExecutor(at_once)
         running: dict[Future[Rows], Chunk] = {}
@@ -186,7 +187,7 @@ class _SparkSearch:
                     try:
                         rows = future.result()
                     except EngineError as error:
-                        self._spark.require_running()  # its end is no key's fault
+                        self._spark.require_running()  # if Spark itself has ended, the key is not the cause
                         if len(chunk) == 1:
                             yield chunk[0], self._to_lost_result(chunk[0], error)
                         else:
@@ -199,14 +200,15 @@ class _SparkSearch:
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             begun = [future for future in running if not future.cancelled()]  # ``wait`` ignores cancelled ones
-            with suppress(EngineError):  # a Spark that is gone runs nothing
+            with suppress(EngineError):  # Spark may have ended
                 while wait(begun, timeout=0).not_done:
                     self._spark.cancel()  # repeatedly, because a thread may be about to begin a job
                     wait(begun, timeout=CANCEL_INTERVAL)
 
     def _check_answered(self, chunk: Chunk, rows: Rows) -> None:
-        """Raises ``EngineError`` for missing and repeated answers: a missing key would pass, and a repeated one was
-        judged in two halves.
+        """Raises ``EngineError`` for missing and repeated answers.
+
+        A missing key would pass without a search. A repeated key was divided, so its results are wrong.
         """
         requested, answered = Counter(self._list_names(chunk)), Counter(key for key, _ in rows)
         if requested != answered:

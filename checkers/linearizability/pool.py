@@ -1,9 +1,9 @@
 """Worker processes that search keys in parallel on this machine.
 
-They are new processes, not forks, because this process has threads of Arrow and perhaps of DuckDB. Unlike those of
+Workers are new processes, not forks, because this process has threads of Arrow and perhaps of DuckDB. Unlike workers of
 ``multiprocessing``, they do not import the main module again, which may be a script without a guard, or pytest. Each
-has one connection to the pool; its closing tells either side that the other is gone. If a process dies, the key that it
-was searching is unknown, and another process replaces it.
+worker has one connection to the pool. When one side ends, the connection is closed, so the other side notices it. If a
+process dies, the result of the key that it was searching is unknown, and another process replaces it.
 """
 
 import os
@@ -36,11 +36,11 @@ class SupportsHistories(Protocol):
 
 
 class NotPortableError(Exception):
-    """Another process cannot load the model, or the actions that it returned; the message says why."""
+    """Another process cannot load the model, or actions of the model. The message says why."""
 
 
 class _Worker:
-    """A process, and the numbers of its keys that are not yet answered, in order."""
+    """A process, and the numbers of the keys that it has yet to answer, in order."""
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
@@ -52,7 +52,7 @@ class _Worker:
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path},
                 pass_fds=[theirs.fileno()],
-                process_group=0,  # a terminal's Ctrl-C is for the pool alone
+                process_group=0,  # a terminal sends Ctrl-C to the pool only
             )
         self.ready = False
         self.unanswered: deque[int] = deque()
@@ -85,7 +85,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """At most ``workers`` processes, started when there is work. Use as a context manager; leaving it ends them all."""
+    """At most ``workers`` processes, started when there is work. A context manager, which ends all processes."""
 
     def __init__(self, model: Model, workers: int) -> None:
         self._model = model
@@ -104,10 +104,10 @@ class WorkerPool:
     def search(
         self, encoded: SupportsHistories, chunks: Iterable[Chunk], limits: Limits, workers: int | None = None
     ) -> Generator[tuple[int, KeyResult]]:
-        """Yields each key's result, in order of arrival. ``workers`` limits how many work at once.
+        """Yields each key's result, in order of arrival. ``workers``: maximum number of processes that work at once.
 
-        Raises ``NotPortableError``: for the model before the first result, for the contents of a key's actions at any
-        time.
+        Raises ``NotPortableError`` before the first result if another process cannot load the model, and at any time if
+        a key's actions cannot be sent.
         """
         waiting = deque(chunks)
         while waiting or any(worker.unanswered for worker in self._workers):

@@ -1,11 +1,11 @@
-"""Schedules the search of keys: first in this process, then in several.
+"""Schedules the search of keys: first in this process, then in several processes.
 
-Starting a process costs a second or two of processor time, and a key's difficulty is not known in advance. So this
-process searches for the first seconds. If more than one key is left then, as many processes as there are cores search
-the rest.
+Starting a process costs one or two seconds of processor time, and the time to search a key is not known in advance. So
+this process searches for the first seconds. If more than one key is then left, as many processes as there are cores
+search the rest.
 
 The result for a key does not depend on where it was searched. Each of n processes has an n-th of the memory. A key that
-needs more is searched once more, alone, with all of the memory and the rest of its time.
+needs more memory is searched again, alone, with all of the memory and the rest of its time.
 """
 
 import os
@@ -20,24 +20,27 @@ from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.pool import Chunk, NotPortableError, WorkerPool
 
 PATIENCE: Final = 2.0
-"""Seconds after which other processes are worth their start."""
+"""Seconds after which other processes are started."""
 CHUNK: Final = 2000
-"""Maximum of operations sent together, unless one key has more."""
+"""Maximum number of operations in a chunk, unless one key has more."""
 ROUNDS: Final = 8
-"""Minimum number of chunks per process, if there are enough keys: few keys wait behind a hard one in its chunk."""
+"""Minimum number of chunks per process, if there are enough keys, so that few keys wait behind a hard key."""
 
 Results = Generator[tuple[int, KeyResult]]
 
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started."""
+    """Searches keys on this machine.
+
+    ``workers``: maximum number of processes; None means one per core. ``patience``: seconds before they are started.
+    """
 
     workers: int | None = None
     patience: float = PATIENCE
 
     def search(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Results:
-        """Yields the result of each key, in any order. Closing the iterator ends everything started for it."""
+        """Yields the result of each key, in any order. Closing the iterator ends all processes."""
         left = dict.fromkeys(keys)
         workers = min(self.workers or os.cpu_count() or 1, len(left))
         if workers > 1:
@@ -52,7 +55,7 @@ class LocalSearch:
                         del left[number]
                         yield number, found
             except NotPortableError:
-                pass  # keys that other processes cannot load are searched here
+                pass  # keys that other processes cannot load are searched in this process
         for number in left:
             yield number, search_history(encoded.history(number), limits)
 
@@ -66,7 +69,7 @@ class LocalSearch:
             hurried = limits.seconds is None or limits.seconds > patience
             found = search_history(encoded.history(number), replace(limits, seconds=patience) if hurried else limits)
             if found.out_of_time and hurried:
-                return  # the key is left: it is searched again from the start
+                return  # other processes search this key again from the start
             yield number, found
 
 

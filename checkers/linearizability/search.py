@@ -1,7 +1,7 @@
-"""Entry point: decides whether a history is linearizable by a model, key by key, and if not, why.
+"""Entry point: decides for each key whether its operations are linearizable by a model, and explains violations.
 
-The algorithm is picked for each key from the model and the data. A register whose values are unique is judged by the
-zones of its values, in near-linear time; everything else by the compiled search. ``examined`` records the choice.
+The algorithm of each key depends on the model and the data. A register whose values are unique is judged by the zones
+of its values, in near-linear time. All other keys need the compiled search. ``examined`` records the choice.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def search(
     place: LocalSearch = DEFAULT_PLACE,
     progress: Progress = lambda what, done, total: None,
 ) -> Judgement:
-    """Decides whether each key's operations can be put into one order that respects time and the model.
+    """Decides whether each key's operations have a legal order: one that respects time and the model.
 
-    ``ops`` has the history's schema (``assay.harness.core.history``); operations with a null key are one object.
-    ``place`` says in how many processes keys are searched, which affects only the time.
+    ``ops`` has the history's schema (``assay.harness.core.history``). Operations with a null key are one object.
+    ``place`` sets the number of processes, which affects only the time. Verdicts:
 
-    - ``fail``: there is no such order, and the findings name, per key, the operation that has no place.
+    - ``fail``: a key has no legal order. The findings name, per key, the operation that has no place.
     - ``unknown``: a limit was reached, or a process died, and no key failed.
 
     ``KeyboardInterrupt`` ends the search; the judgement then has the keys searched so far. Raises ``ModelError`` if the

@@ -1,7 +1,7 @@
-"""Drives the search of one key: grows its memory, watches the clock, returns the result.
+"""Runs the search of one key: enlarges its memory, enforces the time limit, and returns the result.
 
-The search is compiled, unless there is little to do. A short search begins in plain Python because loading compiled
-code may take longer. If it is not done soon, it continues compiled.
+A search of few operations begins in plain Python, because loading compiled code may take longer. If it does not end
+soon, it continues compiled. All other searches are compiled from the start.
 """
 
 import time
@@ -23,11 +23,11 @@ from assay.checkers.linearizability.workspace import InternedStates, OutOfMemory
 from assay.harness.core.printable import count_noun
 
 BUDGET: Final = 200_000
-"""Steps of a model between two looks at the clock."""
+"""Number of model steps between two checks of the time limit."""
 PLAIN_STEPS: Final = 4_000
-"""Maximum of model steps that a process runs in plain Python: they take as long as loading the compiled code."""
+"""Maximum number of model steps that a process runs in plain Python. They take as long as loading the compiled code."""
 PLAIN_OPERATIONS: Final = 300
-"""Longest history of a key that is begun in plain Python."""
+"""Maximum number of operations of a key whose search begins in plain Python."""
 
 CLAIMS: Final = {
     core.WRONG_READ: "reads, but changed the state",
@@ -35,7 +35,7 @@ CLAIMS: Final = {
     core.WRONG_TOTAL: "is total, but was rejected",
     core.WRONG_LOST: "leads out of the lost state, but is not blind",
 }
-"""How an action contradicted its model's claim about it."""
+"""By status, a clause that says how an action contradicts its model's claim."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class SearchResult:
     order: tuple[int, ...] | None = None
     """All operations in a legal order, by ``index``, if there is one and it was requested."""
     why: StuckSearch | None = None
-    """Why there is none."""
+    """The explanation, if there is no legal order."""
     unknown: str | None = None
     spent: str | None = None
-    """Which limit was reached, if the result is unknown: ``TIME`` or ``MEMORY``."""
+    """The limit that was reached, if the result is unknown: ``TIME`` or ``MEMORY``."""
     largest: int = 0
-    """The most configurations kept at one return."""
+    """Maximum number of configurations at one return."""
     explored: int = 0
     bytes: int = 0
 
@@ -60,8 +60,9 @@ MEMORY: Final = "memory"
 
 
 def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) -> SearchResult:
-    """Searches one key's history. ``witness`` requests a legal order, too. Raises ``ModelError`` if the model
-    contradicts itself.
+    """Searches one key's history. ``witness``: the result has a legal order, if there is one.
+
+    Raises ``ModelError`` if the model contradicts itself.
     """
     model, space, layout = history.model, None, None
     deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
@@ -99,7 +100,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 return _add_measurements(space, SearchResult(why=explain(history, layout, space)))
             elif status == core.SPENT and plain:
                 compile_all()
-                plain, step = False, _compile_step(wanted)  # without numba both stay as they are
+                plain, step = False, _compile_step(wanted)  # without numba, the step stays plain
             elif status != core.SPENT:
                 raise space.to_model_error(CLAIMS[status], actions)
             if deadline is not None and time.perf_counter() > deadline:
@@ -120,8 +121,9 @@ _plain = _PlainBudget(PLAIN_STEPS)
 
 
 def _should_begin_plain(history: KeyHistory) -> bool:
-    """Returns whether the search begins in plain Python; otherwise compiles everything. A user's model is always
-    compiled at once, so that an error shows.
+    """Returns whether the search begins in plain Python; otherwise compiles all functions.
+
+    A user's model is always compiled at once, so that its errors appear.
     """
     if is_all_compiled():
         return False
@@ -143,7 +145,7 @@ def _compile_step(step: Callable[..., Any]) -> Any:
 
 
 def _lay_out(history: KeyHistory, states: InternedStates) -> tuple[Layout, list[Action]]:
-    """Returns the key's layout and its distinct actions, which the layout numbers in that order."""
+    """Returns the key's layout, and its distinct actions in the order of their numbers in the layout."""
     model, actions, action = history.model, history.actions, history.action
     if type(model).foresee is not Model.foresee:
         ends = [None if end == FOREVER else end for end in history.ret.tolist()]

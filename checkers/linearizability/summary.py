@@ -1,4 +1,4 @@
-"""Combines the results of all keys into a judgement, with texts that do not depend on where keys were searched."""
+"""Combines the results of all keys into a judgement. Its texts do not depend on where keys were searched."""
 
 from collections.abc import Mapping, Sized
 from typing import Final
@@ -23,7 +23,7 @@ def summarize(
     """Returns the judgement. Raises ``ModelError`` if the model contradicted itself.
 
     - ``found``: results, by the number of the key
-    - ``keys``: number of keys with operations that can constrain the order (not failed, and no reads that ended info)
+    - ``keys``: number of keys with operations that count: not failed, and no reads of unknown outcome
     - ``operations``: number of operations of the whole history
     - ``seconds``: total time
     """

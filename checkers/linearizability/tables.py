@@ -1,4 +1,4 @@
-"""Data of the compiled search: configurations in hash tables, the trail behind each, and known transitions.
+"""Data of the compiled search: configurations in hash tables, their trails of operations, and known transitions.
 
 All memory belongs to the caller (``workspace``), which enlarges full arrays.
 """
@@ -14,12 +14,12 @@ from assay.checkers.linearizability.layout import Layout
 Ints = NDArray[np.int64]
 
 # Positions in ``counters``:
-# - EVENT: the next event. PHASE: 0 takes events, 1 divides the current rows, 2 expands rows. HEAD: how many rows of
-#   ``current`` (phase 1) or ``seen`` (phase 2) are processed. AT: the operation or action that a status is about.
+# - EVENT: the next event. PHASE: 0 takes events, 1 divides the current rows, 2 expands rows. HEAD: number of rows of
+#   ``current`` (phase 1) or ``seen`` (phase 2) processed so far. AT: the operation or action that a status is about.
 # - CURRENT, SEEN, NEXT, TRAIL, PENDING, READS, OPEN, REQUESTS: used lengths of the arrays; READS is that of
 #   ``pending_reads``, and OPEN that of ``open_groups``.
 # - GENERATION: number of the return. In the hash tables, entries of earlier generations are free.
-# - STAMP: number of the expanded row. ``tried`` has it for the actions that were tried on this row.
+# - STAMP: number of the expanded row. ``tried`` has this number for the actions that were tried on this row.
 # - BUDGET: steps left. BEAM_WIDTH: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded so far.
 EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
 READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, BEAM_WIDTH, LARGEST, EXPLORED = range(9, 18)
@@ -27,10 +27,10 @@ COUNTERS: Final = 18
 
 
 class SearchMemory(NamedTuple):
-    """Mutable state.
+    """Mutable state of the search.
 
-    The trail has an entry for each operation that took effect in a row: its operation, and its parent, the entry before
-    it. A row's trail is the number of its latest entry.
+    The trail has an entry for each operation that took effect in a row: the operation, and the previous entry (its
+    parent). A row's trail is the number of its latest entry.
     """
 
     counters: Ints
@@ -38,13 +38,13 @@ class SearchMemory(NamedTuple):
     """Rows after the last return."""
     current_trail: Ints
     seen: Ints
-    """Rows reached since, in which the returning operation has not taken effect."""
+    """Rows reached since then, in which the returning operation has not taken effect."""
     seen_trail: Ints
     next: Ints
-    """Rows in which it has, which become the current ones."""
+    """Rows in which the returning operation has taken effect. They become the current rows."""
     next_trail: Ints
     seen_table: Ints
-    """Hash tables with open addressing, here and below: generation and index of a row in one integer."""
+    """``seen_table``, ``next_table``: hash tables with open addressing. An entry has generation and index of a row."""
     next_table: Ints
     heads: Ints
     links: Ints
@@ -55,19 +55,19 @@ class SearchMemory(NamedTuple):
     """Pending operations that change something, ordered by return."""
     pending_reads: Ints
     available: Ints
-    """For each group, how many were called."""
+    """For each group, the number of operations called so far."""
     open_groups: Ints
     total_mask: Ints
-    """The slots of pending operations that every state allows."""
+    """The slots of pending total operations."""
     blind_state: Ints
-    """For each action, whether it is known (0, 1), and the state that it leaves."""
+    """For each blind action, whether its next state is known (0 or 1), and this state."""
     tried: Ints
     row: Ints
     requests: Ints
     known: Ints
-    """Transitions of interned models: state and action in one integer, -1 in empty entries."""
+    """Hash table of known transitions of interned models: state and action in one integer, -1 in empty entries."""
     known_next: Ints
-    """The state after the transition, or -1 if the action was rejected."""
+    """The state after each transition, or -1 if the action was rejected."""
 
 
 @register_compiled
@@ -83,7 +83,7 @@ def hash_row(row: Ints, width: int) -> int:
 
 @register_compiled
 def find_entry(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
-    """Returns the position of ``row``'s entry, or of the free position for it."""
+    """Returns the position of ``row``'s entry, or the free position for it."""
     last = len(table) - 1
     place = hash_row(row, width) & last
     while table[place] >> 32 == generation:
@@ -103,7 +103,7 @@ def find_entry(table: Ints, generation: int, rows: Ints, row: Ints, width: int) 
 def keep_row(
     table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int
 ) -> bool:
-    """Adds a row as number ``count`` unless it is there. Returns whether it was added."""
+    """Adds a row as number ``count`` unless the table has an equal row. Returns whether it was added."""
     place = find_entry(table, generation, rows, row, width)
     if table[place] >> 32 == generation:
         return False
@@ -140,7 +140,8 @@ def add_transitions(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> 
 
 @register_compiled
 def find_next_state(step: Any, interned: bool, layout: Layout, memory: SearchMemory, state: int, kind: int) -> Any:
-    """Returns 1 and the next state, 0 if rejected, or -1 if the transition is unknown and now requested."""
+    """Returns 1 and the next state, or 0 if the action is rejected. Returns -1 for an unknown transition, which it
+    requests."""
     if not interned:
         allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
         return (1 if allowed else 0), after
@@ -169,8 +170,9 @@ def extend_trail(memory: SearchMemory, trail: int, op: int) -> int:
 
 @register_compiled
 def sweep_trail(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
-    """Drops the entries of the trail that no row needs, and renumbers ``trails`` (negative: none). Returns the number
-    of entries left.
+    """Drops the entries of the trail that no row needs, and renumbers ``trails`` (negative: no entry).
+
+    Returns the number of remaining entries.
     """
     moved = np.zeros(count, np.int64)
     for index in range(len(trails)):

@@ -2,13 +2,13 @@
 
     python -P -m assay.checkers.linearizability.worker FD
 
-``FD`` is its end of a connection to the pool.
+``FD`` is the file descriptor of the worker's end of a connection to the pool.
 
 1. The first message is a model. The worker answers with None, or with the reason why it cannot load the model.
 2. Each further message is a list of (number, history), and limits. The worker answers each history with (number,
    result) as soon as it is searched.
 
-The worker ends when the pool ends, in whatever way, because the other side of the connection is then closed.
+The worker ends when the pool's process ends, because the connection is then closed.
 """
 
 import os
@@ -23,12 +23,12 @@ from queue import SimpleQueue
 from typing import Final
 
 OOM_SCORE: Final = "500"
-"""From -1000 to 1000: if memory runs out, the kernel should end this process rather than the one that waits for it."""
+"""From -1000 to 1000. If memory runs out, the kernel should end this process rather than the pool's."""
 
 
 def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool ends its processes itself
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # shows what a model prints: the pool discards stdout
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps the output of a model, because the pool discards stdout
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     connection: Connection = Connection(descriptor)
@@ -49,7 +49,7 @@ def main(descriptor: int) -> None:
 
 
 def _listen(connection: Connection, tasks: SimpleQueue[bytes]) -> None:
-    """Runs in a thread of its own, so that the process ends during a search if the pool is gone."""
+    """Receives messages in a thread of its own, so that the process can end during a search if the pool is gone."""
     try:
         while True:
             tasks.put(connection.recv_bytes())

@@ -1,7 +1,8 @@
-"""Memory of the compiled search, and its limits: this module allocates and enlarges every array.
+"""Memory of the compiled search, and its limit: this module allocates and enlarges every array.
 
-The limit counts the bytes of all arrays together, including the temporary copy while one grows, and of the states that
-an interned model has reached. The search stops before an array would exceed the limit, and within a megabyte of states.
+The limit counts the bytes of all arrays, of the temporary copy while an array grows, and of the states that an interned
+model has reached. The search stops before a new array would exceed the limit. For states, it stops at most a megabyte
+above the limit.
 """
 
 from collections.abc import Callable, Hashable
@@ -25,18 +26,20 @@ from assay.checkers.linearizability.model import (
 Ints = NDArray[np.int64]
 
 ROWS: Final = 64
-"""Initial room for configurations."""
+"""Initial number of rows for configurations."""
 
 REQUESTS: Final = 256
+"""Maximum number of transitions that the search requests at once."""
 STATE: Final = 192
-"""Overhead of a state in bytes: its number, its entries in a list and a growing dict, and rounding."""
+"""Overhead of an interned state in bytes: its number, and its entries in a list and a dict."""
 UNCOUNTED: Final = 1_000_000
 """Bytes of new states after which the limit is checked."""
 NOWHERE: Final = -1
+"""Stands for no entry of a table or a trail."""
 
 
 class OutOfMemory(Exception):
-    """The limit would be exceeded; the message says at how many configurations."""
+    """The limit would be exceeded. The message has the number of configurations."""
 
 
 class InternedStates:
@@ -68,15 +71,16 @@ class InternedStates:
         return self._bytes + self.known.nbytes * 2
 
     def number(self, action: Action) -> int:
-        """Returns the action's number in this table."""
+        """Returns the action's number. A new action gets the next number."""
         number = self._numbers.setdefault(action, len(self.actions))
         if number == len(self.actions):
             self.actions.append(action)
         return number
 
     def compute_transitions(self, requests: Ints, check: Callable[[int], None]) -> None:
-        """Computes the transition of each requested pair of state and action. ``check`` is called with the bytes of
-        tables before they are allocated.
+        """Computes the transition of each requested pair of state and action.
+
+        ``check``: called with the number of bytes before a table is allocated.
         """
         keys = np.unique(requests)
         after = np.empty(len(keys), dtype=np.int64)
@@ -114,7 +118,7 @@ class InternedStates:
 
 @dataclass
 class SavedSearch:
-    """State of the search at a return, sufficient to resume from there."""
+    """State of the search at a return, from which the search can resume."""
 
     counters: Ints
     arrays: dict[str, Ints]
@@ -177,12 +181,12 @@ class Workspace:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all arrays, and of what is saved and interned."""
+        """Bytes of all arrays, of the saved search, and of the interned states."""
         own: int = sum(array.nbytes for name, array in self.memory._asdict().items() if not name.startswith("known"))
         return own + self.states.bytes + (self.saved.bytes if self.saved else 0)
 
     def grow_rows(self) -> None:
-        """Doubles the room for configurations."""
+        """Doubles the number of rows for configurations."""
         memory, counters, width = self.memory, self.counters, self.layout.width
         room = 2 * len(memory.seen)
         self._check(8 * (3 * room * (width + 1) + 6 * room + room))
@@ -198,7 +202,7 @@ class Workspace:
         tables.rebuild(self.memory.next_table, generation, self.memory.next, int(counters[tables.NEXT]), width)
 
     def clear_trail(self) -> None:
-        """Drops trail entries that no configuration needs. If that frees little, it doubles the room."""
+        """Drops trail entries that no configuration needs. If this frees less than half of them, doubles the trail."""
         memory, counters = self.memory, self.counters
         used = {"current": tables.CURRENT, "seen": tables.SEEN, "next": tables.NEXT}
         trails = [getattr(memory, f"{name}_trail")[: counters[place]] for name, place in used.items()]
@@ -220,7 +224,7 @@ class Workspace:
             self.memory = memory._replace(**{name: _enlarge(getattr(memory, name), 2 * room) for name in names})
 
     def compute_transitions(self) -> None:
-        """Computes the transitions that the search requested, and gives it the table."""
+        """Computes the transitions that the search requested, and gives the search the new table."""
         count = int(self.counters[tables.REQUESTS])
         self.states.compute_transitions(self.memory.requests[:count], self._check)
         self.counters[tables.REQUESTS] = 0
@@ -228,7 +232,7 @@ class Workspace:
         self._check(0)
 
     def narrow(self, kept: int) -> None:
-        """Continues with only the first ``kept`` configurations. The first call saves all of them."""
+        """Continues with only the first ``kept`` configurations. The first call saves all configurations."""
         if self.saved is None:
             arrays = {name: getattr(self.memory, name).copy() for name in SavedSearch.COPIED}
             count = self.counters[tables.CURRENT]
@@ -238,7 +242,7 @@ class Workspace:
         self.counters[tables.CURRENT] = kept
 
     def restore(self) -> None:
-        """Returns to the first call of ``narrow``, with the whole set."""
+        """Restores all configurations at the first call of ``narrow``."""
         saved = self.saved
         assert saved is not None, "nothing was narrowed"
         for place in (tables.EVENT, tables.PHASE, tables.CURRENT, tables.PENDING, tables.READS, tables.OPEN):
@@ -250,7 +254,7 @@ class Workspace:
     def read_trail(self, trail: int) -> list[tuple[int, int]]:
         """Returns the operations that led to a configuration, in order, each with the event at which it was placed.
 
-        For an operation that ended info, it has the complement of its group.
+        An operation of unknown outcome is given by the complement of its group.
         """
         found = []
         while trail != NOWHERE:

@@ -1,16 +1,16 @@
 """Registers with unique values in near-linear time: zones (Gibbons and Korach, "Testing shared memories", 1997).
 
-1. All operations on one value, its write and its reads, are a cluster. Its zone lies between its first return and its
-   last call.
-2. If the first return is earlier, the register held the value all that time (a forward zone). Otherwise one moment is
-   enough (a backward zone).
+1. All operations on one value, its write and its reads, are a *cluster*. Its *zone* is the interval between its first
+   return and its last call.
+2. If the first return is before the last call, the zone is *forward*: the register held the value during the whole
+   zone. Otherwise the zone is *backward*: one moment of the zone is enough for all operations of the cluster.
 3. A history is linearizable iff every read value was written and no read returned before its write was called. Also, no
-   two forward zones overlap, and no backward zone lies inside a forward one.
-4. A sort by the begin of zones and a running maximum of the ends of forward ones find all violations: O(n log n), for
+   two forward zones overlap, and no backward zone is inside a forward zone.
+4. A sort by the begin of zones and a running maximum of the ends of forward zones find all violations: O(n log n), for
    all keys at once.
 
-A key qualifies if it has only reads and plain writes, and no value is written twice or equals the initial one. The
-initial value's zone begins before everything. A write that ended info counts only if its value was read.
+A key qualifies if it has only reads and plain writes, and no value is written twice or equals the initial value. The
+zone of the initial value begins before all times. A write of unknown outcome counts only if its value was read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Zoned = tuple[dict[int, Finding | None], list[int]]
 
 
 def judge_zones(encoded: EncodedHistory, anomaly: str) -> Zoned:
-    """Judges each key that qualifies. Returns their first contradictions, or None, by number, and the other keys."""
+    """Judges each key that qualifies. Returns the first contradiction by key number (None without any), and the other
+    keys."""
     assert encoded.model.register is not None
     read, write = encoded.model.register
     parts = np.array([action[:2] for action in encoded.actions], dtype=np.int64).reshape(-1, 2)[encoded.action]
@@ -66,7 +67,7 @@ def judge_zones(encoded: EncodedHistory, anomaly: str) -> Zoned:
 def _find_violations(
     encoded: EncodedHistory, rows: Ints, reads: Flags, value: Ints
 ) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Returns one violation per key that has any: its text, and its operations' rows."""
+    """Returns the first violation of each key: its text, and its operations' rows."""
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
     if len(rows) == 0:
         return found
@@ -125,7 +126,7 @@ def _find_violations(
 
 
 def _find_reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
-    """Returns for each zone how far earlier forward zones of its key reach, and which one reaches that far."""
+    """Returns for each zone the latest end of earlier forward zones of its key, and the zone with this end."""
     count = len(owner)
     if count == 0:
         return high, owner
@@ -142,7 +143,7 @@ def _find_reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
 
 
 def _find_operations_at(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
-    """Returns for each cluster one of its operations at that time, or -1."""
+    """Returns for each cluster one of its operations at its time in ``wanted``, or -1."""
     found = np.full(len(wanted), -1, dtype=np.int64)
     rows = np.flatnonzero(time == wanted[cluster])
     found[cluster[rows]] = rows

@@ -46,7 +46,7 @@ COUNTER_VIEWS: Final = parse_views(f"""
     from effects e where (e.kind = 'counter-add' and e.outcome <> 'fail')
         or (e.kind = 'counter-read' and e.outcome = 'ok' and e.value is not null)
 
-    -- Keys with an acknowledged add whose result is unknown: it fills an unknown slot.
+    -- Keys that cannot be judged, because an acknowledged add fills an unknown slot.
     create table counter_unclear as
     select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key
 

@@ -1,7 +1,6 @@
-"""Cycles of dependencies between transactions, found in Python and stored as tables like the findings of any other
-check.
+"""Cycles of dependencies between transactions, found in Python and stored in tables for the checks.
 
-1. SQL derives the edges and leaves the candidates (``edges``).
+1. SQL derives the edges and selects the candidates (``edges``).
 2. ``graph`` finds the components that have a cycle, and a short cycle of each.
 3. ``words`` describes the cycle.
 
@@ -63,11 +62,11 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class _Instance:
-    """A component, or a repeated read outside of any. ``cycle`` is its cycle if it is among the first few."""
+    """A component with a cycle, or a repeated read. ``cycle``: a cycle of the component, for the first few."""
 
     anomaly: str
     ops: Sequence[int]
-    """Operations that contradict each other first, then others; ascending if there is no cycle to describe."""
+    """Operations that contradict each other come first. Without a ``cycle`` they are ascending."""
     size: int
     cycle: Sequence[Link] = ()
     repeat: Row | None = None
@@ -76,7 +75,7 @@ class _Instance:
 
 
 def prepare(engine: Engine) -> list[str]:
-    """Creates every table that the transaction checks read. Returns reasons why some keys cannot be judged."""
+    """Creates every table that the transaction checks read. Returns reasons not to pass: keys that cannot be judged."""
     build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
     search = _CycleSearch(engine)
     search.find_dependency_cycles()
@@ -88,7 +87,7 @@ def prepare(engine: Engine) -> list[str]:
 
 
 class _CycleSearch:
-    """Collects the instances."""
+    """Finds cycles, and collects the instances."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -100,7 +99,7 @@ class _CycleSearch:
         self._instances: list[_Instance] = []
         self._counts: dict[str, int] = {}
         self._rank: dict[int, int] = {}
-        """Maps each transaction on a cycle of dependencies alone to the rank of its component."""
+        """By transaction on a cycle that needs no order of time, the rank of its component."""
         self.doubts: list[str] = []
 
     def find_dependency_cycles(self) -> None:
@@ -143,7 +142,7 @@ class _CycleSearch:
                 self._add_cycle(cycles, component, f"-{order}", ops)
 
     def list_instances(self) -> list[dict[str, Any]]:
-        """Returns one row per instance; the first of each anomaly have a claim."""
+        """Returns one row per instance. The first instances of each anomaly have a claim."""
         links = [link for instance in self._instances for link in instance.cycle]
         reasons, times = LinkReasons(self._engine, links), self._read_times({link.source for link in links})
         numbers: dict[str, int] = {}
@@ -251,7 +250,7 @@ def declare_cycle_check(
     explained_by: tuple[str, ...] = (),
     exposure: Exposure | None = None,
 ) -> Check:
-    """Declares the check that reports the cycles of one class. ``found``: the table that :func:`load_cycles` made."""
+    """Declares the check that reports the cycles of one class. ``found``: a table of :func:`load_cycles`."""
     return Check(
         anomaly=anomaly,
         meaning=meaning,
@@ -272,7 +271,7 @@ def declare_cycle_check(
 
 
 def load_cycles(engine: Engine, table: str, found: Sequence[Mapping[str, Any]]) -> None:
-    """Creates a table of components with cycles, one row each. Other fields than those of ``_COLUMNS`` are left out."""
+    """Creates a table of components with cycles, one row each. Fields that ``_COLUMNS`` lacks are ignored."""
     rows = [{name: row[name] for name in _COLUMNS} for row in found]
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
     engine.load(table, pa.Table.from_pylist(rows, schema=schema))
@@ -298,7 +297,8 @@ _IN_ORDER: Final = {
 
 
 def _declare_cycles(suffix: str = "", given: str = "") -> tuple[Check, ...]:
-    """Only ``G1c`` needs exposed writes, because contracts that forbid other circles forbid it, too."""
+    """Returns the checks of all classes. Only ``G1c`` needs exposed writes, because contracts that forbid another class
+    forbid ``G1c``, too."""
     remedy = "let transactions read what others write"
     return tuple(
         declare_cycle_check(

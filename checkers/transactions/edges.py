@@ -1,24 +1,25 @@
-"""Dependencies between committed transactions, and those that can lie on a cycle.
+"""Dependencies between committed transactions, and the selection of those that can be on a cycle.
 
-**Edges.** The edges are Adya's direct dependencies (Weak Consistency, MIT 1999). ``ww``: the next version is the
-target's. ``wr``: the target read the source's version. ``rw``: the source read a version older than the target's. The
-order of a list's versions is known (``views``). For registers only facts that hold in every history are used: nothing
-comes before the initial value, and a transaction's write is later than the version that it read before. Otherwise,
-reading that version would close a cycle of ww and wr. The edge is reported as wr, so a claim is never too strong.
+**Edges.** The edges are Adya's direct dependencies (Weak Consistency, MIT 1999). ``ww``: the target wrote the version
+after the source's version. ``wr``: the target read the source's version. ``rw``: the source read a version older than
+the target's. The order of a list's versions is known (``views``). For registers, two facts hold in every history:
+nothing comes before the initial value, and a transaction's write is later than the version that it read before. The
+edge of the second fact is reported as wr, so that a claim is never too strong.
 
-**Fans.** *Followers* of a version are known only to come after it. For lists, these are the appends that no read shows,
-after the longest read. For registers, these are the writes after the value that their transaction read (all blind ones
-after the initial value). Every reader of the version comes before every follower.
+**Fans.** *Followers* of a version are versions that are only known to come after it. For lists, these are appends that
+no read shows, which follow the longest read. For registers, these are writes, which follow the value that their
+transaction read before. Blind writes follow the initial value. Every reader of the version comes before every follower.
 
-- Readers times followers may be many, so both meet at one node in between, the *fan*, with an id below 0.
-- A reader that is itself a follower has edges of its own, because the fan would lead it back to itself. Such an edge is
-  ``FIRST``. If the reader wrote the very next version, the edge is ww. Otherwise another follower came in between, and
-  that is a G-single by itself. So it links like ww in the search for G-single and weaker classes, and proves nothing
-  stronger. Two such readers prove as much as all of them.
+- There may be many pairs of reader and follower. So all readers lead to one auxiliary node, the *fan*, which leads to
+  all followers. Its id is below 0.
+- A reader that is itself a follower gets direct edges (``FIRST``), because the fan would lead back to the reader. If
+  the reader wrote the very next version, such an edge is ww. Otherwise another follower came between, which is a
+  G-single by itself. So the edge counts like ww in the search for G-single and weaker classes, and is ignored for
+  stronger classes. Two such readers prove as much as all of them.
 
-**Windows.** A cycle needs an edge that goes back in time of calls, from a later call to an earlier one. No cycle
-crosses a moment that no such edge spans. So the nodes, ordered by call, fall apart into *windows*, found by one running
-maximum. Edges that leave a window, or lie in a window of a single node, are no candidates.
+**Windows.** A cycle needs an edge from a later call to an earlier call. No cycle crosses a moment that no such edge
+spans. So the nodes, ordered by call, are divided into *windows* at these moments, by one running maximum. Edges between
+windows, and windows of a single node, are no candidates.
 """
 
 from typing import Final
@@ -28,17 +29,17 @@ from assay.checkers.sql_idioms import ROWS_BEFORE, ROWS_SO_FAR, order_by
 from assay.checkers.transactions.views import INITIAL
 
 WW, WR, FIRST, RW, THEN = range(5)
-"""Kinds of edges, the strongest evidence first; ``THEN`` leads from a fan to its followers."""
+"""Kinds of edges, the strongest evidence first. ``THEN`` leads from a fan to its followers."""
 
 _MANY_SUBS: Final = 2**20
-"""More rows than a transaction has, so that a fan's id is unique to its first follower's write."""
+"""More than the rows of a transaction. A fan's id is computed from its first follower's ``op`` and ``sub``."""
 
 EDGE_VIEWS: Final = parse_views(f"""
     -- The last run of each list (as in `txn_slots`).
     create table txn_ends as
     select key, max(run) as run from txn_slots group by key
 
-    -- Transactions that appended the last known element of each list. Their other, unseen elements follow with it.
+    -- Transactions that appended the last known element of each list. Their unseen elements directly follow it.
     create table txn_last as
     select s.key, s.op, max(s.value) as value
     from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
@@ -79,7 +80,7 @@ EDGE_VIEWS: Final = parse_views(f"""
         from txn_followers group by key, version) n
         join txn_followers f on n.key = f.key and n.version = f.version and n.least = f.op
 
-    -- Readers of a version that are its followers themselves.
+    -- Readers of a version that are also its followers.
     create table txn_tied as
     select s.key, s.version, s.op, min(s.low) as low
     from txn_sources s join txn_followers f on s.key = f.key and s.version = f.version and s.op = f.op
@@ -134,7 +135,7 @@ EDGE_VIEWS: Final = parse_views(f"""
     union all
     select node, cast(null as int), call, cast(null as bigint) from txn_fans where many > 1
 
-    -- The nodes to which an edge leads back in time, and the latest call from which one does.
+    -- Targets of edges that go back in time, and the latest call of such an edge's source.
     create table txn_spans as
     select e.target as node, max(s.call) as until
     from txn_edges e join txn_nodes s on e.source = s.node join txn_nodes t on e.target = t.node
@@ -162,7 +163,7 @@ CANDIDATE_EDGES: Final = """
         join txn_candidates t on e.target = t.node and s.place = t.place
     where e.source <> e.target group by e.source, e.target
     """
-"""Among parallel edges only the strongest kind is kept."""
+"""SQL: the candidate edges. Among parallel edges only the strongest kind is kept."""
 
 CANDIDATE_NODES: Final = """
     select node, coalesce(process, -1) as process, call, coalesce(ret, -1) as ret, place from txn_candidates

@@ -1,14 +1,14 @@
 """The families of transaction checks: list-append and registers, after Adya and Elle.
 
-``assay.harness.core.transactions`` describes how transactions are recorded, ``views`` what counts and how lists are
-ordered, ``edges`` which transaction must come before which.
+``assay.harness.core.transactions`` describes how transactions are recorded. ``views`` explains the order of lists, and
+``edges`` the dependencies between transactions.
 
 - For lists the checks are exact: there is no finding iff some serial order of the committed transactions explains every
   read. If the contract declares an order of processes or of real time, the serial order must respect it.
-- For registers they are sound: the order of versions is inferred only if it holds in every history.
+- For registers the checks are sound: the order of versions is inferred only if it holds in every history.
 
-Lists are a family of their own, so that a history of registers is not reported as lacking data for them. So are the
-cycles that need time, which the contract must declare (``transaction_order``).
+Lists are a family of their own, so that a history of registers is not reported as lacking data for them. Cycles that
+need time are families of their own, too, because the contract must declare the order (``transaction_order``).
 """
 
 from typing import Final
@@ -50,7 +50,7 @@ TRANSACTION_ORDERS: Final = tuple(
 )
 
 TRANSACTION_FAMILIES: Final = (TRANSACTIONS, TRANSACTION_LISTS, *TRANSACTION_ORDERS)
-"""In this order, because the first makes the tables of all."""
+"""In this order, because the first family creates the tables of all families."""
 
 TRANSACTION_ANOMALIES: Final = (*TRANSACTIONS.anomalies, *TRANSACTION_LISTS.anomalies)
-"""All anomalies that are reported if the contract declares no order."""
+"""All anomalies that are reported if the contract declares no ``transaction_order``."""

@@ -1,21 +1,21 @@
-"""Cycles of dependencies: which components have one, of which class, and a short one of each. Pure functions over
+"""Cycles of dependencies: finds components with a cycle, their classes, and a short cycle of each. Pure functions over
 arrays.
 
 All candidates are classified at once, by strongly connected components (Pearce's algorithm, ``scipy.sparse.csgraph``):
 
-1. ``G0``: a component of the ww edges alone. ``G1c``: of ww and wr edges. A component of all but rw edges is
-   ``G-single``, too.
-2. ``G-nonadjacent``: two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and Gotsman
-   2016). The search graph has two copies of each node: rw edges lead to the first, also through a fan, and all others
-   to the second. An rw edge begins only at a second copy. Every component of this graph has a simple cycle of this
-   class or a stronger one.
-3. ``G-single``: exactly one rw edge. If the other edges have no cycle, they define an order. Each such cycle has one
-   rw edge that goes back in this order. The rest of the cycle lies in the stretch that the edge spans. The order
-   follows that of the calls as far as possible, so stretches are short. The search still has a limit (``LIMIT``), and
-   reports when it reached the limit.
+1. ``G0``: a component of the ww edges alone. ``G1c``: a component of ww and wr edges. A component of all edges but rw
+   edges (with ``FIRST``) is a ``G-single``.
+2. ``G-nonadjacent``: a cycle with two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and
+   Gotsman 2016). The search graph has two copies of each node: rw edges lead to one copy, also through a fan, and all
+   other edges to the other copy. An rw edge begins only at this other copy. Every component of this graph has a simple
+   cycle of this class or a stronger one.
+3. ``G-single``: a cycle with exactly one rw edge. If the other edges have no cycle, they define an order, and the rw
+   edge goes back in this order. All nodes of the cycle are between the two ends of the rw edge. The order follows that
+   of the calls as far as possible, so few nodes must be searched. The search still has a limit (``LIMIT``), and reports
+   when it reached the limit.
 4. ``G2-item``: any other component.
 
-Edges of real time or of a process (``ORDER``) are never rw, and link as ww edges do.
+Edges of real time or of a process (``ORDER``) count like ww edges.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ else:
     np = LazyModule("numpy")
 
 ORDER: Final = 5
-"""The kind of edges that come from time, in addition to those of ``txn_edges``."""
+"""Kind of edges of real time or of a process, in addition to the kinds of ``txn_edges``."""
 
 G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(5)
 CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
-"""The strongest first: each is ruled out by every isolation level that rules out a later one."""
+"""The strongest class first. An isolation level that rules out a class also rules out all stronger classes."""
 
 LIMIT: Final = 20_000_000
-"""Nodes that the search for G-single expands in all, some ten seconds. Then it reports that it is incomplete."""
+"""Maximum number of nodes that the search for G-single expands, which takes some ten seconds. Then it is incomplete."""
 
 STARTS: Final = 50
+"""Maximum number of start nodes of the search for a short cycle."""
 ENOUGH: Final = 200_000
-"""The described cycle is the shortest from this many starts, or from those that this many nodes allow."""
+"""Number of expanded nodes after which the search for a short cycle ends."""
 
 
 def read_ints(table: pa.Table, name: str) -> Ints:
@@ -64,7 +65,7 @@ def read_ints(table: pa.Table, name: str) -> Ints:
 
 @dataclass(frozen=True)
 class Graph:
-    """Dependency graph. ``nodes`` are ascending ids; those below 0 stand for no transaction. ``times`` order the nodes.
+    """Dependency graph. ``nodes``: ascending ids; ids below 0 are auxiliary nodes. ``times``: order the nodes.
 
     ``source`` and ``target`` are positions in ``nodes``. There are no self-loops and no equal edges.
     """
@@ -104,8 +105,9 @@ class Component:
 
 @dataclass
 class ClassifiedGraph:
-    """Every component that has a cycle, ordered by its least transaction. ``unsure`` counts components for which the
-    search for G-single reached its limit.
+    """Every component that has a cycle, ordered by its lowest transaction.
+
+    ``unsure``: number of components for which the search for G-single reached its limit.
     """
 
     graph: Graph
@@ -124,7 +126,7 @@ class Edge:
 
 
 def find_components(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags]:
-    """Returns the strongly connected component of each node, and which nodes share one with others.
+    """Returns the strongly connected component of each node, and whether this component has several nodes.
 
     Components are numbered in the order of their first nodes. Without scipy (the extra ``fast``), Tarjan's algorithm in
     Python gives equal components, and takes some ten times as long.
@@ -146,8 +148,8 @@ def find_components(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags
 def _find_components_in_python(count: int, source: Ints, target: Ints) -> Ints:
     """Returns a number for each node, equal within a component, by Tarjan's algorithm (1972) without recursion.
 
-    A node's ``low`` is the smallest index on the stack that it reaches. A node whose ``low`` is its own index is the
-    root of a component, which lies above it on the stack.
+    A node's ``low`` is the smallest index on the stack that it reaches. If a node's ``low`` is its own index, the node
+    is the root of a component. The other nodes of the component are above the root on the stack.
     """
     order = np.argsort(source, kind="stable")
     ends = np.searchsorted(source[order], np.arange(count + 1)).tolist()
@@ -155,7 +157,7 @@ def _find_components_in_python(count: int, source: Ints, target: Ints) -> Ints:
     index, low, label = [-1] * count, [0] * count, [-1] * count
     stack: list[int] = []
     following = ends[:-1]
-    at = 0
+    next_index = 0
     for root in range(count):
         if index[root] >= 0:
             continue
@@ -163,8 +165,8 @@ def _find_components_in_python(count: int, source: Ints, target: Ints) -> Ints:
         while path:
             node = path[-1]
             if index[node] < 0:
-                index[node] = low[node] = at
-                at += 1
+                index[node] = low[node] = next_index
+                next_index += 1
                 stack.append(node)
             for place in range(following[node], ends[node + 1]):
                 other = targets[place]
@@ -183,7 +185,7 @@ def _find_components_in_python(count: int, source: Ints, target: Ints) -> Ints:
 
 
 def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
-    """Returns the components that have a cycle, each with the strongest class that it has."""
+    """Returns the components that have a cycle, each with the strongest class of its cycles."""
     count = len(graph.nodes)
     if count == 0:
         return ClassifiedGraph(graph, [])
@@ -214,7 +216,7 @@ def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
 
 
 def _select_links(graph: Graph, rank: int) -> Flags:
-    """Returns the edges whose cycles are all of this class or a stronger one."""
+    """Selects edges. Every cycle of these edges is of this class or a stronger one."""
     kind = graph.kind
     kept: Flags = (kind != RW) & ((kind != FIRST) | (rank > G1C)) & ((kind != WR) | (rank > G0))
     return kept
@@ -226,7 +228,7 @@ def _find_least(graph: Graph, component: Component) -> int:
 
 
 def _double_nodes(graph: Graph) -> Graph:
-    """Doubles the nodes: node i is reached by an edge other than rw, and node i + count by rw."""
+    """Doubles the nodes for ``G-nonadjacent``: rw edges lead to node i + count, and all other edges to node i."""
     count = len(graph.nodes)
     rw, then = graph.kind == RW, graph.kind == THEN
     plain = ~rw & ~then
@@ -241,7 +243,7 @@ def _double_nodes(graph: Graph) -> Graph:
 
 
 class ShortestPaths:
-    """Shortest paths, measured in transactions: nodes that stand for none cost nothing."""
+    """Shortest paths, measured in transactions: auxiliary nodes cost nothing."""
 
     def __init__(self, graph: Graph) -> None:
         order = np.argsort(graph.source, kind="stable")
@@ -258,11 +260,11 @@ class ShortestPaths:
     def find(
         self, start: int, goal: int, *, shorter: int | None = None, places: Mapping[int, int] | None = None
     ) -> tuple[int, list[int]] | None:
-        """Returns the number of transactions on the path from ``start`` to ``goal`` and its nodes, or None if there is
-        no path.
+        """Finds the shortest path. Returns its number of transactions and its nodes, or None if there is no path.
 
-        ``goal`` stands for a transaction and may be ``start`` itself. ``shorter``: only a path with fewer transactions.
-        ``places``: only nodes that have no place above the goal's.
+        - ``goal``: a transaction; it may be ``start`` itself
+        - ``shorter``: finds only a path with fewer transactions
+        - ``places``: finds only a path without nodes at a place above the goal's
         """
         parent: dict[int, int] = {}
         costs = {start: 0}
@@ -291,7 +293,7 @@ class ShortestPaths:
 
 
 class SingleRwCycles:
-    """Finds cycles of exactly one rw edge, in components that have no cycle without rw."""
+    """Finds cycles with exactly one rw edge, in components that have no cycle without rw edges."""
 
     def __init__(self, graph: Graph, limit: int) -> None:
         rest = graph.select_edges(graph.kind != RW)
@@ -307,7 +309,7 @@ class SingleRwCycles:
         return self._paths.expanded >= self._limit
 
     def cycles(self, members: Ints) -> Iterator[tuple[int, list[int]]]:
-        """Yields each cycle as its number of transactions and its nodes, with the first node again at the end."""
+        """Yields each cycle: its number of transactions, and its nodes, with the first node again at the end."""
         places = self._places(members.tolist())
         begins = np.searchsorted(self._rw.source, members)
         ends = np.searchsorted(self._rw.source, members, side="right")
@@ -324,7 +326,7 @@ class SingleRwCycles:
                 yield found[0] + (not self._hidden[v]), [u, *found[1]]
 
     def _places(self, members: Sequence[int]) -> dict[int, int]:
-        """Returns an order that every edge but rw follows, as close to that of the times as possible (Kahn 1962)."""
+        """Returns a topological order of all edges but rw, as close to the order of times as possible (Kahn 1962)."""
         waiting = {node: self._before[node] for node in members}
         ready = [(self._times[node], node) for node in members if waiting[node] == 0]
         heapq.heapify(ready)
@@ -346,7 +348,7 @@ class ShortCycles:
         graph = self._graph = classified.graph
         self._singles = SingleRwCycles(graph, LIMIT)
         self._parts: dict[int, tuple[ShortestPaths, Flags]] = {}
-        # The pairs are sorted, as the edges are. The first of several parallel edges has the strongest kind.
+        # The pairs are sorted, because the edges are. The first of several parallel edges has the strongest kind.
         self._pairs = graph.source * len(graph.nodes) + graph.target
 
     def shortest(self, component: Component) -> tuple[int, list[Edge]]:
@@ -380,7 +382,7 @@ class ShortCycles:
         return best
 
     def _part(self, rank: int) -> tuple[ShortestPaths, Flags]:
-        """Returns the graph whose cycles are all of this class or a stronger one, and the nodes that have one."""
+        """Returns the graph whose cycles are all of this class or a stronger one, and the flags of nodes on cycles."""
         if rank not in self._parts:
             if rank == G_NONADJACENT:
                 part = _double_nodes(self._graph)
@@ -398,7 +400,7 @@ class ShortCycles:
         return found
 
     def _simplify(self, nodes: list[int]) -> list[int]:
-        """Returns a part of a closed path that visits each node once and still has no two rw in a row."""
+        """Returns a part of a closed path that visits each node once, and has no two rw edges in a row."""
         seen: dict[int, int] = {}
         for index, node in enumerate(nodes[:-1]):
             if node in seen:

@@ -1,4 +1,4 @@
-"""Real-time order as edges of a graph, whose number is linear in the number of operations. Pure functions on arrays."""
+"""Real-time order as edges of a graph, linear in the number of operations. Pure functions on arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
     np = LazyModule("numpy")
 
 _FIRST_RETURN: Final = -(2**62)
-"""Id of the first return's node. These ids must stay below those of fans, the auxiliary nodes of ``edges``."""
+"""Id of the first return's node. The ids of returns must stay below those of fans, the auxiliary nodes of ``edges``."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class TimeOrder:
 
 
 def order_in_real_time(node: Ints, call: Ints, ret: Ints, window: Ints) -> TimeOrder:
-    """Returns the real-time order of the operations, with one node per return, each leading to the next.
+    """Returns the real-time order of the operations. Each return is a node with an edge to the next return.
 
-    Each operation leads to its own return, and the last return before its call leads to the operation. ``node`` has
-    ids; ids below 0 are not operations. Only operations of one window are ordered.
-    ``window``: number of each operation's window of the history (``edges``).
+    Each operation has an edge to its own return, and an edge from the last return before its call. ``node``: ids of
+    nodes; ids below 0 are not operations. ``window``: number of each node's window (``edges``). Only operations of one
+    window are ordered.
     """
     ended = np.flatnonzero((node >= 0) & (ret != INFINITY))
     ended = ended[np.lexsort((ret[ended], window[ended]))]

@@ -1,10 +1,10 @@
-"""Values that a transaction may read: only committed ones, all that their writer wrote, and its own writes.
+"""Values that a transaction may read: committed final values of other transactions, and its own writes.
 
 - ``G1a`` and ``G1b`` are Adya's aborted and intermediate reads.
 - ``garbage-read``: a read shows a value that no one wrote.
-- ``internal``: a transaction contradicts itself. A read lacks what the transaction wrote before, shows what it wrote
-  only after, or shows its own elements in another order than it appended them. Two reads that differ by what *others*
-  wrote are reported as the cycle that they form, because weaker isolation levels allow it.
+- ``internal``: a transaction contradicts itself. A read lacks a value that the transaction wrote before, shows a value
+  that it wrote only later, or shows its own elements in another order than it appended them. Two reads that differ by
+  writes of *other* transactions are reported as the cycle that they form, because weaker isolation levels allow it.
 - ``duplicate-elements``: a list has an element twice.
 - ``incompatible-order``: two reads of a key differ within the length of the shorter one.
 """
@@ -196,4 +196,4 @@ INCOMPATIBLE_ORDER: Final = Check(
     "{low_op:number} of {low_op}, and {high} to transaction {high_op:number} of {high_op}.",
     more="{rivals-2}",
 )
-"""Only one instance per key: the first position at which its reads differ."""
+"""Reports only one instance per key: the first position at which its reads differ."""

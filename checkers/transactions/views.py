@@ -1,12 +1,12 @@
-"""Tables that the transaction checks share: who wrote what, what was read, and the order of each list's elements.
+"""Tables that the transaction checks share: writes, reads, and the order of each list's elements.
 
 ``assay.harness.core.transactions`` describes how transactions are recorded in ``effects``. A key is a list
 (``txn-append``) or a register (``txn-write``), and each value is written to it once. Any other key is *unclear* and
 proves nothing.
 
 Failed transactions never count. Transactions of unknown outcome count if one of their writes was read: then they were
-committed (or reading it was wrong in itself). A value that no committed transaction wrote is *foreign*: it is removed
-from the reads before any order is derived, and reported as ``G1a`` or ``garbage-read``.
+committed, or the read itself was wrong. A value that no committed transaction wrote is *foreign*: it is removed from
+the reads before any order is derived, and reported as ``G1a`` or ``garbage-read``.
 
 Lists show their order (Kingsbury and Alvaro, Elle, VLDB 2020): each read is a prefix of the longest one. All reads
 start at position 0, so they are prefixes of one order iff all agree on the element at each position: one grouping. Keys
@@ -21,7 +21,7 @@ from assay.checkers.exposure import Exposure
 from assay.checkers.sql_idioms import order_by, previous, row_number, sum_so_far, total_of
 
 INITIAL: Final = -INFINITY
-"""Stands for the initial value of a register, which the history has as null."""
+"""Stands for the initial value of a register, which is null in the history."""
 
 
 def declare_exposure(written: str, *, asserted: str, remedy: str = "") -> Exposure:
@@ -49,7 +49,7 @@ ROWS: Final = View(
 )
 
 SOURCE_VIEWS: Final = parse_views(f"""
-    -- `final`: the last value that its transaction wrote to the key; others are intermediate.
+    -- `final`: 1 for the last value that its transaction wrote to the key, 0 for an intermediate value.
     create table txn_written as
     select key, value, op, sub, call, ret, outcome, case when kind = 'txn-append' then 1 else 0 end as listed,
         case when lead(sub) over (partition by op, key {order_by("sub")}) is null then 1 else 0 end as final
@@ -103,7 +103,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
         union all select key, value, op, op from txn_register_reads where value is not null) as shown
     group by key, value
 
-    -- Values that were read, although no transaction that may count wrote them.
+    -- Values that were read, although no transaction that may be committed wrote them.
     create table txn_foreign as
     select s.key, s.value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads, max(s.listed) as listed
     from (
@@ -144,7 +144,8 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select p.key, p.value, p.op, p.sub, p.call, p.listed, p.final
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
 
-    -- Each list's order. A *run* is a transaction's adjacent elements; runs count from 1, 0 is the empty list.
+    -- Each list's order. A *run* is a sequence of adjacent elements of one transaction. Runs count from 1; 0 stands for
+    -- the empty list.
     create table txn_slots as
     select key, position, value, op, sub, final, former, former_value, changed,
         {sum_so_far("changed", by="key", order="position")} as run
@@ -174,7 +175,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     from txn_rows r join txn_lists l on r.key = l.key left join txn_unclear u on r.key = u.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null
 
-    -- Each read of an ordered list: its length, and who wrote its last element.
+    -- Each read of an ordered list: its length, and the writer of its last element.
     create table txn_list_seen as
     select r.op, r.read_sub as sub, r.key, r.length, s.value, s.op as writer, s.final, coalesce(s.run, 0) as run
     from txn_list_reads r left join txn_slots s on r.key = s.key and r.length - 1 = s.position

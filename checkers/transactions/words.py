@@ -1,4 +1,4 @@
-"""Describes a cycle of dependencies in words: one sentence for each edge, which says why the edge holds."""
+"""Describes a cycle of dependencies in words: one sentence for each edge, with the reason for the edge."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from assay.checkers.transactions.edges import FIRST, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Edge
 
 _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
-"""The first reader of each list element."""
+"""SQL: the first reader of each list element."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TransactionTimes:
 
 @dataclass(frozen=True)
 class Link:
-    """Connection from one transaction of a cycle to the next: one edge, or two through a node that stands for none."""
+    """Connection from one transaction of a cycle to the next: one edge, or several through auxiliary nodes."""
 
     source: int
     target: int
@@ -34,7 +34,7 @@ class Link:
 
 
 def to_links(steps: Sequence[Edge]) -> list[Link]:
-    """Returns a cycle's links from transaction to transaction, starting with the least one."""
+    """Returns a cycle's links from transaction to transaction. The transaction with the lowest number comes first."""
     ops = [number for number, step in enumerate(steps) if step.source >= 0]
     begin = min(ops, key=lambda number: steps[number].source)
     found, open_steps = [], list[Edge]()
@@ -48,7 +48,7 @@ def to_links(steps: Sequence[Edge]) -> list[Link]:
 
 
 class LinkReasons:
-    """The rows of ``txn_edges`` behind the links of some cycles."""
+    """Reasons for the links of some cycles, from the rows of ``txn_edges``."""
 
     def __init__(self, engine: Engine, cycle: Iterable[Link]) -> None:
         pairs = sorted({(step.source, step.target) for link in cycle for step in link.edges if step.kind != ORDER})
@@ -71,7 +71,7 @@ class LinkReasons:
                      if step.kind != ORDER), None)  # fmt: skip
 
     def list_readers(self, cycle: Iterable[Link]) -> list[int]:
-        """Returns the operations whose reads show the order of the appends of ww links. Other links need no witness."""
+        """Returns the operations whose reads show the order of appends, for ww links. Other links need no reader."""
         firsts = [link.edges[0] for link in cycle if link.kind == WW]
         return list(dict.fromkeys(self._rows[one.source, one.target]["reader"] for one in firsts))
 
