@@ -105,7 +105,9 @@ def test_times_are_those_of_the_definition(tmp_path: Path, seed: int, opens: typ
     with opens() as engine:  # type: ignore[attr-defined]
         judge(history, CONTRACT, engine, families=TABLES)
         found = coverage.measure_coverage(engine, CONTRACT, read_faults(engine), ended=True)
-    assert {(one.fault.id, one.key, one.changed, one.looked) for one in found.recoveries} == compute(faults, rows)
+    assert {(one.fault.id, one.key, one.write_delay, one.read_delay) for one in found.recoveries} == compute(
+        faults, rows
+    )
 
 
 def make_recovery(fault: int, seconds: float | None, subject: int = 0) -> coverage.KeyRecovery:
