@@ -156,7 +156,7 @@ class BrokerProcess:
         try:
             await self._start()
             started = True
-            error = await asyncio.shield(self._failed)  # a cancellation must not cancel the future of failures
+            error = await asyncio.shield(self._failed)  # a cancellation must not cancel ``_failed``
             if isinstance(error, BrokerError):
                 raise error
             raise BrokerError(f"broker {self.config.broker_id} stopped: {_describe(error)}") from error

@@ -17,7 +17,7 @@ from assay.system_under_test.protocol.schema import Request
 R = TypeVar("R")
 
 ASK_TIMEOUT = 1.0
-"""Seconds; a node that takes longer to answer is ignored."""
+"""Seconds to wait for a broker's answer."""
 VOTE_SECONDS = 0.5
 """Seconds to wait when several brokers get the same request; a live broker answers within milliseconds."""
 CONTROLLER_TIMEOUT = 2.0

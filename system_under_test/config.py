@@ -1,4 +1,4 @@
-"""The settings of one broker and of topics, and the checks that turn a wrong configuration into one clear line.
+"""The settings of a broker and of topics, and the checks of a configuration, which report each error in one line.
 
 Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test cluster
 (faults of seconds must show), not of a production one. docs/broker/running_the_broker.md describes each setting.
@@ -18,7 +18,7 @@ import msgspec
 from assay.system_under_test.defects import DEFECTS
 
 MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
-"""Limit of large requests being received or handled, over all connections: a larger one could never be received."""
+"""Maximum total bytes of large requests that are received or handled at once. So no request may be larger, either."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_TOPIC_PARTITIONS: Final = 8
 """The topic in which coordinators keep groups, and its number of partitions unless configured otherwise."""
@@ -55,7 +55,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """A topic's settings; the wire names have dots instead of underscores (``min.insync.replicas``)."""
 
     min_insync_replicas: int = 1
-    """With ``acks=all``, a record is acknowledged only while so many replicas are in sync."""
+    """With ``acks=all``, a record is acknowledged only while at least this many replicas are in sync."""
     unclean_leader_election_enable: bool = False
     """Whether a replica outside the in-sync set may lead when no member of the set is left."""
     segment_bytes: int = 64 * 1024 * 1024
@@ -288,9 +288,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset_metadata_max_bytes: int = 4096
     """The maximum length of the text that a client commits with an offset."""
     group_min_session_timeout_ms: int = 500
-    """A member that asks for less is rejected."""
+    """A member that requests a shorter session timeout is rejected."""
     group_max_session_timeout_ms: int = 300_000
-    """A member that asks for more is rejected."""
+    """A member that requests a longer session timeout is rejected."""
     topic: TopicConfig = TopicConfig()
     """Defaults of all topics: an object with fields of ``TopicConfig``, such as ``{"min_insync_replicas": 2}``."""
     hold: list[str] = []

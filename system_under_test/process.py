@@ -66,7 +66,7 @@ class ProcessRuntime:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def read_file(self, path: str) -> bytes:
-        """Reads a regular file. Raises ``OSError``, also for a FIFO or a device, which might never end."""
+        """Reads a regular file. Raises ``OSError``, also for a FIFO or a device, because a read might never end."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)

@@ -92,11 +92,11 @@ class Admin:
         """
         specifications = {topic.name: _to_creatable_topic(topic) for topic in topics}
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
+        async def call(connection: Connection, names: list[str], seconds: float) -> _Answers[str]:
             request = messages.CreateTopicsRequest(
-                topics=[specifications[name] for name in names], timeout_ms=_to_broker_timeout(left)
+                topics=[specifications[name] for name in names], timeout_ms=_to_broker_timeout(seconds)
             )
-            response = await connection.call(request, CREATE_TOPICS_VERSION, left)
+            response = await connection.call(request, CREATE_TOPICS_VERSION, seconds)
             return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
         return await self._change(list(specifications), call)
@@ -108,9 +108,9 @@ class Admin:
         is rejected (17), because it belongs to the brokers.
         """
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_to_broker_timeout(left))
-            response = await connection.call(request, DELETE_TOPICS_VERSION, left)
+        async def call(connection: Connection, names: list[str], seconds: float) -> _Answers[str]:
+            request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_to_broker_timeout(seconds))
+            response = await connection.call(request, DELETE_TOPICS_VERSION, seconds)
             codes = {entry.topic: ErrorCode.of(entry.error_code) for entry in response.topics}
             return {name: (code, _explain_undeletable(name) if code is ErrorCode.INVALID_TOPIC else None)
                     for name, code in codes.items()}  # fmt: skip
@@ -129,14 +129,14 @@ class Admin:
         unknown outcome shows whether the first try succeeded.
         """
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
+        async def call(connection: Connection, names: list[str], seconds: float) -> _Answers[str]:
             growing = messages.GrowingTopic(
                 topic=topic, count=count, assignments=[messages.NewReplicas(replicas=list(r)) for r in assignments]
             )
             request = messages.CreatePartitionsRequest(
-                topics=[growing], timeout_ms=_to_broker_timeout(left), validate_only=False
+                topics=[growing], timeout_ms=_to_broker_timeout(seconds), validate_only=False
             )
-            return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, left))
+            return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
         return (await self._change([topic], call))[topic]
 
@@ -147,12 +147,12 @@ class Admin:
         """
         configs = [messages.ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
+        async def call(connection: Connection, names: list[str], seconds: float) -> _Answers[str]:
             altered = messages.AlteredTopic(topic=topic, configs=configs)
             request = messages.AlterConfigsRequest(
-                topics=[altered], timeout_ms=_to_broker_timeout(left), validate_only=False
+                topics=[altered], timeout_ms=_to_broker_timeout(seconds), validate_only=False
             )
-            return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, left))
+            return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
         return (await self._change([topic], call))[topic]
 
@@ -160,9 +160,9 @@ class Admin:
         """Returns the topic's own settings, as stored. Raises ``ReadFailed``."""
         found: dict[str, str] = {}
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = messages.DescribeConfigsRequest(topics=[topic], timeout_ms=_to_broker_timeout(left))
-            (described,) = (await connection.call(request, PRIVATE_VERSION, left)).topics
+        async def call(connection: Connection, names: list[str], seconds: float) -> _Answers[str]:
+            request = messages.DescribeConfigsRequest(topics=[topic], timeout_ms=_to_broker_timeout(seconds))
+            (described,) = (await connection.call(request, PRIVATE_VERSION, seconds)).topics
             found.update((entry.name, entry.value or "") for entry in described.configs)
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
 
@@ -179,9 +179,9 @@ class Admin:
     async def elect_preferred(self, partitions: Sequence[Partition]) -> dict[Partition, TopicOutcome]:
         """Makes each partition's preferred replica the leader. Not done if that replica is not in sync (error 5)."""
 
-        async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
+        async def call(connection: Connection, targets: list[Partition], seconds: float) -> _Answers[Partition]:
             request = messages.ElectPreferredRequest(
-                partitions=_to_partition_names(left), timeout_ms=_to_broker_timeout(seconds)
+                partitions=_to_partition_names(targets), timeout_ms=_to_broker_timeout(seconds)
             )
             return _read_partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
@@ -195,10 +195,10 @@ class Admin:
         harmless, so the caller may retry after an unknown outcome.
         """
 
-        async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
+        async def call(connection: Connection, targets: list[Partition], seconds: float) -> _Answers[Partition]:
             wanted = [
                 messages.NewAssignment(topic=topic, partition=index, replicas=list(moves[topic, index]))
-                for topic, index in left
+                for topic, index in targets
             ]
             request = messages.ReassignRequest(partitions=wanted, timeout_ms=_to_broker_timeout(seconds))
             return _read_partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
@@ -227,13 +227,13 @@ class Admin:
     async def _describe_reassignments(self, partitions: list[Partition]) -> messages.DescribeReassignmentsResponse:
         found: list[messages.DescribeReassignmentsResponse] = []
 
-        async def call(connection: Connection, left: list[str], seconds: float) -> _Answers[str]:
+        async def call(connection: Connection, targets: list[str], seconds: float) -> _Answers[str]:
             request = messages.DescribeReassignmentsRequest(
                 partitions=_to_partition_names(partitions), timeout_ms=_to_broker_timeout(seconds)
             )
             response = await connection.call(request, PRIVATE_VERSION, seconds)
             found.append(response)
-            return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
+            return {name: (ErrorCode.of(response.error_code), response.error_message) for name in targets}
 
         _require_done((await self._change(["reassignments"], call))["reassignments"], "reassignments")
         return found[-1]
@@ -250,12 +250,12 @@ class Admin:
         outcomes = {
             name: TopicOutcome(errors.Certainty.NOT_DONE, None, "no controller was found in time") for name in names
         }
-        left = names
-        while left and loop.time() < deadline:
-            attempted = await self._attempt(left, call, deadline, not_done)
+        remaining = names
+        while remaining and loop.time() < deadline:
+            attempted = await self._attempt(remaining, call, deadline, not_done)
             outcomes |= attempted
-            left = [name for name in left if _should_retry(attempted[name])]
-            if left:
+            remaining = [name for name in remaining if _should_retry(attempted[name])]
+            if remaining:
                 await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
         return outcomes
 
@@ -276,9 +276,9 @@ class Admin:
         return {name: _to_outcome(answers.get(name), not_done) for name in names}
 
 
-def _to_broker_timeout(left: float) -> int:
+def _to_broker_timeout(seconds: float) -> int:
     """Returns the controller's share of the remaining time, in milliseconds."""
-    return int(left * 1000 * BROKER_SHARE)
+    return int(seconds * 1000 * BROKER_SHARE)
 
 
 def _read_topic_answers(response: messages.TopicChangeResponse) -> _Answers[str]:

@@ -27,7 +27,7 @@ RESPONSE_GRACE = 2.0
 """Seconds for a response, beyond the requested wait, before the leader is looked up and asked again."""
 
 RETRIABLE_ERRORS = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
-"""Errors after which a read is worth repeating."""
+"""Errors after which a retry of a read may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: boo
 
 
 SHORT_GRACE = 0.2
-"""Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, unless all queried brokers are such."""
+"""Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, if other brokers are queried, too."""
 
 
 class MultiFetch:

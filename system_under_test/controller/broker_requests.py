@@ -1,8 +1,8 @@
 """Requests of a broker that gives up leadership: before it stops, or because logs have lost records.
 
 - ControlledShutdown (key 7) moves leadership away from a broker before it stops. Otherwise clients would wait until its
-  session expires. Another in-sync member becomes the leader of each partition that has one. The broker is removed from
-  the in-sync sets with other members, and stops these replicas until it registers again or the leader epoch rises.
+  session expires. If a partition has another in-sync member, that member becomes the leader, and the broker is removed
+  from the in-sync set. The broker stops these replicas until it registers again or the leader epoch rises.
 - DamagedReplicas reports logs that have lost records, so that other brokers no longer rely on them. The controller
   removes each such replica from its in-sync set and its eligible leader replicas, and from leadership. The new leader
   epoch tells the broker that it may discard the log. If the replica is the last member, it stays a member, and the

@@ -18,7 +18,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.replication")
 
 NOTICE_DELAY = 0.2
-"""Seconds for which changes are gathered before the controller is notified."""
+"""Seconds between two notifications of the controller. Each has all changes since the last one."""
 
 
 class IsrWriter:

@@ -143,7 +143,7 @@ class RebalanceCounters:
 
 
 class ConsumerConnector:
-    """A member of a group, from the creation of its streams, which is possible only once, until ``shutdown``.
+    """A member of a group. It joins when its streams are created, only once, and leaves at ``shutdown``.
 
     - ``on_change`` is called for every partition acquired, released or lost.
     - ``on_claim`` is called before the partitions of one claim are reported as acquired.

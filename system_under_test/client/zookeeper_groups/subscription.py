@@ -60,16 +60,16 @@ class TopicFilter:
         if self.streams < 1:
             raise ValueError(f"a filter needs at least one stream, not {self.streams}")
         try:
-            re.compile(self._alternatives)
+            re.compile(self._pattern)
         except re.error as error:
             raise ValueError(f"{self.expression!r} is not a regular expression: {error}") from None
 
     @property
-    def _alternatives(self) -> str:
+    def _pattern(self) -> str:
         return self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
 
     def matches(self, topic: str) -> bool:
-        matches = re.fullmatch(self._alternatives, topic) is not None
+        matches = re.fullmatch(self._pattern, topic) is not None
         return matches != self.exclude and topic != INTERNAL_TOPIC
 
     def count_streams(self, topics: Iterable[str]) -> dict[str, int]:
