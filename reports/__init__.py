@@ -2,13 +2,13 @@
 
 The failure text:
 
-- ``failure_text``: the text, a pure function
-- ``evidence``: looks up operations and faults for it
+- ``failure_text``: writes the text; a pure function
+- ``evidence``: looks up the operations and faults that the text names
 
 The page:
 
 - ``model``: reads a run's folder into one frozen value
-- ``page``: renders the HTML; ``html``: shared by all pages
+- ``page``: renders the HTML. ``html``: functions for all pages
 - ``timeline``: the plot, drawn with ``panel`` and ``palette``
 - parts of the model: ``files``, ``history_db`` (queries of the history), ``coverage`` (what was checked), ``faults``,
   ``roles`` (of the nodes), ``leadership``, ``zookeeper``, ``operations``, ``series`` (rates and latencies),
@@ -22,6 +22,6 @@ Other outputs:
 - ``edn_export``: a history for Jepsen's tools
 - ``index``: the page of a whole store
 
-Imports ``checkers`` and ``harness.core``; ``harness.run``, ``harness.stored``, ``harness.nightly`` and the command
-import it.
+The package imports ``checkers`` and ``harness.core``; ``harness.run``, ``harness.stored``, ``harness.nightly`` and the
+command import it.
 """

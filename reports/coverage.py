@@ -1,7 +1,7 @@
-"""Coverage table: one row per anomaly, checked or not, from the judgement alone.
+"""Coverage table of a report: one row per anomaly, whether it was checked or not, from the judgement alone.
 
-"Nothing found" means little without the number of examined rows. So checks without data and unjudged anomalies are in
-the same table as the others, and never count as good.
+A result without findings proves little without the number of examined rows. So the table also has checks without data
+and unjudged anomalies, and never shows them as passed.
 """
 
 import enum
@@ -18,7 +18,7 @@ NEED_NO_DATA: Final = {
     NO_RECOVERY,
     *(check.anomaly for family in FAMILIES for check in family.checks if check.optional),
 }
-"""Anomalies that a contract may forbid although a run has no data about them."""
+"""Anomalies for which a run needs no data, even if the contract forbids them."""
 
 
 class CheckState(enum.StrEnum):
@@ -91,9 +91,8 @@ def find_meaning(judgement: Judgement, anomaly: str) -> str | None:
 
 
 def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
-    """Returns one row for each anomaly that was checked, found, forbidden or tolerated; those that need attention
-    first.
-    """
+    """Returns one row for each anomaly that was checked, found, forbidden or tolerated. Rows that need attention come
+    first."""
     examined = {one.check: one for one in judgement.examined}
     names = dict.fromkeys((*examined, *judgement.anomalies, *judgement.forbidden, *judgement.tolerated))
     rows = []

@@ -1,8 +1,8 @@
 """EDN export of a history for Jepsen's tools: one map per line, an invocation and then its completion.
 
-``{:index 12, :type :invoke, :process 3, :f :send, :key "orders-0", :value [7], :time 1204000000}``. Indexes number the
-lines; ``:op`` is the operation's number in a report; times are nanoseconds since the run began. An operation without an
-answer has no completion, as in Jepsen. ``:value`` is the argument in an invocation. In an ok completion it is the
+``{:index 12, :type :invoke, :process 3, :f :send, :key "orders-0", :value [7], :time 1204000000}``. ``:index`` numbers
+the lines. ``:op`` is the operation's index in a report. Times are nanoseconds since the run began. An operation without
+an answer has no completion, as in Jepsen. ``:value`` is the argument in an invocation. In an ok completion it is the
 result, or the argument if there is no result.
 """
 

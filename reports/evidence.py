@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Notation = Callable[[str], str]
 
 TEXT_WIDTH: Final = 100
-"""Maximum characters of an argument or a result, so that the outcome after them is never cut off."""
+"""Maximum number of characters of an argument or a result, so that the outcome after them is never cut off."""
 
 
 def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
@@ -52,7 +52,7 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
 
 
 class NamedFault(Protocol):
-    """A fault that another tool's history names. ``end`` None: it was never ended."""
+    """A fault in a history of another tool. ``end``: None if the fault never ended."""
 
     @property
     def name(self) -> str: ...
@@ -75,10 +75,10 @@ def look_up_operations(
     faults: Sequence[NamedFault] = (),
     notation: Notation = to_python_notation,
 ) -> EvidenceLines:
-    """Returns the lines of operations, and of faults that the events of another tool's nemesis name.
+    """Returns the lines for a history of another tool. ``faults``: those that its events of the nemesis name.
 
-    ``notation``: puts the JSON of an argument or a result into the notation of the history's source.
-    Without any such faults nothing is said of faults, because it is not known whether there were any.
+    ``notation``: converts the JSON of an argument or a result into the notation of the history's source. Without any
+    ``faults`` the text does not mention faults, because it is unknown whether there were any.
     """
     shown = next(iter(find_forbidden(judgement)), None)
     if shown is None:
@@ -106,7 +106,7 @@ def _overlaps(fault: NamedFault, finding: Finding) -> bool:
 class _NamedOperations:
     """The operations that the text shows for a finding, in the order of the text.
 
-    ``among``: the number of findings of its anomaly, if there are more instances.
+    ``among``: the number of described findings of this anomaly, if there are more instances.
     """
 
     rows: Sequence[dict[str, Any]]
@@ -119,15 +119,15 @@ class _NamedOperations:
         rows = [*self.rows, *([self.first_row] if self.first_row is not None else [])]
         return [time for row in rows for time in (row["call"], row["ret"])]
 
-    def format(self, digits: int, through: Mapping[str, str]) -> dict[int, str]:
-        return {row["index"]: _format_operation(row, digits, through.get(row["worker"])) for row in self.rows}
+    def format(self, digits: int, worker_nodes: Mapping[str, str]) -> dict[int, str]:
+        return {row["index"]: _format_operation(row, digits, worker_nodes.get(row["worker"])) for row in self.rows}
 
-    def format_first(self, digits: int, through: Mapping[str, str]) -> str | None:
+    def format_first(self, digits: int, worker_nodes: Mapping[str, str]) -> str | None:
         """Formats ``first at 3.000 s: op 812: ...``; None if the finding itself shows the first occurrence."""
         if self.first is None or self.first_row is None:
             return None
         among = "" if self.among is None else f", among the {self.among} that are described,"
-        operation = _format_operation(self.first_row, digits, through.get(self.first_row["worker"]))
+        operation = _format_operation(self.first_row, digits, worker_nodes.get(self.first_row["worker"]))
         return f"first{among} at {in_seconds(self.first.time, digits)} s: {operation}"
 
 
@@ -161,7 +161,7 @@ def _apply(notation: Notation, row: dict[str, Any]) -> dict[str, Any]:
 def _format_operation(row: dict[str, Any], digits: int, node: str | None) -> str:
     """Formats ``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``.
 
-    ``node``: the node through which the client reached the system, if known.
+    ``node``: the node to which the client connected, if known.
     """
     until = f" - {in_seconds(row['ret'], digits)}" if row["ret"] is not None else " -"
     text = _cut(row["result"] if row["result"] is not None else row["error"] or "")

@@ -1,12 +1,11 @@
-"""Text of a failing test: at most 25 lines that let a reader decide what to do next.
+"""Text of a failing test: at most 25 lines.
 
-The order is: the claim, the operations that contradict each other, the faults in force, other findings, the command
-that repeats the run, and the path of the report. Each anomaly has one headline with its count, and at most one further
-example. An unknown verdict begins with UNKNOWN and the missing evidence, because a run that proves nothing is not a
-pass.
+The order is: the claim, the operations that contradict each other, the active faults, other findings, the command that
+repeats the run, and the path of the report. Each anomaly has one headline with its count, and at most one further
+example. The text of an unknown verdict begins with UNKNOWN and the missing evidence. If several anomalies have an equal
+reason, one sentence names all of them.
 
-The module is pure; its caller reads the history. If a run is doubtful for the same reason of several anomalies, the
-reasons become one sentence.
+The module is pure; its caller reads the history.
 """
 
 import re
@@ -22,14 +21,14 @@ from assay.harness.core.printable import count_noun, inflect, to_printable
 from assay.reports.coverage import describe_kinds, describe_totals
 
 FORBIDDEN: Final = " is forbidden, but "
-"""Separates an anomaly's name from the reason why it could not be judged."""
+"""Separates, in a reason, an anomaly's name from the reason why the anomaly could not be judged."""
 _NUMBER: Final = re.compile(r"\d+")
 OF_SEVERAL: Final = (
     ("its check had", "their checks had"),
     ("has no data for it", "has no data for them"),
     ("to which it applies", "to which they apply"),  # in stored verdicts of assay 0.1.0
 )
-"""Wording after the separator in the singular and in the plural."""
+"""Wordings after the separator, in the singular and in the plural."""
 
 
 def join_reasons(reasons: Sequence[str]) -> list[str]:
@@ -60,9 +59,9 @@ MAX_ANOMALIES: Final = 4
 MAX_REASONS: Final = 6
 MAX_REMARKS: Final = 3
 MAX_REASON: Final = 240
-"""Maximum characters of a reason."""
+"""Maximum number of characters of a reason."""
 MAX_ENDING: Final = 50
-"""Room in a line of several reasons for the number of those that it leaves out."""
+"""Number of characters reserved at the end of a line of reasons, for the number of omitted reasons."""
 
 
 @dataclass(frozen=True)
@@ -70,23 +69,24 @@ class EvidenceLines:
     """Lines of the failure text from the history, by operation index and by fault id."""
 
     operations: Mapping[int, str] = field(default_factory=dict)
-    """In the order in which they are shown."""
+    """Lines of operations, in the order of the text."""
     faults: Mapping[int, str] = field(default_factory=dict)
     digits: int = MILLISECONDS
-    """Digits of a second that distinguish all of their times."""
+    """Number of decimals that keep all times distinct."""
     last_fault: str | None = None
-    """The last fault that was healed before the first finding, if none was in force then."""
+    """The last fault that was healed before the first finding, if no fault was active at that time."""
     knows_faults: bool = True
-    """False: the history is of another tool, or was judged by a model alone, so its faults are not known for sure."""
+    """False if faults are not known for sure, because another tool wrote the history, or a model alone judged it."""
     named_faults: tuple[str, ...] | None = None
-    """The faults in force by the events of another tool's nemesis; None: there are no such events."""
+    """The active faults by the events of another tool's nemesis; None if there are no such events."""
     first: str | None = None
-    """When the anomaly occurred first, and in which operation, unless the operations themselves say so."""
+    """Time and operation of the first occurrence of the anomaly, unless ``operations`` shows it."""
 
 
 @dataclass(frozen=True)
 class FailureFooter:
-    """Command to repeat the run, path of its report, digest of its history; None is left out."""
+    """Last lines of the text: seed, command to repeat the run, path of its report, digest of its history, remarks. A
+    value that is None has no line."""
 
     seed: int | None = None
     command: str | None = None
@@ -96,10 +96,10 @@ class FailureFooter:
 
 
 def describe(judgement: Judgement, evidence: EvidenceLines, footer_data: FailureFooter) -> str:
-    """Returns at most 25 lines. The first begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed).
+    """Returns at most 25 lines. The first line begins with ``FAIL``, ``UNKNOWN`` or ``PASS``.
 
-    Lines are cut at ``MAX_WIDTH`` characters, except the command and the path, because part of a command would do
-    something else.
+    Lines are cut at ``MAX_WIDTH`` characters. The command and the path are never cut, because a part of a command would
+    do something else.
     """
     footer = list(_iterate_footer(footer_data))
     room = MAX_LINES - len(footer)
@@ -110,14 +110,14 @@ def describe(judgement: Judgement, evidence: EvidenceLines, footer_data: Failure
 
 
 def find_operations(findings: Sequence[Finding]) -> tuple[int, ...]:
-    """Returns the operations whose lines ``describe`` needs: those of the first of the forbidden findings."""
+    """Returns the operations whose lines ``describe`` needs. ``findings``: the forbidden findings."""
     return findings[0].operations[:LONGEST_LIST] if findings else ()
 
 
 def find_forbidden(judgement: Judgement) -> list[Finding]:
-    """Returns the forbidden findings without those that are shown beneath another one of the same cause.
+    """Returns the forbidden findings, without findings that are shown beneath another one of the same cause.
 
-    Findings of the history come first, because a promise that clients saw broken says more than a broken invariant.
+    Broken invariants come last, because violations that clients saw are more important.
     """
     return sorted(
         (
@@ -130,17 +130,18 @@ def find_forbidden(judgement: Judgement) -> list[Finding]:
 
 
 def is_about_invariant(finding: Finding) -> bool:
-    """Returns whether a finding is about the system's own invariants, which no client need have noticed."""
+    """Returns whether a finding is about the system's own invariants, whose violation clients may not notice."""
     return finding.anomaly == BROKEN_INVARIANT
 
 
 def replace_numbers(text: str) -> str:
-    """Returns a text that is equal for sentences that differ in numbers only."""
+    """Returns the text with ``#`` for each number, so that sentences that differ only in numbers become equal."""
     return _NUMBER.sub("#", text)
 
 
 def _iterate_body(judgement: Judgement, evidence: EvidenceLines, *, examples: bool) -> Iterator[str]:
-    """Yields the lines before the footer. ``examples``: with a further example of anomalies after the first."""
+    """Yields the lines before the footer. ``examples``: whether all anomalies have a further example, or only the first
+    one."""
     if judgement.verdict is Verdict.FAIL:
         yield from _iterate_failure(judgement, evidence, examples=examples)
     elif judgement.verdict is Verdict.UNKNOWN:
@@ -181,10 +182,10 @@ def _format_times(times: int) -> str:
 
 
 def _find_examples(head: Finding, others: Sequence[Finding]) -> list[str]:
-    """Returns the claim of one of ``others``, if it is not that of ``head``; rather one that differs in words."""
+    """Returns at most one claim of ``others`` that differs from that of ``head``, preferably not only in numbers."""
     claims = [finding.claim for finding in others if finding.claim != head.claim]
-    said = replace_numbers(head.claim)
-    return sorted(claims, key=lambda claim: replace_numbers(claim) == said)[:1]
+    words = replace_numbers(head.claim)
+    return sorted(claims, key=lambda claim: replace_numbers(claim) == words)[:1]
 
 
 def _iterate_details(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
@@ -204,7 +205,7 @@ def _iterate_details(finding: Finding, evidence: EvidenceLines) -> Iterator[str]
 
 
 def _iterate_faults(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
-    """Yields the faults in force; nothing if it is not known whether there were any."""
+    """Yields the active faults; no line if it is unknown whether there were any."""
     between = ""
     if finding.since is not None and finding.until is not None:
         digits = max(evidence.digits, find_digits((finding.since, finding.until)))
@@ -224,7 +225,7 @@ def _iterate_faults(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
 
 
 def _iterate_beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
-    """Yields the other findings of the same cause: one for each anomaly, and the number of those that say the same."""
+    """Yields the other findings of the same cause: one per anomaly, and the number of findings with equal words."""
     by_anomaly: dict[str, list[Finding]] = {}
     alike = 0
     for finding in find_beneath(judgement, head):
@@ -253,7 +254,7 @@ def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
 
 
 def _format_doubts(judgement: Judgement) -> str:
-    """Returns one line with all reasons that fit into it whole, and the number of the others."""
+    """Returns one line with all reasons that fit into it, and the number of the others."""
     reasons, more = _find_first_lines(judgement)
     text = f"not a pass: {reasons[0]}"
     for number, reason in enumerate(reasons[1:], start=1):
@@ -265,9 +266,9 @@ def _format_doubts(judgement: Judgement) -> str:
 
 
 def _find_first_lines(judgement: Judgement) -> tuple[list[str], int]:
-    """Returns the first lines of the first reasons, and the number of others; tracebacks are only in verdict.json.
+    """Returns the first lines of the first reasons, and the number of other reasons. Only verdict.json has tracebacks.
 
-    A long line loses its middle, because a reason ends with what to do about it.
+    A long line is cut in its middle, because a reason ends with advice.
     """
     lines = join_reasons([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
     return [_cut_middle(line) for line in lines[:MAX_REASONS]], max(len(lines) - MAX_REASONS, 0)

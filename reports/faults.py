@@ -1,6 +1,6 @@
-"""The faults of a run as bands on the time axis: injected to healed, healed to recovered, and failures.
+"""The faults of a run as bands on the time axis: from injection to heal, and from heal to recovery.
 
-The links that a fault has cut are described from the evidence that it recorded.
+The links that a fault has cut are described from the evidence in the history.
 """
 
 import re
@@ -17,19 +17,18 @@ from assay.checkers.times import in_seconds
 from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_GROUPS: Final = 4
-"""Maximum number of groups in words; further groups are counted."""
+"""Maximum number of groups of links that are described; further groups are only counted."""
 
 LinkDirection = tuple[str, str]
-"""Direction of a link: (receiver that drops, sender). A link cut in both directions has two of them."""
+"""A cut direction of a link: the receiver that drops messages, and the sender."""
 
 
 def describe_cut(detail: Mapping[str, Any]) -> str | None:
-    """Returns ``cut n1 from n2 and zk1, ZooKeeper included, as partition-one does``; None for a fault that has cut no
-    link.
+    """Describes cut links: ``cut n1 from n2 and zk1, ZooKeeper included, as partition-one does``. None without any.
 
-    ``detail`` is that of the fault's injected row. Nodes with many links come first. ZooKeeper is mentioned only if the
-    evidence says whether it was cut off. The name of a built-in partition is added only if the recorded links are
-    exactly those that it cuts (evidence ``likeness``).
+    ``detail``: of the fault's injected row. Nodes with many links come first. ZooKeeper is mentioned only if the
+    evidence says whether it was cut off. The name of a built-in partition is added only if it cuts exactly these links
+    (evidence ``likeness``).
     """
     evidence = detail.get("evidence")
     links = evidence.get("cut") if isinstance(evidence, dict) else None
@@ -50,6 +49,7 @@ def _split_link(link: str) -> list[LinkDirection]:
 
 
 def _iterate_groups(remaining: set[LinkDirection]) -> Iterable[str]:
+    """Yields a description of each group of links with a common receiver."""
     while remaining:
         link_counts = Counter(near for near, _ in remaining)
         hub = min(link_counts, key=lambda node: (-link_counts[node], node))
@@ -68,7 +68,7 @@ def _join_names(names: set[str]) -> str:
 
 
 MOST_FAULTS: Final = 400
-"""Maximum number of faults drawn and listed; further faults are counted."""
+"""Maximum number of faults that are drawn and listed; further faults are only counted."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FaultBand:
     id: int
     fault: str
     what: str
-    """As in the schedule: ``kill leader of orders-0``."""
+    """The fault as the schedule has it: ``kill leader of orders-0``."""
     targets: tuple[str, ...]
     intended: int | None
     began: int | None
@@ -88,18 +88,18 @@ class FaultBand:
     healed: int | None
     recovered: int | None
     took_effect: bool | None
-    """Whether the proof succeeded; None if unknown."""
+    """Whether it was proved that the fault took effect; None if unknown."""
     cut: str | None
-    """Description of the links it cut; None for a fault that cuts none."""
+    """Description of the links that the fault cut; None for a fault that cut no link."""
     ended_at_once: bool
-    """Whether the injection ended its targets' processes, including the main ones."""
+    """Whether the injection ended the targets' main processes, all at once."""
     failures: tuple[str, ...]
     """Failures of the fault itself: ``effect: no message was dropped``."""
     failed_at: int | None
     process: str | None
-    """Name of the process that it hit, if it hit only one per target."""
+    """Name of the process that the fault hit, if it hit only one process per target."""
     succeeded: int
-    """Number of operations that began and succeeded while the fault was in force, counted as in the verdict."""
+    """Number of operations that began and succeeded while the fault was active, counted as in the verdict."""
 
     @property
     def target_text(self) -> str:
@@ -107,18 +107,18 @@ class FaultBand:
 
     @property
     def start(self) -> int | None:
-        """Earliest known time at which it may have had an effect; None if it was never injected."""
+        """Earliest known time at which the fault may have had an effect; None if it was never injected."""
         return self.injected if self.injected is None or self.began is None else min(self.began, self.injected)
 
     def overlaps(self, start: int, stop: int) -> bool:
-        """Returns whether it was in force at some moment of the closed interval."""
+        """Returns whether the fault was active at some moment of the closed interval."""
         return self.start is not None and self.start <= stop and (self.healed is None or self.healed >= start)
 
 
 def format_duration(began: int | None, injected: int, healed: int | None, digits: int) -> str:
     """Formats ``from 1.480 s (confirmed at 1.512 s) to 3.006 s``: begin and completion of the injection, then the heal.
 
-    If the begin is unknown: ``from 1.512 s at the latest``. Times in nanoseconds since the run began.
+    If the begin is unknown, returns ``from 1.512 s at the latest``. Times are in nanoseconds since the run began.
     """
     confirmed = in_seconds(injected, digits)
     if began is None:
@@ -195,7 +195,7 @@ def _format_failure(detail: dict[str, Any]) -> str:
 
 
 def decode_detail(text: str) -> dict[str, Any]:
-    """Decodes a fault's detail; empty if it is invalid, because the times alone make a band."""
+    """Decodes a fault's detail. Returns an empty dict if it is invalid, because a band needs only the times."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""``figures.json``: measurements of a run, small enough for the page of a store to read thousands of them."""
+"""``figures.json``: a few measurements of a run. The page of a store reads thousands of these files."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ MILLISECOND: Final = 1_000_000
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Latencies of successful operations, and the longest time from a heal until all targets served. None: unknown.
 
-    ``rate``: successful operations per second, from the first call to the last answer.
+    ``rate``: successful operations per second, from the first call to the last return.
     """
 
     rate: float | None = None
@@ -26,7 +26,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_run(history: HistoryReader) -> RunFigures:
-    """Computes the figures. Latency counts from when an operation was due, as in ``assay.reports.series``."""
+    """Computes the figures. Latencies count from an operation's scheduled time, as in ``assay.reports.series``."""
     parts = [np.empty(0, dtype=np.int64)]
     calls, answers = [], []
     for batch in history.batches("ops"):

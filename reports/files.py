@@ -1,6 +1,6 @@
-"""Lenient reader of the small files in a run's folder, because a report is needed most after something went wrong.
+"""Reads the small files in a run's folder for a report, and tolerates missing and damaged files.
 
-A missing file becomes None or empty; an unreadable file becomes a sentence for the page.
+A missing file becomes None or an empty value. An unreadable file becomes a sentence for the page.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SHRINKING: Final = "shrinking.json"
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of ``run.json``, as far as a page shows it; times are ISO 8601 in UTC."""
+    """The fields of ``run.json`` that a page shows. Times are ISO 8601 in UTC."""
 
     test: str = ""
     status: str = ""
@@ -41,17 +41,17 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file under ``logs/``; ``name`` is relative to the run's folder."""
+    """A file under ``logs/``. ``name``: its path, relative to the run's folder."""
 
     name: str
     size: int
 
 
 class Shrinking(msgspec.Struct, frozen=True, kw_only=True):
-    """``shrinking.json``: how a failing run's schedule was shrunk to the one of this run.
+    """``shrinking.json``: how the schedule of a failing run was shrunk to the schedule of this run.
 
-    ``kept`` and ``left_out``: steps of the schedule, in words. ``first`` and ``last``: how often it failed before (if
-    tried), and how often it fails now.
+    ``kept``, ``left_out``: steps of the schedule, in words. ``first``, ``last``: how often the run failed before
+    shrinking (None if not measured) and afterwards, in words.
     """
 
     runs: int
@@ -64,7 +64,7 @@ class Shrinking(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """``judgement`` None: the run was cut short and has no verdict. ``problems``: unreadable files."""
+    """Contents of the files. ``judgement``: None if the run has no verdict. ``problems``: unreadable files."""
 
     run: RunSummary
     settings: dict[str, Any]
@@ -117,14 +117,14 @@ def _find_omitted(schedule: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _list_logs(run_dir: Path, problems: list[str]) -> tuple[LogFile, ...]:
-    """Returns the files below ``logs/``, except links that lead out of the run, which are problems."""
+    """Returns the files below ``logs/``. A link that leads out of the run is left out, and becomes a problem."""
     problems += describe_outside_logs(run_dir)
     files = [path for path in _find_log_files(run_dir) if not leads_outside(path, run_dir)]
     return tuple(LogFile(path.relative_to(run_dir).as_posix(), path.stat().st_size) for path in files)
 
 
 def describe_outside_logs(run_dir: Path) -> list[str]:
-    """Returns a line for each of a run's logs that a report leaves out, because it lies outside of the run."""
+    """Returns a line for each log file that a report leaves out, because it is a link out of the run."""
     outside = [path for path in _find_log_files(run_dir) if leads_outside(path, run_dir)]
     return [
         f"{path.relative_to(run_dir).as_posix()} is a link that leads out of the run, and is left out: put the file "

@@ -1,7 +1,7 @@
-"""Query interface of reports to a history: DuckDB over the Parquet parts, so that no run is too long to be drawn.
+"""Query interface of reports to a history: DuckDB over the Parquet files, so that reports of long runs are possible.
 
-SQL counts, groups and samples everything that grows with the run; Python sees a bounded number of rows. A history may
-be cut short or lack some data sets, which are then empty.
+SQL counts, groups and samples all data that grow with the run. Python gets a bounded number of rows. A history may be
+incomplete, or lack some data sets, which then count as empty.
 """
 
 from typing import Final, Self
@@ -16,14 +16,14 @@ MEMORY: Final = "2GB"
 KEPT_CELLS: Final = 20_000_000
 """Tables with at most this many values are decoded once and kept in memory.
 
-Larger ones are read from their files, because a page reads few columns.
+Larger tables are read from their files, because a page reads few columns.
 """
 
 
 class HistoryDatabase:
-    """The views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas`` of one history; close it after use.
+    """The views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas`` of one history. Close it after use.
 
-    Raises ``HistoryError`` for a part that cannot be read, ``EngineError`` for a query that fails.
+    Raises ``HistoryError`` for a file that cannot be read, and ``EngineError`` for a query that fails.
     """
 
     def __init__(self, history: HistoryReader) -> None:
@@ -40,7 +40,7 @@ class HistoryDatabase:
         self.engine.close()
 
     def end(self) -> int:
-        """Returns the nanoseconds from the run's begin to the last entry of its history."""
+        """Returns the time of the last operation or fault, in nanoseconds since the run began."""
         row = self.rows(
             "select greatest((select coalesce(max(coalesce(ret, call)), 0) from ops), "
             "(select coalesce(max(time), 0) from faults)) as stop"

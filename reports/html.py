@@ -1,4 +1,4 @@
-"""Shared by all pages: self-contained HTML in two themes that is safe against hostile text.
+"""Functions for all HTML pages, which are self-contained, have two themes, and are safe against hostile text.
 
 Jinja escapes all text, embedded JSON contains no tags, and the content security policy allows only the page's own
 scripts, by their hashes.
@@ -20,9 +20,9 @@ from assay.reports.palette import DARK, LIGHT, iterate_css_variables
 
 FOLDER: Final = Path(__file__).parent
 NAME: Final = 26
-"""Maximum characters of a key or another name in a table; the full name is shown on hover."""
+"""Maximum number of characters of a key or another name in a table. Hovering shows the full name."""
 LONGEST: Final = 4_000
-"""Maximum characters of any text in a page; the history has the full text."""
+"""Maximum number of characters of any text in a page. The history has the full text."""
 
 _INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Invisible and bidirectional control characters."""
@@ -64,13 +64,13 @@ def build_shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[s
 
 
 def shorten_middle(text: str, most: int = NAME) -> str:
-    """Shortens a name in its middle to ``most`` characters, because its end distinguishes it from its neighbours."""
+    """Shortens a name in its middle to ``most`` characters, because names often differ only at the end."""
     tail = (most - 1) // 2
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def to_inline_json(value: Any) -> Markup:
-    """Returns JSON for a script element: without ``<``, neither an end tag nor a comment can begin.
+    """Returns JSON for a script element. It has no ``<``, so that no end tag and no comment can begin.
 
     Invisible and bidirectional control characters are shown as escapes.
     """

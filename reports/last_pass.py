@@ -1,7 +1,7 @@
 """Compares a run with the last passing run of the same cell: operations by kind, and faults.
 
-The cell is the parent folder of the run in the store (a test with its faults) on the same kind of cluster. Earlier runs
-are scanned backwards by their small files; only the passing run's history is opened.
+Runs of one cell have one parent folder in the store (a test with its faults) and one kind of cluster. Earlier runs are
+scanned from the latest on, by their small files. Only the passing run's history is opened.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ MAX_SCANNED_RUNS: Final = 200
 
 @dataclass(frozen=True)
 class OperationRate:
-    """Operations of one kind in one run; ``rate``: successes per second of the run."""
+    """Operations of one kind in one run. ``rate``: successful operations per second of the run."""
 
     counts: OperationCounts
     rate: float
@@ -34,7 +34,7 @@ class OperationRate:
 
 @dataclass(frozen=True)
 class FaultSummary:
-    """Faults of one kind in one run; ``recovery``: maximum seconds from a heal until all targets served."""
+    """Faults of one kind in one run. ``recovery``: maximum seconds from a heal until all targets served."""
 
     count: int = 0
     effective: int = 0
@@ -51,7 +51,10 @@ class RunTotals:
 
 @dataclass(frozen=True)
 class Comparison:
-    """This run next to the last passing one. ``name``: the folder of the latter. Rows have this run's values first."""
+    """Comparison of this run with the last passing run. ``name``: folder of the passing run.
+
+    Rows have this run's values first, and then those of the passing run.
+    """
 
     name: str
     started: str | None
@@ -61,7 +64,7 @@ class Comparison:
 
 
 def compare_with_last_pass(run_dir: Path, files: RunFiles, this_run: RunTotals) -> Comparison | None:
-    """Compares with the last passing run before this one; None if there is none that can be read."""
+    """Compares with the last passing run before this one. Returns None if no such run can be read."""
     for path, other in _iterate_earlier_passes(run_dir, files):
         try:
             with HistoryDatabase(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as database:
@@ -85,7 +88,7 @@ def compare_with_last_pass(run_dir: Path, files: RunFiles, this_run: RunTotals) 
 
 
 def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[FaultBand]) -> RunTotals:
-    """Summarizes a run; ``end`` in nanoseconds."""
+    """Summarizes a run. ``end``: its length in nanoseconds."""
     seconds = max(end, 1) / NANOSECONDS
     fault_summaries: dict[str, FaultSummary] = {}
     for band in bands:
@@ -106,7 +109,8 @@ def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Pa
         every = [path.name for path in run_dir.parent.iterdir()]
     except OSError:
         return
-    earlier = (name for name in every if name < run_dir.name and not name.startswith("."))  # others are being deleted
+    # Folders that begin with a dot are being deleted.
+    earlier = (name for name in every if name < run_dir.name and not name.startswith("."))
     for name in sorted(earlier, reverse=True)[:MAX_SCANNED_RUNS]:
         path = run_dir.parent / name
         if path.is_symlink() or not (path / "verdict.json").is_file():

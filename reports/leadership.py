@@ -1,10 +1,10 @@
-"""Leadership over time, from the nodes' own event logs: each node's belief, by its own shifted clock.
+"""Leadership over time, from the nodes' own event logs, with the times of their own clocks.
 
 For a system without event logs, the data are its answers to a query once a second.
 
-A node leads from its ``became-leader`` until another node's for the same key: then it is *superseded*. It may not know,
-and still believes that it leads until it follows, resigns, restarts or is killed. This last interval is drawn
-separately, because then a stale leader accepts records that will be lost. The plot proves nothing.
+A node leads from its ``became-leader`` until another node's ``became-leader`` for the same key: then it is
+*superseded*. It may still believe that it leads until it follows, resigns, restarts or is killed. This last interval is
+drawn separately, because a stale leader accepts records that will be lost. The plot proves nothing.
 """
 
 import re
@@ -29,7 +29,10 @@ _STARTS: Final = ("registered",)
 
 @dataclass(frozen=True)
 class LeadershipTerm:
-    """``node`` led ``lane`` from ``start`` to ``stop``, and believed so until ``believed`` (>= ``stop``); ns."""
+    """A term of a leader: ``node`` led ``lane`` from ``start`` to ``stop`` (ns).
+
+    ``believed``: the time (>= ``stop``) until which the node believed that it led.
+    """
 
     lane: str
     node: str
@@ -41,8 +44,9 @@ class LeadershipTerm:
 
 @dataclass(frozen=True)
 class Leadership:
-    """``lanes`` from top to bottom. ``omitted``: number of keys not drawn. ``cut``: the run's later changes are
-    missing. ``folded``: the further keys that a lane represents.
+    """Leadership of the keys that are drawn. ``lanes``: from top to bottom. ``folded``: further keys of a lane.
+
+    ``omitted``: number of keys that are not drawn. ``cut``: whether later changes of the run are missing.
     """
 
     lanes: tuple[str, ...] = ()
@@ -62,8 +66,9 @@ class Leadership:
 def read_leadership(
     database: HistoryDatabase, faults: Sequence[FaultBand], wanted: Sequence[str], end: int
 ) -> Leadership:
-    """Computes the lanes. ``wanted``: the keys of the findings, which come first; keys that clients used follow. Each
-    of these has a lane; other keys with equal leadership share one.
+    """Computes the lanes. ``wanted``: the keys of findings, which come first. Keys that clients used come next.
+
+    Each of these keys has its own lane. Other keys with equal leadership share a lane.
     """
     from_queries = bool(database.rows("select 1 from events where event = 'seen-leading' limit 1"))
     leaders = "select distinct key from events where event in ('became-leader', 'seen-leading') and key is not null"
@@ -92,10 +97,11 @@ def read_leadership(
 
 
 def group_alike(
-    keys: Sequence[str], alone: Collection[str], terms: Sequence[LeadershipTerm]
+    keys: Sequence[str], ungrouped: Collection[str], terms: Sequence[LeadershipTerm]
 ) -> dict[str, tuple[str, ...]]:
-    """Groups keys whose partitions of one topic had the same leaders at about the same times. Returns for each first
-    key the others that it represents. A key in ``alone`` is never grouped.
+    """Groups partitions of one topic that had the same leaders at about the same times.
+
+    Returns for the first key of each group the other keys. A key in ``ungrouped`` is never grouped.
     """
     terms_of: dict[str, list[LeadershipTerm]] = {key: [] for key in keys}
     for term in terms:
@@ -103,11 +109,11 @@ def group_alike(
             terms_of[term.lane].append(term)
     folded: dict[str, list[str]] = {}
     for key in keys:
-        first = None if key in alone else next(
+        first = None if key in ungrouped else next(
             (
                 other
                 for other in folded
-                if other not in alone
+                if other not in ungrouped
                 and _get_topic(other) == _get_topic(key)
                 and _are_alike(terms_of[other], terms_of[key])
             ),
@@ -134,7 +140,7 @@ def _are_alike(terms: Sequence[LeadershipTerm], others: Sequence[LeadershipTerm]
 
 
 def compute_terms(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[LeadershipTerm]:
-    """Computes the terms from events in the order of their times; ``deaths``: when a node's process was killed."""
+    """Computes the terms from events in the order of their times. ``deaths``: times and nodes of killed processes."""
     begins: dict[str, list[Row]] = defaultdict(list)
     leadership_ends: dict[tuple[str, str], list[int]] = defaultdict(list)
     process_ends: dict[str, list[int]] = defaultdict(list)

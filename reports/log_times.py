@@ -1,11 +1,11 @@
 """Parses the time of a log line in the formats of common software.
 
 - ISO 8601 in its usual variants, in brackets or after ``time=``, with a space or slashes
-- Redis, glog, both kinds of syslog, Apache, Tomcat, Go, MariaDB
+- the formats of Redis, glog, both kinds of syslog, Apache, Tomcat, Go and MariaDB
 - seconds, milliseconds, microseconds or nanoseconds since 1970
-- JSON with one of these under a usual name
+- a JSON object with one of these formats in a usual field
 
-A time without a zone counts as UTC, which test machines use. A time without a year gets the year that brings it nearest
+A time without a zone counts as UTC, which test machines use. A time without a year gets the year in which it is nearest
 to the run.
 """
 
@@ -24,9 +24,9 @@ _BEFORE: Final = (
     r"(?:<\d+>1 )?[^A-Za-z\d]*+(?P<process>\d+(?::[A-Z]\b)?)?(?(process)[^A-Za-z\d]+)"
     r"(?:(?:time|ts|timestamp|t|date)=)?[\"'\[(]*"
 )
-"""Prefixes of a line's time: syslog's priority, brackets, a process number, a field name.
+"""Regular expression for text before a line's time: syslog's priority, brackets, a process number, a field name.
 
-No two parts can share characters, so a line of brackets takes time proportional to its length.
+No two parts can match the same characters, so even a long line of brackets takes only linear time.
 """
 _AFTER: Final = r"(?P<after>[\"'\])]*[:,]?(?:\s+.*)?)"
 
@@ -45,11 +45,11 @@ _LEVELS: Final = ("level", "lvl", "severity", "levelname", "s")
 _MESSAGES: Final = ("msg", "message", "event", "text")
 _HALF_A_YEAR: Final = timedelta(days=183)
 _STEPS: Final = {10: 1, 13: 1_000, 16: 1_000_000, 19: 1_000_000_000}
-"""Digits of a time since 1970 in this century, and the number of its units per second."""
+"""By the number of digits of a present time since 1970, its units per second."""
 
 
 def parse_line(line: str, about: float) -> tuple[float | None, str]:
-    """Returns the time of ``line`` in seconds since 1970 (None if it has none), and the rest of the line.
+    """Returns the time of ``line`` in seconds since 1970 (None without a time), and the rest of the line.
 
     ``about``: a time of the run, for formats without a year.
     """
@@ -122,7 +122,7 @@ def _take_field(fields: dict[str, Any], names: tuple[str, ...], shown: Callable[
 
 
 def _format_value(value: Any) -> str | None:
-    """Formats a value as JSON, and a number without an exponent."""
+    """Formats a value as JSON, but texts without quotes, and numbers without exponents. None for null and Booleans."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, float):

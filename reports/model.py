@@ -1,8 +1,8 @@
-"""Content of a report before it is drawn: a run's folder read into one frozen value.
+"""Content of a report before it is drawn: a run's folder, read into one frozen value.
 
-Everything in it is bounded, however long the run was: points of a series, bars, findings with their operations, faults.
-Rows that differ only in numbers (partition, node, time) are folded into one. A run that was cut short, or whose verdict
-or history is missing or damaged, still has a report, which says so.
+All parts are bounded, even for a long run: points of a series, bars, findings with their operations, faults. Rows that
+differ only in numbers (partition, node, time) are folded into one. A run without a verdict, or with a missing or
+damaged history, still has a report, which names the problem.
 """
 
 from collections import Counter
@@ -54,24 +54,25 @@ from assay.reports.zookeeper import ZooKeeperActivity, read_activity
 
 T = TypeVar("T")
 MIN_FOLD: Final = 3
-"""Minimum number of rows to fold; fewer are read as quickly, unless they are equal."""
+"""Minimum number of rows to fold. Fewer rows are folded only if they are equal."""
 
 
 @dataclass(frozen=True)
 class Fold(Generic[T]):
-    """``first`` represents the group; ``others`` are shown when it is opened."""
+    """A group of similar rows. ``first`` represents the group; ``others`` are shown when the reader opens it."""
 
     first: T
     others: tuple[T, ...] = ()
 
 
 def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
-    """Returns the folds in the order of their first items; ``text``: the text of an item."""
-    alike: dict[str, list[T]] = {}
+    """Groups items whose texts differ only in numbers, in the order of their first items. ``text``: returns the text of
+    an item."""
+    groups: dict[str, list[T]] = {}
     for item in items:
-        alike.setdefault(replace_numbers(text(item)), []).append(item)
+        groups.setdefault(replace_numbers(text(item)), []).append(item)
     folds: list[Fold[T]] = []
-    for group in alike.values():
+    for group in groups.values():
         if len(group) < MIN_FOLD and len({text(item) for item in group}) > 1:
             folds += [Fold(item) for item in group]
         else:
@@ -80,7 +81,7 @@ def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
 
 
 def join_keys(keys: Sequence[str | None], most: int = 3) -> str:
-    """Lists some of the keys and the number of others; empty if no item has a key."""
+    """Lists at most ``most`` of the keys, and the number of other keys; empty if all keys are None."""
     known = list(dict.fromkeys(key for key in keys if key is not None))
     more = f" and {len(known) - most:,} more" if len(known) > most else ""
     return ", ".join(known[:most]) + more
@@ -94,7 +95,10 @@ MOST_NAMED: Final = 1_000
 
 @dataclass(frozen=True)
 class FindingView:
-    """A finding with its data from the history. ``start``, ``stop`` (ns): the window that contains it."""
+    """A finding with its data from the history.
+
+    ``start``, ``stop`` (ns): the interval of its operations and of its ``time``.
+    """
 
     number: int
     anomaly: str
@@ -108,24 +112,24 @@ class FindingView:
     until: int | None
     faults: tuple[FaultBand, ...]
     last_fault: FaultBand | None
-    """The last fault healed before it, if none was in force."""
+    """The last fault healed before the finding, if no fault was active."""
     operations: tuple[OperationRow, ...]
-    """The first ``LONGEST_LIST`` operations contradict each other. They are sorted by time, and so are the rest."""
+    """The first ``LONGEST_LIST`` operations contradict each other. They are sorted by time, and the rest as well."""
     unlisted: int
     """Number of involved operations that are not listed."""
     possible_dequeues: PossibleDequeues | None
-    """For a lost element of a queue."""
+    """For a lost element of a queue, operations that may have dequeued it."""
     first: FirstOccurrence | None
     """The first occurrence of the contradiction, if it is earlier than the operations above."""
     same_cause: tuple[Finding, ...]
-    """Findings of the same cause, shown only beneath this one."""
+    """Findings of the same cause, which are shown only beneath this finding."""
     start: int | None
     stop: int | None
 
 
 @dataclass(frozen=True)
 class AnomalyGroup:
-    """All findings of one anomaly; ``count`` were found, ``findings`` are shown."""
+    """All findings of one anomaly. ``count``: number of instances. ``findings``: those that are shown."""
 
     name: str
     meaning: str | None
@@ -133,9 +137,9 @@ class AnomalyGroup:
     count: int
     findings: tuple[FindingView, ...]
     beneath: int = 0
-    """Number of findings shown beneath others of the same cause."""
+    """Number of findings shown beneath other findings of the same cause."""
     first: FirstOccurrence | None = None
-    """When the anomaly occurred first, if not in its first finding."""
+    """The first occurrence of the anomaly, if the first finding does not show it."""
 
     @property
     def omitted(self) -> int:
@@ -143,13 +147,13 @@ class AnomalyGroup:
 
     @property
     def folds(self) -> tuple[Fold[FindingView], ...]:
-        """The findings, with equal claims about many keys folded."""
+        """The findings. Equal claims about many keys are folded."""
         return fold(self.findings, lambda finding: finding.claim)
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Data of the history; ``end`` in nanoseconds. ``phases``: begin of sentinel and drain."""
+    """Data of a run's history. ``end``: in nanoseconds. ``phases``: begin of the phases sentinel and drain."""
 
     end: int
     closed: bool
@@ -170,7 +174,7 @@ class RecordedRun:
     phases: Mapping[str, int]
     resources: ResourceLines
     worker_nodes: Mapping[str, str]
-    """Node through which a worker's clients reached the system, by worker, if known."""
+    """By worker, the node to which its clients connected, if known."""
     edn: bytes | None
     """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
 
@@ -181,8 +185,11 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Report:
-    """A run's report. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done.
-    ``last_pass``: comparison with the last passing run of its cell; None if there is none, or this run passed.
+    """A run's report.
+
+    - ``recorded``: None if there is no operation to draw
+    - ``last_pass``: comparison with the last passing run of its cell; None if there is none, or this run passed
+    - ``problems``: files and history data that could not be read, in sentences
     """
 
     name: str
@@ -203,7 +210,7 @@ class Report:
 def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     """Reads a run's folder. Missing or damaged files never raise; a missing folder raises ``FileNotFoundError``.
 
-    ``history``: that of the run, if the caller has it open.
+    ``history``: the run's history, if the caller has opened it.
     """
     if not run_dir.is_dir():
         raise FileNotFoundError(f"{run_dir} is not a folder; a report needs a run's folder")
@@ -211,13 +218,15 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     problems = list(files.problems)
     judgement = files.judgement
     shown = _choose_findings(judgement)
-    recorded, rows, takes = None, {}, {}
+    recorded, rows, dequeues = None, {}, {}
     if (run_dir / "history").is_dir():
         try:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
             with HistoryDatabase(history) as database:
                 rows = find_operations(database, _list_operations(shown))
-                takes = {number: find_possible_dequeues(database, finding) for number, finding in enumerate(shown, 1)}
+                dequeues = {
+                    number: find_possible_dequeues(database, finding) for number, finding in enumerate(shown, 1)
+                }
                 recorded = _read_recorded(database, run_dir, files, shown, rows, history.worker_nodes)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
@@ -229,7 +238,7 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
         name=run_dir.name,
         files=files,
         judgement=judgement,
-        groups=() if judgement is None else group_findings(judgement, shown, rows, faults, takes),
+        groups=() if judgement is None else group_findings(judgement, shown, rows, faults, dequeues),
         checks=() if judgement is None else build_rows(judgement),
         recorded=recorded,
         roles=read_roles(files.settings),
@@ -245,17 +254,17 @@ def group_findings(
     shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
     faults: Sequence[FaultBand],
-    takes: Mapping[int, PossibleDequeues | None],
+    dequeues: Mapping[int, PossibleDequeues | None],
 ) -> tuple[AnomalyGroup, ...]:
-    """Returns the anomalies in the order of their first finding; those without a finding on the page come last.
+    """Returns the anomalies in the order of their first finding. Anomalies without a finding on the page come last.
 
-    ``takes``: by the number of a finding, from 1.
+    ``dequeues``: by the number of a finding, from 1.
     """
     by_id = {band.id: band for band in faults}
     views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in shown}
     listed: set[int] = set(_list_operations(shown))
     for number, finding in enumerate(shown, start=1):
-        views[finding.anomaly].append(_to_view(number, finding, judgement, rows, by_id, listed, takes.get(number)))
+        views[finding.anomaly].append(_to_view(number, finding, judgement, rows, by_id, listed, dequeues.get(number)))
     beneath = Counter(finding.anomaly for finding in judgement.findings if finding.same_cause_as is not None)
     names = [*views, *(name for name in judgement.anomalies if name not in views)]
     heads = {finding.anomaly: finding for finding in reversed(shown)}
@@ -276,16 +285,17 @@ def group_findings(
 def _find_first_elsewhere(
     judgement: Judgement, head: Finding, rows: Mapping[int, OperationRow]
 ) -> FirstOccurrence | None:
-    """Returns when the anomaly of ``head`` occurred first, if in another finding."""
+    """Returns the first occurrence of the anomaly of ``head``, if another finding shows it."""
     earliest = find_earliest(judgement.findings, head)
     calls = {index: rows[index].call for index in list_first_operations(earliest) if index in rows}
     return None if earliest is head else find_first_occurrence(earliest, head, calls)
 
 
 def _choose_findings(judgement: Judgement | None) -> tuple[Finding, ...]:
-    """Returns at most ``MOST_FINDINGS``, the first of each anomaly before the second of any.
+    """Chooses at most ``MOST_FINDINGS`` findings: the first one of each anomaly, then the second ones, and so on.
 
-    They are in the order of the failure text: forbidden ones first, and of these the ones about invariants last.
+    They are in the order of the failure text: forbidden ones first, but those about invariants after other forbidden
+    ones.
     """
     if judgement is None:
         return ()
@@ -304,7 +314,7 @@ def _choose_findings(judgement: Judgement | None) -> tuple[Finding, ...]:
 
 
 def _list_operations(shown: Sequence[Finding]) -> list[int]:
-    """Returns the operations that findings name, each once, in the order of findings, at most ``MOST_NAMED``."""
+    """Returns at most ``MOST_NAMED`` operations that findings name, each once, in the order of findings."""
     return list(dict.fromkeys(index for finding in shown for index in finding.operations))[:MOST_NAMED]
 
 
@@ -392,7 +402,7 @@ def _read_recorded(
 
 
 def _list_moments(shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
-    """Returns times of findings and faults, findings first: at most a few hundred."""
+    """Returns at most a few hundred times of findings and faults. Times of findings come first."""
     found = [finding.time for finding in shown if finding.time is not None]
     found += [rows[index].call for finding in shown for index in finding.operations[:2] if index in rows]
     for band in faults:

@@ -1,7 +1,7 @@
-"""The nodes' event logs and process logs on the run's time axis, for the reader to look up.
+"""The nodes' event logs and process logs on the run's time axis.
 
-Nodes' clocks are assumed to agree with the harness's, so the order of lines of different nodes explains, but proves
-nothing. A long run keeps at most ``MOST_LINES`` lines: those nearest to a finding or to a change of a fault.
+Nodes' clocks are assumed to agree with the harness's clock, so the order of lines of different nodes proves nothing. A
+report has at most ``MOST_LINES`` lines: those nearest to a finding or to a change of a fault.
 """
 
 import enum
@@ -23,15 +23,16 @@ from assay.reports.log_times import parse_line
 MOST_LINES: Final = 5_000
 MOST_EVENTS: Final = 50_000
 LONGEST: Final = 240
-"""Maximum characters of a line."""
+"""Maximum number of characters of a line."""
 TAIL: Final = 4 << 20
-"""Maximum bytes read of one log file, from its end."""
+"""Maximum number of bytes read from the end of a log file."""
 LATEST: Final = 1e10
-"""Seconds; a file with later times was not written by a run."""
+"""Maximum time in seconds in a valid file of sizes."""
 VIRTUAL: Final = re.compile(r"\s*(\d{1,9}\.\d{6}) (.*)")
+"""A line of a simulated process, which begins with the virtual time."""
 
 GROWTH: Final = "growth.json"
-"""In ``logs/``, by node and log file name: loop times with the file's size then (``cluster/ssh/logs.py``)."""
+"""File in ``logs/``: by node and log file, times of the event loop and the file's sizes (``cluster/ssh/logs.py``)."""
 _GROWTH_DECODER: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 
@@ -45,7 +46,7 @@ class TimeSource(enum.Enum):
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line; ``time`` in nanoseconds since the run began. ``event``: from an event log."""
+    """A line of a log. ``time``: nanoseconds since the run began. ``event``: whether it is from an event log."""
 
     time: int
     node: str
@@ -56,9 +57,9 @@ class LogLine:
 
 @dataclass(frozen=True)
 class LogLines:
-    """Lines sorted by time; lines of equal time keep the order of their file. ``omitted``: number of further lines.
+    """Lines sorted by time. Lines of equal time keep the order of their file. ``omitted``: number of further lines.
 
-    ``timeless``: files without any information about the times of their lines.
+    ``timeless``: files whose lines have no known times.
     """
 
     lines: tuple[LogLine, ...] = ()
@@ -71,8 +72,9 @@ class LogLines:
 
 
 def read_node_logs(database: HistoryDatabase, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
-    """Reads events and log files. ``logs``: the run's ``logs/``; without ``origin`` only events have a time and are
-    shown. A link that leads out of the run is left out.
+    """Reads events and log files. ``logs``: the run's ``logs/``. ``moments``: times whose nearest lines are kept.
+
+    Without ``origin``, only events have a time and are shown. A link that leads out of the run is left out.
     """
     found, timeless = [*_iterate_events(database)], []
     if origin is not None:
@@ -85,17 +87,17 @@ def read_node_logs(database: HistoryDatabase, logs: Path, origin: Origin | None,
     if len(found) <= MOST_LINES:
         return LogLines(tuple(found), timeless=tuple(timeless))
     near = sorted(moments) or [0]
-    nearest = sorted(range(len(found)), key=lambda at: _find_distance(near, found[at].time))[:MOST_LINES]
-    return LogLines(tuple(found[at] for at in sorted(nearest)), len(found) - len(nearest), tuple(timeless))
+    nearest = sorted(range(len(found)), key=lambda index: _find_distance(near, found[index].time))[:MOST_LINES]
+    return LogLines(tuple(found[index] for index in sorted(nearest)), len(found) - len(nearest), tuple(timeless))
 
 
 def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
-    """Yields lines in order. A line without a time is handled as follows:
+    """Yields lines in order. Rules for a line without a time in its text:
 
-    1. It continues the line before it (like a traceback), if that has a time of its own, and both arrived together or
-       the arrival is unknown.
+    1. It continues the previous line, as in a traceback, if that line has a time in its text, and both arrived together
+       or the arrival is unknown.
     2. Otherwise it has the time of its arrival, if known.
-    3. Otherwise it has the time of the first later line that has any, or of the last line.
+    3. Otherwise it has the time of the next line with a time, or of the last line.
     """
     growth = _FileGrowth.read(path, origin)
     last: LogLine | None = None
@@ -139,7 +141,8 @@ class _FileGrowth:
 
     @classmethod
     def read(cls, path: Path, origin: Origin) -> Self:
-        """Reads the sizes. Empty if they were not recorded, or if the file shrank, because sizes are then ambiguous."""
+        """Reads the sizes. Returns no sizes if they were not recorded, or if the file shrank, which makes them
+        ambiguous."""
         file = path.parents[1] / GROWTH
         try:
             known = {} if leads_outside(file, path.parents[2]) else _GROWTH_DECODER.decode(file.read_bytes())
@@ -152,7 +155,7 @@ class _FileGrowth:
         return cls([int((moment - origin.loop) * NANOSECONDS) for moment, _ in known_sizes], sizes)
 
     def find_arrival(self, end: int) -> int | None:
-        """Returns when all bytes up to ``end`` had arrived; None if unknown."""
+        """Returns the time by which all bytes up to ``end`` had arrived; None if unknown."""
         place = bisect_left(self.sizes, end)
         return self.times[place] if place < len(self.times) else None
 
@@ -196,7 +199,7 @@ COLUMNS: Final = (
     ("in sync", "isr"),
     ("out of sync", "osr"),
 )
-"""Label and name of each column, shown if it has a value."""
+"""Label and name of each column that is shown if it has a value."""
 
 
 def _read_tail(path: Path) -> tuple[int, bytes]:

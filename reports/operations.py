@@ -1,7 +1,7 @@
-"""Operations as rows and as bars: all that a finding names, and a sample of the rest.
+"""Operations as rows and as bars of a report: all operations that a finding names, and a sample of the others.
 
-A run has more operations than a page can show. The page draws the operations that findings name, those that ran at
-about the same time, and every k-th of the others. It always states how many of the total are shown.
+A run has more operations than a page can show. The page draws the operations that findings name, operations at about
+the same time, and every k-th of the others. It always states how many of the total are shown.
 """
 
 import re
@@ -22,13 +22,14 @@ MARGIN: Final = 100_000_000
 """Nanoseconds before and after a named operation that count as the same time."""
 
 TEXT: Final = 600
-"""Maximum characters of an argument or a result in a table; ``LABEL`` is that of a bar's label."""
+"""Maximum number of characters of an argument or a result in a table."""
 LABEL: Final = 72
+"""Maximum number of characters of an argument or a result in the label of a bar."""
 
 
 @dataclass(frozen=True)
 class OperationRow:
-    """An operation; times in nanoseconds since the run began. ``ret`` None: it may have ended at any time, or never.
+    """An operation. Times are in nanoseconds since the run began. ``ret``: None for an unknown outcome.
 
     Long texts are cut and end in an ellipsis.
     """
@@ -48,7 +49,7 @@ class OperationRow:
 
 @dataclass(frozen=True)
 class OperationBar:
-    """An operation in the lane of its worker. ``stop`` (ns): its ``ret``, or the worker's next call without one."""
+    """An operation in the lane of its worker. ``stop`` (ns): its ``ret``; without it, the worker's next call."""
 
     row: OperationRow
     lane: int
@@ -59,7 +60,10 @@ class OperationBar:
 
 @dataclass(frozen=True)
 class OperationLanes:
-    """``workers`` from top to bottom. ``operations`` and ``all_workers``: totals of the run."""
+    """Bars in the lanes of workers. ``workers``: from top to bottom.
+
+    ``operations``, ``all_workers``: total numbers of the run.
+    """
 
     workers: tuple[str, ...]
     bars: tuple[OperationBar, ...]
@@ -72,7 +76,7 @@ class OperationLanes:
 
 
 def find_operations(database: HistoryDatabase, indexes: Collection[int]) -> dict[int, OperationRow]:
-    """Returns the operations with these indexes that the history has, by index."""
+    """Returns the operations with these indexes, by index. Unknown indexes are ignored."""
     if not indexes:
         return {}
     found = database.rows(
@@ -82,9 +86,9 @@ def find_operations(database: HistoryDatabase, indexes: Collection[int]) -> dict
 
 
 def sort_for_display(finding: Finding, indexes: Sequence[int], calls: Mapping[int, int]) -> list[int]:
-    """Returns operations of a finding, the oldest first, or in the order of the finding if that is a cycle.
+    """Sorts operations of a finding by call; the operations of a cycle keep their order.
 
-    ``calls``: when they were called. Operations that are not in it come last.
+    ``calls``: calls by operation. Operations without a call come last.
     """
     if finding.cycle:
         return list(indexes)
@@ -93,20 +97,20 @@ def sort_for_display(finding: Finding, indexes: Sequence[int], calls: Mapping[in
 
 @dataclass(frozen=True)
 class FirstOccurrence:
-    """When an anomaly occurred first in a run (nanoseconds), and the operation that showed it."""
+    """First occurrence of an anomaly in a run: its time in nanoseconds, and the operation that showed it."""
 
     time: int
     operation: int
 
 
 def find_earliest(findings: Iterable[Finding], shown: Finding) -> Finding:
-    """Returns the finding of the anomaly of ``shown`` that occurred first; ``shown`` itself if no other was earlier."""
+    """Returns the earliest finding of the anomaly of ``shown``; ``shown`` itself if no other finding was earlier."""
     alike = (finding for finding in findings if finding.anomaly == shown.anomaly)
     return min((shown, *alike), key=_find_moment)
 
 
 def _find_moment(finding: Finding) -> int:
-    """Returns when a finding occurred first, or infinity if it does not say."""
+    """Returns the time of a finding's first occurrence, or infinity if it is unknown."""
     times = (finding.first_time, finding.until, finding.time)
     return next((time for time in times if time is not None), INFINITY)
 
@@ -118,10 +122,10 @@ def list_first_operations(earliest: Finding) -> tuple[int, ...]:
 
 
 def find_first_occurrence(earliest: Finding, shown: Finding, calls: Mapping[int, int]) -> FirstOccurrence | None:
-    """Returns the first occurrence; None if it is unknown, or if it is the one that ``shown`` names.
+    """Returns the first occurrence. None if it is unknown, or if ``shown`` itself shows it.
 
     - ``earliest``: result of :func:`find_earliest`
-    - ``calls``: when operations were called
+    - ``calls``: calls by operation
     """
     pair = [operation for operation in earliest.operations[:2] if operation in calls]
     time, operation = earliest.first_time, earliest.first_operation
@@ -139,16 +143,16 @@ MOST_POSSIBLE_TAKES: Final = 10
 
 @dataclass(frozen=True)
 class PossibleDequeue:
-    """A dequeue or a drain that may have taken a lost element, or whose client said that it did not."""
+    """A dequeue or a drain that may have taken a lost element, even if its client reported that it did not."""
 
     row: OperationRow
     says: str
-    """Its effects, and their meaning to the check."""
+    """The effects of the operation, and their meaning to the check."""
 
 
 @dataclass(frozen=True)
 class PossibleDequeues:
-    """The first of them, and the number of all."""
+    """Operations that may have taken a lost element: the first of them, and their total number."""
 
     first: tuple[PossibleDequeue, ...]
     total: int
@@ -157,8 +161,8 @@ class PossibleDequeues:
 def find_possible_dequeues(database: HistoryDatabase, finding: Finding) -> PossibleDequeues | None:
     """Returns the dequeues and drains of the queue that did not end ok, from the lost element's enqueue to the drain.
 
-    None for a finding that is not about a lost element. Any operation counts that is no enqueue by its effects, because
-    a client that forgets an effect makes a correct queue look wrong.
+    Returns None for a finding that is not about a lost element. Operations without effects count, too, because a client
+    that forgets an effect makes a correct queue look wrong.
     """
     if finding.anomaly != QUEUE_LOST or finding.since is None or finding.until is None:
         return None
@@ -181,7 +185,7 @@ def find_possible_dequeues(database: HistoryDatabase, finding: Finding) -> Possi
     return PossibleDequeues(takes, int(found[0]["total"]) if found else 0)
 
 
-SAYS: Final = {
+MEANINGS: Final = {
     ("queue-dequeue", "info"): "it may have taken one element",
     ("queue-dequeue", "fail"): "it took nothing",
     ("queue-drained", "info"): "it may have taken any number of elements",
@@ -191,15 +195,15 @@ SAYS: Final = {
 
 def _describe_effects(effects: Iterable[Sequence[str]]) -> str:
     """Returns ``queue-dequeue info: it may have taken one element``."""
-    said = []
+    clauses = []
     for kind, outcome, *values in effects:
-        means = f"it took {values[0]}" if values else SAYS.get((kind, outcome), "it found the queue empty")
-        said.append(f"{kind} {outcome}: {means}")
-    return "; ".join(said) or "no effect: to the check, it took nothing"
+        meaning = f"it took {values[0]}" if values else MEANINGS.get((kind, outcome), "it found the queue empty")
+        clauses.append(f"{kind} {outcome}: {meaning}")
+    return "; ".join(clauses) or "no effect: to the check, it took nothing"
 
 
 def choose_lanes(database: HistoryDatabase, named: Sequence[OperationRow], end: int) -> OperationLanes:
-    """Returns the bars to draw; ``named``: the operations of the findings, the most important first."""
+    """Returns the bars to draw. ``named``: the operations of the findings, the most important ones first."""
     known = database.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
     suspects = dict.fromkeys(row.worker for row in named)
     order = {row["worker"]: number for number, row in enumerate(known)}
@@ -229,9 +233,9 @@ _PYTHON: Final = {"null": "None", "true": "True", "false": "False", ",": ", "}
 
 
 def to_python_notation(text: str) -> str:
-    """Returns micro-operations as a workload writes them: ``[["r", "x", None]]``. Other JSON stays as it is.
+    """Returns micro-operations of a transaction in Python's notation: ``[["r", "x", None]]``. Other JSON is unchanged.
 
-    The text may be cut anywhere.
+    The text may be incomplete.
     """
     if not _MICRO_OPERATIONS.match(text):
         return text
@@ -239,7 +243,7 @@ def to_python_notation(text: str) -> str:
 
 
 def merge_spans(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns disjoint closed intervals that cover the same moments, in order."""
+    """Merges overlapping closed intervals. Returns disjoint intervals in order."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -260,7 +264,7 @@ def to_operation(row: Row) -> OperationRow:
 def _create_chosen_table(
     database: HistoryDatabase, workers: Sequence[str], named: Sequence[OperationRow], total: int
 ) -> None:
-    """Creates the table ``chosen``: all operations, or the named ones and at most both limits."""
+    """Creates the table ``chosen``: all operations, or the named operations and samples of the others."""
     # Only times and indexes are copied, because texts are needed for the chosen operations alone.
     database.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])
     if total <= MOST_COMPLETE:

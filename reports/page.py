@@ -1,8 +1,8 @@
 """The report page of a run: a self-contained HTML file.
 
 ``render`` reads the run's folder (``assay.reports.model``), draws the timeline (``assay.reports.timeline``) and fills
-the template. Values come from the system under test and may be hostile; ``assay.reports.html`` neutralizes them, and
-its content security policy would stop a script even after a mistake here.
+the template. Values come from the system under test and may be hostile. ``assay.reports.html`` escapes them, and its
+content security policy blocks scripts that are not the page's own.
 """
 
 import base64
@@ -34,16 +34,16 @@ from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, draw_timeline
 
 VISIBLE_FINDINGS: Final = 2
-"""Number of findings of one anomaly that are visible; the others unfold."""
+"""Number of findings of one anomaly that are visible. The reader can unfold the others."""
 VISIBLE_CHARACTERS: Final = 110
-"""Number of characters of an argument or a result that are visible; the rest unfolds."""
+"""Number of characters of an argument or a result that are visible. The reader can unfold the rest."""
 
 
 def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
     """Writes ``report.html`` atomically into the run's folder, and returns its path.
 
-    ``history``: that of the run, if the caller has it open.
-    Raises ``FileNotFoundError`` if there is no such folder, ``OSError`` if the page cannot be written.
+    ``history``: the run's history, if the caller has opened it. Raises ``FileNotFoundError`` if there is no such
+    folder, and ``OSError`` if the page cannot be written.
     """
     target = run_dir / "report.html"
     write_atomically(target, render_html(read_report(run_dir, history)).encode())
@@ -94,7 +94,8 @@ def format_seconds(time: int | None, decimals: int = MILLISECONDS) -> str:
 
 
 def build_gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, float]]:
-    """Returns marks in a finding's window: kind (``fault`` or an outcome), left and width in per cent."""
+    """Returns the bars of an operation and of faults in a finding's interval: kind (``fault`` or an outcome), left edge
+    and width in per cent."""
     assert finding.start is not None, "a finding with an operation has a window"
     assert finding.stop is not None, "a finding with an operation has a window"
     margin = max((finding.stop - finding.start) // 12, 50_000)  # nanoseconds
@@ -128,7 +129,7 @@ def format_lasting(band: FaultBand, decimals: int) -> str:
 
 
 def format_injection(band: FaultBand) -> str:
-    """Formats the injection: ``1.480 – 1.512 s`` from its begin to its completion, if these differ."""
+    """Formats the injection: ``1.480 – 1.512 s``, from its begin to its completion, or one time if these are equal."""
     if band.start is None or format_seconds(band.start) == format_seconds(band.injected):
         return format_seconds(band.injected)
     return f"{in_seconds(band.start)} – {format_seconds(band.injected)}"
@@ -156,7 +157,7 @@ def _write_lead(report: Report) -> str:
 
 
 def _capitalize(text: str) -> str:
-    """Capitalizes a leading word; the name of a node or a key stays as it is."""
+    """Capitalizes the first word, unless it is the name of a node or a key."""
     first = text.split(" ", 1)[0]
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
@@ -192,7 +193,7 @@ def _format_setting(value: Any) -> str:
 
 
 def _format_date(text: str | None) -> str:
-    """Formats an ISO 8601 time as ``2026-01-02 03:04:05 UTC``; other text stays as it is."""
+    """Formats an ISO 8601 time as ``2026-01-02 03:04:05 UTC``. Returns other text unchanged."""
     if text is None:
         return "—"
     try:
@@ -223,7 +224,7 @@ def _format_rate(operations: OperationRate | None) -> str:
 
 
 def _format_unsuccessful(operations: OperationRate | None) -> str:
-    """Returns the share of operations that failed or are indeterminate."""
+    """Returns the share of operations that failed or have an unknown outcome."""
     return (
         "—"
         if operations is None or not operations.counts.total
@@ -236,14 +237,14 @@ def _format_duration(value: float | None) -> str:
 
 
 def _encode_edn(recorded: RecordedRun | None) -> Markup | None:
-    """Encodes in base64, which needs no escapes in HTML."""
+    """Encodes the history in base64, which needs no escapes in HTML."""
     return None if recorded is None or recorded.edn is None else Markup(base64.b64encode(recorded.edn).decode())
 
 
 def _build_plot_data(drawn: Timeline, report: Report) -> dict[str, Any]:
     """Returns the data of the page's script: the plot, and the position of each finding in it.
 
-    ``item`` is the plot as Bokeh's JSON. ``axis``, ``named``, ``colours``, ``span`` and ``chosen`` are those of
+    ``item``: the plot as Bokeh's JSON. ``axis``, ``named``, ``colours``, ``span`` and ``chosen``: as in
     :class:`Timeline`. ``rows``: the row of each operation in the source ``named``. ``frame``: the plot's left and right
     margins in pixels.
     """
@@ -272,9 +273,9 @@ def _build_plot_data(drawn: Timeline, report: Report) -> dict[str, Any]:
 
 
 def _build_log_data(recorded: RecordedRun, roles: Roles) -> dict[str, Any]:
-    """Returns the log lines for the script: seconds, node, whether an event, text, and source of the time.
+    """Returns the log lines for the page's script. A line has seconds, node, 1 for an event, text, and time source.
 
-    ``roles``: name and class of each node's role, if there are several roles.
+    ``roles``: name and CSS class of each node's role, if there are several roles.
     """
     nodes = sorted({line.node for line in recorded.log.lines}, key=natural_sort_key)
     place = {node: number for number, node in enumerate(nodes)}
@@ -292,5 +293,5 @@ def _build_log_data(recorded: RecordedRun, roles: Roles) -> dict[str, Any]:
 
 
 def _read_scripts() -> list[str]:
-    """Returns Bokeh's scripts without widgets, tables and typesetting."""
+    """Returns Bokeh's core scripts, without widgets, tables and typesetting."""
     return [script.replace("\r\n", "\n") for script in Resources(mode="inline", components=["bokeh"]).js_raw]

@@ -1,7 +1,7 @@
 """The colours of a report, by name and by theme, for the page's style and for the plots.
 
-Fault bands are a warm tint behind everything. A single red is reserved for operations that a finding names, so that
-it has a single meaning. Nodes use eight colours in order.
+Fault bands are a warm tint in the background. The red of ``named`` is only used for operations that a finding names.
+Nodes use eight colours in order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def iterate_css_variables(palette: Mapping[str, str]) -> Iterator[str]:
 
 @dataclass
 class Painter:
-    """Colours Bokeh models, and remembers which property has which colour name, so that the page can change the theme.
+    """Colours Bokeh models, and records the colour name of each property, so that the page can change the theme.
 
     ``entries``: model id, property, colour name.
     """

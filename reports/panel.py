@@ -41,11 +41,11 @@ class PlotContext:
     painter: Painter = field(default_factory=Painter)
     panels: list[Any] = field(default_factory=list)
     chosen: list[Span] = field(default_factory=list)
-    """A line per panel, at the moment that the reader chose."""
+    """Lines at the chosen moment, one per panel."""
 
 
 def to_label(text: str, limit: int = LABEL) -> str:
-    """Returns a short label of one line in which Bokeh sees no mathematics (``$$``, ``\\(``, ``\\[``)."""
+    """Returns a short label of one line, without Bokeh's delimiters of mathematics (``$$``, ``\\(``, ``\\[``)."""
     flat = " ".join(text.split()).replace("$$", "$\u2060$").replace("\\", "\u2216")
     return shorten_middle(flat, limit)
 
@@ -56,7 +56,7 @@ def shorten(text: str, limit: int = 100) -> str:
 
 
 def add_panel(plot: PlotContext, title: str, height: int, **options: Any) -> Any:
-    """Adds the next figure below, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
+    """Adds the next panel below, ``height`` pixels high. ``options``: options of ``bokeh.plotting.figure``."""
     panel = figure(
         height=height, sizing_mode="stretch_width", x_range=plot.axis, toolbar_location=None,
         tools="", min_border_left=LEFT, min_border_right=RIGHT, min_border_top=6, min_border_bottom=4,
@@ -99,7 +99,7 @@ def _shade_faults(plot: PlotContext, panel: Any) -> None:
 
 
 def label_lanes(panel: Any, labels: Sequence[str]) -> None:
-    """Makes one lane per label, the first on top, at the heights 0, -1, -2, ..."""
+    """Labels the lanes, which are at the heights 0, -1, -2, ... from top to bottom."""
     heights = [-number for number in range(len(labels))]
     panel.yaxis.ticker = FixedTicker(ticks=heights)
     panel.yaxis.major_label_overrides = dict(zip(heights, map(to_label, labels), strict=True))

@@ -1,7 +1,7 @@
-"""Memory and disk space over a run, for its page: the lines to draw, and the growth in words.
+"""Memory and disk space over a run, for its page: lines of the plot, and sentences about growth.
 
-Growth compares the medians of the second and the last quarter of a run. The first quarter is the warm-up, and a median
-ignores the low values just after a restart.
+Growth compares the medians of the second and the last quarter of a run. The first quarter counts as warm-up. Medians
+are hardly changed by the low values after a restart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,14 +49,14 @@ class ResourceLines:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Describes the panels: the largest values, and the growth."""
-        said = [
+        sentences = [
             f"{title}: {', '.join(map(self._describe, lines))}."
             for title, lines in (("Largest resident memory", self.memory), ("Largest disk space", self.disk))
             if lines
         ]
         if any(one.growth is not None for one in (*self.memory, *self.disk)):
-            said.append("Growth is that of the median from the second quarter of the run to the last.")
-        return tuple(said)
+            sentences.append("Growth is that of the median from the second quarter of the run to the last.")
+        return tuple(sentences)
 
     def _describe(self, line: ResourceLine) -> str:
         hour = "simulated hour" if self.simulated else "hour"
@@ -74,7 +74,7 @@ def build_lines(resources: Resources | None, simulated: bool) -> ResourceLines:
 
 
 def compute_growth(samples: Sequence[tuple[float, int]]) -> float | None:
-    """Returns the growth in MB per hour; None for a short run, and for one without samples in a quarter."""
+    """Returns the growth in MB per hour; None for a short run, and if a compared quarter has no samples."""
     if not samples:
         return None
     first, last = samples[0][0], samples[-1][0]
@@ -91,7 +91,7 @@ def compute_growth(samples: Sequence[tuple[float, int]]) -> float | None:
 
 
 def _build(series: Mapping[str, Samples], head: str) -> tuple[ResourceLine, ...]:
-    """``head``: the line that comes first. A series without a value above 0 has no line."""
+    """Returns the lines of the largest series. ``head``: the line that comes first. A series of zeros has no line."""
     lines = [
         ResourceLine(name, _thin(sorted(samples)), compute_growth(sorted(samples)))
         for name, samples in series.items()
@@ -102,11 +102,11 @@ def _build(series: Mapping[str, Samples], head: str) -> tuple[ResourceLine, ...]
 
 
 def _thin(samples: Samples) -> Samples:
-    """Bounds the samples of a file that another program wrote."""
+    """Returns at most about ``2 * MOST_SAMPLES`` samples, because another program may have written the file."""
     return samples[:: 1 + len(samples) // (2 * MOST_SAMPLES)]
 
 
 def order_names(lines: Iterable[ResourceLine], leaders: Sequence[str]) -> dict[str, int]:
-    """Returns the position of each node's colour: that of the leadership panel, and the next ones for other nodes."""
+    """Returns the position of each node's colour. ``leaders``: the nodes of the leadership panel, which come first."""
     others = (line.name for line in lines if line.name not in (HARNESS, RUN))
     return {name: position for position, name in enumerate(dict.fromkeys((*leaders, *others)))}

@@ -1,4 +1,4 @@
-"""The roles of nodes and their colours, so that nodes of different roles are easily told apart."""
+"""The roles of nodes (broker, ZooKeeper, ...) and their colours."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from assay.reports.palette import get_role_tone
 
 @dataclass(frozen=True)
 class Roles:
-    """``by_node``: role by node, in the cluster's order; empty if unknown, as in an older run."""
+    """``by_node``: role by node, in the cluster's order; empty if unknown, as in a run of an earlier version."""
 
     by_node: Mapping[str, str] = field(default_factory=dict)
 
@@ -27,7 +27,7 @@ class Roles:
         return tuple(node for node, node_role in self.by_node.items() if node_role == role)
 
     def role_tone(self, role: str) -> str:
-        """Returns the palette's name for a role's colour, which is also its CSS class: ``role0``."""
+        """Returns the name of a role's colour in the palette, which is also its CSS class: ``role0``."""
         return get_role_tone(self.names.index(role))
 
     def node_tone(self, node: str) -> str | None:

@@ -1,12 +1,12 @@
 """Throughput and latency over the whole run, in a bounded number of points.
 
 1. The run is divided into at most 240 intervals of equal, round length.
-2. A rate counts an operation in the interval where it ended, or where it was called if it has no end (``info``).
-3. A latency belongs to the interval in which the operation was due, so that an outage appears at its begin.
-   In an open loop that is behind at its end, no operation is due in the last intervals. There it belongs to the
-   interval of the call as well, so that the panel is drawn to the end.
-4. A latency is measured from when an open loop meant to call the operation. Otherwise a system that stalls would be
-   excused for the calls that it delayed (coordinated omission, G. Tene, "How NOT to Measure Latency").
+2. A rate counts an operation in the interval in which it ended, or was called if it has no end (``info``).
+3. A latency belongs to the interval in which the operation was scheduled, so that an outage appears at its begin. If an
+   open loop is behind schedule at its end, no operation is scheduled in the last intervals. There a latency also
+   belongs to the interval of the call, so that the panel is drawn to the end.
+4. A latency is measured from the time for which an open loop scheduled the operation. Otherwise calls that a stalled
+   system delayed would not count (coordinated omission, G. Tene, "How NOT to Measure Latency").
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_POINTS: Final = 240
 LEAST_WIDTH: Final = 1_000_000
-"""Nanoseconds; narrower intervals would show the clock, not the system."""
+"""Minimum nanoseconds of an interval. Narrower intervals would show the resolution of the clock."""
 
 MILLISECOND: Final = 1_000_000
 
@@ -28,9 +28,9 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Series:
-    """A value for each interval. ``time``: seconds at an interval's begin; rates per second; latencies in milliseconds.
+    """Values of each interval. ``time``: the begin of the interval in seconds. Rates are per second.
 
-    A latency is NaN if no operation succeeded.
+    Latencies are in milliseconds, and NaN if no operation succeeded.
     """
 
     width: float
@@ -60,7 +60,7 @@ class OperationCounts:
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Frequency of an error; ``error`` without the detail after its colon."""
+    """Frequency of an error. ``error``: its name, without the details after the colon."""
 
     f: str
     outcome: str
@@ -70,14 +70,14 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class GroupOwnership:
-    """Ownership changes of a consumer group. ``generations``: 0 in a design without generations; ``partings``: members
-    that left, died or fell silent.
+    """Ownership changes of a consumer group.
 
-    In the design on ZooKeeper, members decide by themselves, and the other counts are their effort:
+    ``generations``: 0 in a design without generations. ``partings``: number of members that left, died or fell silent.
+    In the design on ZooKeeper, members assign partitions to themselves. The other counts measure this work:
 
-    - ``changes``: claims that acquired anything
+    - ``changes``: claims that acquired a partition
     - ``watches``: watches that woke a member
-    - ``rebalances``: computed assignments; ``unchanged``: those equal to the present ownership
+    - ``rebalances``: computed assignments. ``unchanged``: those that equal the present ownership
     """
 
     group: str
@@ -93,13 +93,13 @@ class GroupOwnership:
 
 
 _LATENCY: Final = "greatest(ret - coalesce(scheduled, call), 1000)"
-"""At least a microsecond: a logarithmic axis has no zero."""
+"""SQL: the latency in nanoseconds, at least a microsecond, because a logarithmic axis has no zero."""
 
 
 def choose_interval(span: int, most: int = MOST_POINTS) -> int:
-    """Returns the smallest width of 1, 2 or 5 times a power of ten (ns), at least 1 ms.
+    """Returns the smallest width of an interval that divides ``span`` into at most ``most`` intervals.
 
-    It divides ``span`` into at most ``most`` intervals.
+    The width is 1, 2 or 5 times a power of ten (ns), and at least 1 ms.
     """
     width = LEAST_WIDTH
     while True:

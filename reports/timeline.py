@@ -1,9 +1,9 @@
 """The timeline: faults, findings, throughput, latency, leadership and operations over one time axis in seconds.
 
-The panels share the axis and the fault bands behind them, so that simultaneous events are above each other. They
+The panels share the axis and the fault bands in the background, so that simultaneous events are above each other. They
 contain no JavaScript of their own; the page's script zooms and recolours them. Text from the system under test appears
-in hover labels, which Bokeh escapes, and in lane labels, where mathematics is disabled (``to_label``), because Bokeh
-would download a typesetter.
+in hover labels, which Bokeh escapes, and in lane labels. ``to_label`` disables mathematics in lane labels, because
+Bokeh would download a typesetter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,14 @@ from assay.reports.zookeeper import InSyncInterval
 
 @dataclass(frozen=True)
 class Timeline:
-    """``layout``: one Bokeh model. ``axis``: id of the range that all panels share. ``named``: id of the source of the
-    named operations; ``order`` has the operation index of each of its rows. ``colours``: see ``Painter``.
+    """The drawn panels.
+
+    - ``layout``: the Bokeh model of all panels
+    - ``axis``: id of the range that all panels share
+    - ``named``: id of the data source with the operations that findings name
+    - ``order``: the operation index of each row of this source
+    - ``colours``: as ``Painter.entries``
+    - ``span``: begin and end of the axis in seconds
     """
 
     layout: Model
@@ -262,7 +268,7 @@ def _draw_leaders(plot: PlotContext, recorded: RecordedRun) -> None:
 
 
 def _draw_in_sync(plot: PlotContext, recorded: RecordedRun) -> None:
-    """Draws a bar per interval: strong if replicas are missing, with the number of remaining ones."""
+    """Draws a bar per interval. If replicas are missing, the bar is darker and has the number of in-sync replicas."""
     known = recorded.zookeeper_activity.in_sync
     lanes = [lane for lane in recorded.leadership.lanes if any(interval.key == lane for interval in known)]
     most = {lane: max(len(interval.members) for interval in known if interval.key == lane) for lane in lanes}
@@ -311,7 +317,8 @@ def _format_out_of_sync(interval: InSyncInterval) -> str:
 
 
 def _classify_in_sync(interval: InSyncInterval, most: int) -> str:
-    """``most``: maximum in-sync replicas ever, for nodes that do not report out-of-sync replicas."""
+    """Classifies an interval. ``most``: the maximum number of in-sync replicas in the run. It counts as the number of
+    replicas if the node does not report out-of-sync replicas."""
     members = len(interval.members)
     replicas = most if interval.out is None else members + len(interval.out)
     return "all" if members == replicas else "some missing" if members > 1 else "one left"
@@ -365,7 +372,7 @@ def _draw_sessions(plot: PlotContext, recorded: RecordedRun) -> None:
 
 
 def _draw_resources(plot: PlotContext, title: str, lines: Sequence[ResourceLine], recorded: RecordedRun) -> None:
-    """Draws a line per node in its colour of the leadership panel; that of the tester itself is dashed."""
+    """Draws a line per node, in its colour of the leadership panel. The line of the tester itself is dashed."""
     if not lines:
         return
     panel = add_panel(plot, title, 140)

@@ -1,6 +1,6 @@
 """ZooKeeper activity in the nodes' event logs: sessions, writes, and in-sync replicas.
 
-Each node reports events by its own clock, so they are for display only.
+Events have the times of their nodes' clocks, so the activity is only displayed, and proves nothing.
 """
 
 from collections import defaultdict
@@ -19,7 +19,10 @@ MOST_EVENTS: Final = 5_000
 
 @dataclass(frozen=True)
 class ZooKeeperSession:
-    """A node was registered from ``start`` to ``stop`` (ns), as far as it knew. ``lost``: it noticed the end."""
+    """Interval from ``start`` to ``stop`` (ns) in which a node was registered, by its own knowledge.
+
+    ``lost``: whether the node noticed the end of its session.
+    """
 
     node: str
     start: int
@@ -39,7 +42,7 @@ class ZooKeeperWrite:
 
 @dataclass(frozen=True)
 class InSyncInterval:
-    """In-sync replicas of ``key`` from ``start`` to ``stop`` (ns), according to ``node``, its leader or the controller.
+    """In-sync replicas of ``key`` from ``start`` to ``stop`` (ns). ``node``: the leader or controller that reported it.
 
     ``out``: the other assigned replicas; None if the node does not report them.
     """
@@ -55,7 +58,7 @@ class InSyncInterval:
 
 @dataclass(frozen=True)
 class ZooKeeperActivity:
-    """All of the above; empty for a system without such events."""
+    """Sessions, writes and in-sync replicas of a run; empty for a system without such events."""
 
     sessions: tuple[ZooKeeperSession, ...] = ()
     writes: tuple[ZooKeeperWrite, ...] = ()
@@ -65,7 +68,7 @@ class ZooKeeperActivity:
 def read_activity(
     database: HistoryDatabase, faults: Sequence[FaultBand], keys: Collection[str], end: int
 ) -> ZooKeeperActivity:
-    """Reads the events; ``keys``: the partitions whose in-sync replicas are needed."""
+    """Reads the activity from events. ``keys``: the partitions whose in-sync replicas are needed."""
     registered = database.rows(
         "select time, node, incarnation, event from events where event in ('registered', 'session-lost') "
         "order by time, node, seq limit ?",
@@ -92,8 +95,9 @@ def read_activity(
 
 
 def compute_sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -> list[ZooKeeperSession]:
-    """Computes sessions from ``registered`` and ``session-lost`` in order of time; a kill ends a session without an
-    event.
+    """Computes sessions from the events ``registered`` and ``session-lost``, in order of time.
+
+    ``killed``: times and nodes of kills, which end sessions without an event.
     """
     by_node: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for row in rows:
@@ -112,7 +116,7 @@ def compute_sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end
 
 
 def compute_in_sync(rows: Iterable[Row], end: int) -> list[InSyncInterval]:
-    """Computes consecutive intervals per key, without reports of leaders with an older epoch."""
+    """Computes consecutive intervals per key. Ignores reports of leaders with an older epoch."""
     last: dict[str, tuple[Row, tuple[int, ...], tuple[int, ...] | None]] = {}
     found: list[InSyncInterval] = []
 

@@ -1,4 +1,4 @@
-"""Aggregates of many runs: a night's matrix, reasons for unknowns, detection, cells over the nights."""
+"""Aggregates of many runs: a night's matrix, reasons for unknown runs, detection of defects, histories of cells."""
 
 import re
 from collections import defaultdict
@@ -40,7 +40,7 @@ class VerdictCounts:
 
 @dataclass(frozen=True)
 class Matrix:
-    """``rows`` and ``columns``: at most ``most`` each, the worst verdicts first; ``left_out``: number of others."""
+    """Matrix of workloads (rows) and nemeses (columns). ``left_out``: number of rows and columns that are not shown."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -50,7 +50,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class UnknownReason:
-    """Runs without an answer for one reason, up to numbers in it; the newest first."""
+    """Unknown runs, or runs without a verdict, with one reason (numbers may differ). The newest run comes first."""
 
     standing: RunVerdict
     status: str
@@ -60,7 +60,7 @@ class UnknownReason:
 
 @dataclass(frozen=True)
 class DetectionCount:
-    """How often a workload has caught a defect. ``runs``: those with a verdict; ``unjudged``: the others."""
+    """How often a workload has caught a defect. ``runs``: runs with a verdict. ``unjudged``: runs without one."""
 
     runs: int
     caught: int
@@ -75,13 +75,13 @@ def count_verdicts(entries: Iterable[Entry]) -> VerdictCounts:
 
 
 def find_newest_runs(store: StoreContents) -> list[Entry]:
-    """Returns the runs of the newest night, without those that have a defect."""
+    """Returns the runs of the newest night, without runs of a system with a defect."""
     night = store.tonight
     return [] if night is None else [one for one in store.entries if one.night == night.name and not one.cell.defect]
 
 
 def build_matrix(entries: Iterable[Entry], most: int) -> Matrix:
-    """Returns the matrix of workloads and nemeses, both by name."""
+    """Returns the matrix. It has at most ``most`` rows and columns, those with the worst verdicts, sorted by name."""
     cells: dict[tuple[str, str], VerdictCounts] = defaultdict(VerdictCounts)
     for one in entries:
         cells[one.cell.workload, one.cell.nemesis].add(one)
@@ -129,10 +129,10 @@ def list_nights(store: StoreContents, trends: Trends | None) -> list[str]:
 
 
 def build_histories(store: StoreContents, trends: Trends | None = None) -> dict[CellKey, list[Row]]:
-    """Returns the nights of each cell, the oldest first; cells that failed latest come first.
+    """Returns the nights of each cell, the oldest first. Cells that failed latest come first.
 
-    Nights are numbered from the first of the last ``MOST_NIGHTS`` of ``list_nights``. Trends provide nights before the
-    store.
+    Only the last ``MOST_NIGHTS`` nights of ``list_nights`` count. They are numbered from 0. Nights that are older than
+    the store come from the trends.
     """
     known = list_nights(store, trends)[-MOST_NIGHTS:]
     nights = {night: place for place, night in enumerate(known)}
@@ -161,6 +161,6 @@ def _build_row(night: int, runs: Sequence[Entry]) -> Row:
 
 
 def _rank_cell(cell: CellKey, rows: Sequence[Row]) -> tuple[int, ...]:
-    """Sorts cells without a defect that failed latest first, then those that are unknown, then the others."""
+    """Returns a sort key: cells without a defect first, then the latest failure, then the latest unknown run."""
     latest = [max((int(row[0] or 0) for row in rows if row[1 + place]), default=-1) for place in (0, 1)]
     return (int(bool(cell.defect)), -latest[0], -latest[1])

@@ -1,4 +1,4 @@
-"""Data of the page about a run or attempt, a night and a store. All text is already sanitized and short."""
+"""Data of the page about runs, attempts, nights and a store. All text is already sanitized and short."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 from assay.harness.core.printable import to_printable
 
 LONGEST: Final = 300
-"""Maximum characters of a text from a run."""
+"""Maximum number of characters of a text from a run."""
 LONGEST_COMMAND: Final = 100_000
-"""Maximum characters of a command. Longer ones are not shown, because part of a command would do something else."""
+"""Maximum number of characters of a command. A longer one is not shown, because a part of it would do something else.
+"""
 
 
 FILES: Final = {"report.html": "report", "schedule.json": "schedule", "history": "history", "logs": "logs"}
@@ -17,7 +18,7 @@ FILES: Final = {"report.html": "report", "schedule.json": "schedule", "history":
 
 
 class RunVerdict(StrEnum):
-    """Verdict of a run; ``none``: it has no verdict."""
+    """Verdict of a run. ``none``: the run has no verdict."""
 
     FAIL = "fail"
     UNKNOWN = "unknown"
@@ -26,7 +27,7 @@ class RunVerdict(StrEnum):
 
 
 class CellKey(NamedTuple):
-    """Cell of a nightly matrix. ``defect``: empty without one."""
+    """Cell of a nightly matrix. ``defect``: empty for a system without a planted defect."""
 
     system: str
     workload: str
@@ -36,9 +37,11 @@ class CellKey(NamedTuple):
 
 
 class EntryFigures(NamedTuple):
-    """Measurements: latencies of successful operations in ms; seconds from a heal until all served, and to a finding.
+    """Measurements of a run; None if unknown. The order is that of ``trends.Row``.
 
-    None: unknown. The order is that of a cell's row in the trends.
+    - ``median``, ``p99``: latencies of successful operations in ms
+    - ``recovery``: seconds from a heal until all targets served
+    - ``detection``: seconds until a finding
     """
 
     operations: int | None = None
@@ -53,21 +56,21 @@ UNMEASURED: Final = EntryFigures()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A run; or an attempt of a night's cell that left no run, or ended worse than its runs."""
+    """A run, or an attempt of a night's cell that left no run or ended worse than its runs."""
 
     name: str
-    """``test/time``; for an attempt the name of its cell."""
+    """``test/time`` for a run, and the name of its cell for an attempt."""
     address: str
-    """Its folder, relative to the store, as in a link."""
+    """The folder of the run, relative to the store, as in a link."""
     files: tuple[str, ...] = ()
     """The members of ``FILES`` that exist."""
     extra_links: tuple[tuple[str, str], ...] = ()
     """Further links: label and address."""
     cell: CellKey
     base_system: str = ""
-    """The system without the defect, for a run whose night counts the defect as an ordinary variant."""
+    """The system without the defect, if the night counts the defect as an ordinary variant."""
     night_cell: str = ""
-    """The name of its cell in the night's matrix, equal on every night."""
+    """The name of the run's cell in the night's matrix, which is equal on every night."""
     night: str
     started: str
     standing: RunVerdict
@@ -75,26 +78,26 @@ class Entry:
     anomalies: tuple[str, ...] = ()
     """The forbidden anomalies that were found, sorted."""
     shape: tuple[str, ...] = ()
-    """The faults of its shrunk schedule, in order."""
+    """The kinds of faults of the run's shrunk schedule, in order."""
     reason: str = ""
-    """Why it is unknown or has no verdict; one line."""
+    """Why the run is unknown or has no verdict, in one line."""
     command: str = ""
     seed: int | None = None
     version: str = ""
     counts: tuple[tuple[str, str], ...] = ()
-    """Names and values of its operations by outcome, of all kinds and of each kind, for JUnit XML."""
+    """Names and values of JUnit properties: operations by outcome, in total and per kind."""
     figures: EntryFigures = UNMEASURED
     caught: bool | None = None
     """For a run with a defect: whether an expected anomaly was reported; None: no verdict."""
 
     gone: bool = False
-    """Whether the run itself is no longer in the store, and only its night's record mentions it."""
+    """Whether the run is no longer in the store, so that only its night's record mentions it."""
     unjudged: bool = False
-    """Whether the run made operations and is over, as far as is known here, but has no verdict."""
+    """Whether the run has operations and seems to be over, but has no verdict."""
 
     @property
     def pass_cell(self) -> CellKey:
-        """The cell whose passes show when it last passed."""
+        """The cell whose passes count for the run's last pass: the cell of the system without the defect."""
         return self.cell._replace(system=self.base_system or self.cell.system)
 
     @property
@@ -105,7 +108,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightEntry:
-    """``planned``: cells of its matrix, 0 without one; ``done``: those with a completed attempt."""
+    """A night. ``planned``: number of cells of its matrix, 0 without one. ``done``: cells with a completed attempt."""
 
     name: str
     started: str
@@ -123,18 +126,18 @@ class NightEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreContents:
-    """A store; ``entries`` and ``nights`` oldest first. ``problems``: unreadable files, in sentences."""
+    """A store. ``entries``, ``nights``: the oldest first. ``problems``: unreadable files, in sentences."""
 
     name: str
     entries: tuple[Entry, ...]
     nights: tuple[NightEntry, ...]
     problems: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
-    """Runs and records of nights that cannot be read, in sentences: each may have been a failure."""
+    """Runs and records of nights that cannot be read, in sentences. Each may be a failure."""
 
     @property
     def unjudged(self) -> list[str]:
-        """The runs that were cut short before their verdict, in sentences: each may have been a failure."""
+        """The runs that ended without a verdict, in sentences. Each may be a failure."""
         return [f"{one.name}: {one.reason}" for one in self.entries if one.unjudged]
 
     @property

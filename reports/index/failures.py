@@ -1,7 +1,7 @@
-"""Groups failed runs without a defect into failures, by system, workload, anomalies and shape.
+"""Groups failed runs of systems without a planted defect into failures, by system, workload, anomalies and shape.
 
-The shape is the sequence of fault kinds in a shrunk schedule. A run without a shrunk schedule joins the one known shape
-of its anomalies; if there are several shapes or none, such runs form a failure of their own.
+The shape is the sequence of fault kinds in a shrunk schedule. If runs with these anomalies have only one known shape, a
+run without a shrunk schedule counts as a run of this shape. Otherwise such runs form a failure of their own.
 """
 
 from collections import defaultdict
@@ -17,10 +17,10 @@ Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Failure:
-    """``entries``: the failed runs, newest first. ``rate``: their share in all runs of their cells that passed or
-    failed.
+    """A failure. ``entries``: the failed runs, the newest first.
 
-    A pass whose run is no longer in the store counts for ``last_pass_version``, but not for a rate.
+    ``rate``: share of the failed runs among all runs of their cells that passed or failed. A pass whose run is no
+    longer in the store counts for ``last_pass_version``, but not for a rate.
     """
 
     system: str
@@ -30,39 +30,41 @@ class Failure:
     entries: tuple[Entry, ...]
     rate: FailureRate
     since: FailureRate
-    """The failure rate since the first of these failed runs began."""
+    """The failure rate since the first failed run began."""
     nights: int
-    """Number of nights on which it occurred."""
+    """Number of nights on which the failure occurred."""
     new: bool
-    """Whether it first occurred on the newest night."""
+    """Whether the failure first occurred on the newest night."""
     tonight: bool
+    """Whether the failure occurred on the newest night."""
     last_pass_version: str
-    """The version of the last pass of its cells before the first of these runs; empty if unknown."""
+    """The version of the last pass of its cells before the first failed run; empty if unknown."""
     suspects: tuple[str, ...]
-    """The known versions after ``last_pass_version``, up to that of the first of these runs."""
+    """The known versions after ``last_pass_version``, up to the version of the first failed run."""
     commits: tuple[str, ...]
-    """The known commits after ``last_pass_version`` up to the version of the first of these runs, the newest first."""
+    """The known commits after ``last_pass_version``, up to the version of the first failed run, the newest first."""
     mark: Mark | None
     expired: bool
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a failure of the night: it has no mark, or an expired one."""
+        """Whether the failure makes the night fail: it has no mark, or an expired mark."""
         return self.mark is None or self.expired
 
     @property
     def example(self) -> Entry:
-        """The run to repeat: preferably with a shrunk schedule, and in the simulation, where a seed reproduces it."""
+        """The run to repeat. Runs with a shrunk schedule are preferred, then simulated runs, which are reproducible."""
         return max(self.entries, key=lambda one: (bool(one.shape), one.cell.cluster == "sim", one.started))
 
 
 def group_failures(store: StoreContents, known: KnownFailures) -> list[Failure]:
-    """Returns new failures first, then those of tonight, then the others; within these, the latest first."""
+    """Returns the failures: new ones first, then other failures of the newest night, then the rest, each the latest
+    first."""
     runs = [entry for entry in store.entries if not entry.cell.defect]
     groups = _group_by_key([entry for entry in runs if entry.standing is RunVerdict.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        # a failed run that is no longer in the store does not count either
+        # Runs that are no longer in the store do not count, whether they passed or failed.
         if entry.standing in (RunVerdict.PASS, RunVerdict.FAIL) and not entry.gone:
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
@@ -129,20 +131,20 @@ def _build_failure(
 
 
 def _identify_cells(entry: Entry) -> set[Hashable]:
-    """Returns up to two identifiers of the entry's cell, either of which matches a pass.
+    """Returns up to two identifiers of the entry's cell. A pass belongs to the cell if it has one of them.
 
-    They are the cell without the defect, and the name of the night's matrix cell. The plain cell is not enough, because
-    a defect is part of the system's name, and a found schedule replaces the fault's.
+    They are the cell without the defect, and the name of the cell in the night's matrix. ``Entry.cell`` is not enough,
+    because its system may include a defect, and its nemesis may be a found schedule.
     """
     places: set[Hashable] = {entry.pass_cell, entry.night_cell}
     return places - {""}
 
 
 def _find_last_pass(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
-    """Returns the version of the last pass before the first of these runs.
+    """Returns the version of the last pass before the first run of ``group``.
 
-    For a variant of a system, such as one with a defect, passes of its night's matrix cell take precedence. Passes of
-    the plain system in another cell count only if there are none.
+    For a variant of a system, such as one with a defect, passes of its cell in the night's matrix take precedence. If
+    there are none, passes of the plain system count.
     """
     started = group[0].started
 
@@ -166,24 +168,24 @@ def _find_first_times(entries: Iterable[Entry]) -> dict[str, str]:
     return found
 
 
-def _list_versions_between(versions: dict[str, str], green: str, red: str) -> tuple[str, ...]:
-    """Returns the versions after ``green`` up to ``red``; empty if either is unknown."""
-    if not (green and red):
+def _list_versions_between(versions: dict[str, str], passed: str, failed: str) -> tuple[str, ...]:
+    """Returns the versions after ``passed`` up to ``failed``; empty if either is unknown."""
+    if not (passed and failed):
         return ()
-    return tuple(name for name, first in versions.items() if versions[green] < first <= versions[red])
+    return tuple(name for name, first in versions.items() if versions[passed] < first <= versions[failed])
 
 
-def _list_commits_between(nights: Sequence[NightEntry], green: str, red: str) -> tuple[str, ...]:
-    """Returns the commits after ``green`` up to ``red``, night by night.
+def _list_commits_between(nights: Sequence[NightEntry], passed: str, failed: str) -> tuple[str, ...]:
+    """Returns the commits after the version ``passed`` up to ``failed``, night by night.
 
-    Empty if a night in between has no known predecessor.
+    Returns no commits if a night between them has no known predecessor.
     """
     night_by_version = {
         night.version: night for night in reversed(nights) if night.previous_version not in ("", night.version)
     }
     found: list[str] = []
-    version = red
-    while green and version != green:
+    version = failed
+    while passed and version != passed:
         night = night_by_version.pop(version, None)
         if night is None:
             return ()

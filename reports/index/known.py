@@ -7,7 +7,8 @@
     reason = "acknowledged before the fsync; being repaired"
     expires = 2026-12-24
 
-A mark covers the failures with exactly these anomalies, through its expiry date. It hides nothing.
+An entry (a *mark*) covers the failures with exactly these anomalies, through its expiry date. The page still shows
+these failures.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,11 +25,11 @@ Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 
 class KnownFailuresError(ValueError):
-    """Raised for an invalid file; the message names the place."""
+    """Raised for an invalid file. The message names the place in the file."""
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An entry of the file. ``expires``: the last day on which it counts."""
+    """An entry of the file. ``expires``: the last day on which the entry counts."""
 
     system: Text
     workload: Text
@@ -60,7 +61,7 @@ class KnownFailures:
         return mark.expires < self.today
 
     def unused_marks(self, failures: Collection[tuple[str, str, tuple[str, ...]]]) -> list[Mark]:
-        """Returns the marks of failures that no run has."""
+        """Returns the marks that cover none of these failures."""
         return [mark for mark in self.marks if mark.key not in failures]
 
 

@@ -1,4 +1,4 @@
-"""The page of a store: a self-contained HTML file with compact data for its script."""
+"""Renders the page of a store: a self-contained HTML file with compact data for its script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,9 +26,9 @@ from assay.reports.index.trends import Regression, Trends
 
 FOLDER: Final = Path(__file__).parent
 MOST_BYTES: Final = 2_000_000
-"""Maximum size of the list of runs and the cells' histories; older runs are counted, not listed."""
+"""Maximum size in bytes of the list of runs and the histories of cells. Older runs are counted, but not listed."""
 MOST_SHOWN: Final = 60
-"""Maximum number of failures of one sort, of reasons, and of rows or columns of a matrix."""
+"""Maximum number of failures in a section, of reasons, and of rows or columns of a matrix."""
 STANDINGS: Final = tuple(RunVerdict)
 WORDS: Final = {
     RunVerdict.FAIL: "fail", RunVerdict.UNKNOWN: "unknown", RunVerdict.NONE: "no verdict", RunVerdict.PASS: "pass"
@@ -40,9 +40,9 @@ JAVASCRIPT_LIMIT: Final = 2**53
 
 @dataclass(frozen=True)
 class RenderedPage:
-    """``counting``: the failures without a mark, or with an expired one.
+    """The page and its results. ``counting``: the failures without a mark, or with an expired mark.
 
-    ``damaged`` and ``unjudged``: runs that may have failed.
+    ``damaged``, ``unjudged``: runs that may have failed, in sentences.
     """
 
     html: str
@@ -100,7 +100,7 @@ def render_page(
 
 
 def _build_sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
-    """Returns id, title and failures of each section; known failures come last."""
+    """Returns id, title and failures of each section. Known failures come last."""
     counting = [one for one in found if one.counts]
     return [
         ("new", "New failures", [one for one in counting if one.new]),
@@ -115,15 +115,15 @@ def _write_lead(found: Sequence[Failure], night: NightEntry | None) -> str:
         return "There is no run in this store."
     if not found:
         return "No failure."
-    sorts = {name: some for name, _, some in _build_sections(found)}
+    sections = {name: failures for name, _, failures in _build_sections(found)}
     words = {"new": "new", "open": "open", "quiet": "not seen again", "known": "known"}
-    counts = ", ".join(f"{len(some)} {words[name]}" for name, some in sorts.items() if some)
-    new = f"New: {_name_failures(sorts['new'])}. " if sorts["new"] else ""
+    counts = ", ".join(f"{len(failures)} {words[name]}" for name, failures in sections.items() if failures)
+    new = f"New: {_name_failures(sections['new'])}. " if sections["new"] else ""
     return f"{new}Failures: {counts}."
 
 
 def _name_failures(some: Sequence[Failure], most: int = 3) -> str:
-    """Returns ``lost-write in test_log``, and the number of others."""
+    """Names at most ``most`` failures, such as ``lost-write in test_log``, and counts the others."""
     named = [f"{' + '.join(one.anomalies) or 'a failure'} in {one.workload}" for one in some]
     return join_some(named, most)
 
@@ -145,7 +145,7 @@ def _list_workloads(store: StoreContents) -> list[str]:
 
 @dataclass
 class _InternTable:
-    """Interns texts or cells; ``size``: as ``_measure_inline``."""
+    """Interns texts or cells as numbers. ``size``: bytes of the table in the page."""
 
     places: dict[Any, int] = field(default_factory=dict)
     size: int = 0
@@ -158,12 +158,12 @@ class _InternTable:
 
 
 def _measure_inline(value: Any) -> int:
-    """Returns the bytes in the page, with a comma; the escaped form is longer than JSON."""
+    """Returns the bytes of a value in the page, with a comma. Escapes make it longer than plain JSON."""
     return len(html.to_inline_json(value).encode()) + 1
 
 
 def _build_data(store: StoreContents, trends: Trends | None) -> tuple[Any, int, int]:
-    """Returns the script's data, the number of runs listed (the newest that fit), and of cells left out."""
+    """Returns the script's data, the number of listed runs (the newest ones), and the number of omitted cells."""
     cells, texts, names = _InternTable(), _InternTable(), list_nights(store, trends)
     nights = {night: place for place, night in enumerate(names)}
     size, every, plots = _measure_inline(names), build_histories(store, trends), []
@@ -192,7 +192,7 @@ def _build_data(store: StoreContents, trends: Trends | None) -> tuple[Any, int, 
 
 
 def _build_row(one: Entry, cell: int, night: int, texts: _InternTable) -> list[Any]:
-    """Returns a run's row. A large seed is text, because JavaScript numbers are inexact; a name equal to its address is
+    """Returns a run's row. A large seed is a text, because JavaScript would round it. A name equal to the address is
     omitted.
     """
     home, _, last = one.address.rpartition("/")

@@ -10,17 +10,20 @@ from assay.reports.index.entry import CellKey, sanitize_text
 
 FORMAT: Final = 1
 Row = list[int | float | None]
-"""Number of the night; failed, unknown, without verdict, passed; then medians: operations, latency in ms (median and 99
-%), seconds of recovery, seconds to detection.
+"""Values of a cell in one night, in this order:
+
+1. the number of the night
+2. the numbers of runs that failed, were unknown, had no verdict, and passed
+3. medians over the runs: operations, median and 99 % latency in ms, seconds of recovery, seconds to detection
 """
 
 
 class TrendsError(Exception):
-    """Raised for an unreadable file of trends; the message says which, and what to do."""
+    """Raised for an unreadable file of trends. The message names the file, and says what to do."""
 
 
 class Regression(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure of a cell that got worse, from the night ``since`` on."""
+    """A measurement (``figure``) of a cell that has been worse since the night ``since``."""
 
     cell: CellKey
     figure: str
@@ -29,7 +32,7 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     since: str
     nights: int
-    """The number of nights that are compared with the ``nights_before``."""
+    """Number of nights from ``since`` on, which are compared with the ``nights_before`` earlier nights."""
     nights_before: int
     probability: float
     """The p-value, adjusted for multiple comparisons."""
@@ -46,7 +49,13 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trends(msgspec.Struct, frozen=True, kw_only=True):
-    """``nights``: those that rows refer to, the oldest first; ``asked``: number of figures with enough nights."""
+    """Content of the file.
+
+    - ``nights``: the nights to which rows refer, the oldest first
+    - ``worse``: measurements that got worse
+    - ``asked``: number of measurements with enough nights for a test
+    - ``level``: significance level of the test
+    """
 
     format: int = FORMAT
     nights: tuple[str, ...]
