@@ -197,7 +197,10 @@ class Check:
 
 @dataclass(frozen=True)
 class UndecidedKeys:
-    """Reasons why some keys cannot be judged: one for each of the first rows of ``table``, and one for all others."""
+    """Reasons why some keys cannot be judged. ``table`` has one row per such key.
+
+    ``explain`` returns the reason for one row, and ``explain_others`` the reason for further keys, by their number.
+    """
 
     table: str
     explain: Callable[[Row], str]
@@ -318,7 +321,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class CheckCount:
-    """How many rows a check examined, how many instances it found, and how many claims were exposed."""
+    """Numbers of a check's examined rows, of its instances, and of its exposed claims."""
 
     examined: int
     instances: int

@@ -29,7 +29,7 @@ STRUCK: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, ''
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
 """Matches rows of ``faults`` written at the end of an injection. A failed injection may have done half of its work."""
 TARGETS_ZOOKEEPER: Final = """regexp_extract(targets, '"zk[0-9]+"', 0) <> ''"""
-"""Matches rows of ``faults`` with a node of ZooKeeper (``zk1``, ``zk2``, ...) among the targets, whatever the fault."""
+"""Matches rows of ``faults`` that have a node of ZooKeeper (``zk1``, ``zk2``, ...) among the targets."""
 EARLIEST_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """SQL for rows of ``faults`` grouped by id: the earliest time at which the fault may have begun.
 

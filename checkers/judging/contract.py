@@ -124,7 +124,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 0.0
     """Seconds for which clients wait for a silent server before they turn to another. It may outlast a failover."""
     may_stall: tuple[str, ...] = ()
-    """Names of faults during which the system may stop to serve until the heal, by its design."""
+    """Names of faults during which the system, by its design, may serve no client until the heal."""
     refusals: tuple[str, ...] = STANDARD_REFUSALS
     """Errors with which a failed operation counts as answered: the system refused it. A kind of operation without any
     answer makes the run unknown (:mod:`assay.checkers.judging.health`)."""
@@ -138,9 +138,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     linearizable_ends: bool = False
     """Whether the log end offsets that the system reports are linearizable (KIP-207). Then ``unseen`` uses them."""
     linearizable_queues: bool = False
-    """Whether a queue was empty at some moment of a call that found it empty. Then ``queue-false-empty`` is checked."""
+    """Whether queues promise that a call finds a queue empty only if it was empty at some moment of the call. Then
+    ``queue-false-empty`` is checked."""
     linearizable_sets: bool = False
-    """Whether a read of a set shows its state at some moment of the call. Then ``set-fork`` is checked."""
+    """Whether sets promise that a read shows the set's state at some moment of the call. Then ``set-fork`` is checked.
+    """
     transaction_order: Literal["none", "process", "real-time"] = "none"
     """The order that transactions must respect in addition to their dependencies.
 
@@ -159,9 +161,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     dense_offsets: bool = False
     """Whether each offset of an uncompacted log holds a record, as in Kafka before transactions."""
     retention_ms: int | None = None
-    """The topics' ``retention.ms`` until an effect ``setting`` changes it; -1: unlimited, None: unknown."""
+    """The topics' ``retention.ms`` until an effect ``setting`` changes it. -1 means unlimited, and None unknown."""
     retention_bytes: int | None = None
-    """The topics' ``retention.bytes``, with the same special values."""
+    """The topics' ``retention.bytes``. -1 means unlimited, and None unknown."""
     reading_deadline: float = 10.0
     """Seconds in which a reader must advance to an existing record if no fault is active."""
     progress_deadline: float = 4.0

@@ -69,7 +69,7 @@ class FaultTimes:
 
     @property
     def begun(self) -> bool:
-        """Whether the fault is known to have touched its targets."""
+        """Whether the injection is known to have begun."""
         return self.injected is not None or self.since is not None
 
     def disturbs(self, start: int, end: int) -> bool:

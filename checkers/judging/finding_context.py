@@ -72,7 +72,7 @@ class FindingContext:
 
 
 def read_begin(detail: Mapping[str, Any]) -> int | None:
-    """Returns when the injection began, from the detail of the row that reports its end; None in older histories."""
+    """Returns the time at which the injection began, from the detail of the row ``injected``; None if it is unknown."""
     known = detail.get("began")
     return known if isinstance(known, int) and not isinstance(known, bool) else None
 

@@ -36,7 +36,7 @@ ERROR_NAME: Final = "case when instr(error, ':') > 0 then substr(error, 1, instr
 
 @dataclass
 class _Kind:
-    """Counts of a kind of operation so far, and of its errors by name."""
+    """Counts of one kind of operation so far. ``errors``: counts of its errors by name."""
 
     ok: int = 0
     fail: int = 0

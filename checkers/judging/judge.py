@@ -257,7 +257,7 @@ class _Judging:
     anomalies: dict[str, int] = field(default_factory=dict)
     applied: list[str] = field(default_factory=list)
     judged: bool = False
-    """Whether a family could judge anything that clients did."""
+    """Whether a family could judge operations of clients."""
     findings: list[Finding] = field(default_factory=list)
     examined: list[CheckCoverage] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -464,7 +464,7 @@ class _Judging:
         self._add_examined(check, count, time.perf_counter() - begun, lacking=lacking)
 
     def _judge_exposure(self, check: Check, count: ExposureCount) -> None:
-        """Adds a reason if the history could not have shown the anomaly, and a warning if it could hardly have."""
+        """Adds a reason if no claim of the check was exposed, or a warning if few claims were (``exposure``)."""
         if not self.requires_exposure:
             return
         reason = warning = None
@@ -542,7 +542,8 @@ class _Judging:
         )
 
     def _compare_with_contract(self) -> None:
-        """Adds a reason for each forbidden anomaly without data, and for each found one outside of the contract."""
+        """Adds a reason for each forbidden anomaly without data, and for each found anomaly that the contract does not
+        name."""
         excused = {check.anomaly for family in self.families for check in family.checks if not self._needs_data(check)}
         without_data = [
             anomaly

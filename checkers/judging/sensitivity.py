@@ -41,7 +41,7 @@ class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
     """Violations planted into claims drawn from all claims."""
     caught: Count
     planted_exposed: Count
-    """Violations planted into claims drawn from the exposed ones. All of them must be caught."""
+    """Violations planted into claims drawn from the exposed claims. All of them must be caught."""
     caught_exposed: Count
     found_as: dict[str, Count] = {}
     """By reported anomaly, the number of violations caught."""

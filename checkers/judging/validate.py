@@ -183,7 +183,7 @@ def _explain_mismatch(row: Row) -> str:
 
 
 def _select_mismatch(join: str, unknown: str) -> str:
-    """Returns SQL: the first effect that contradicts its operation, or has none if the join keeps it."""
+    """Returns SQL: the first effect that differs from its operation. ``unknown``: condition for a missing operation."""
     return f"""
         select e.op, e.sub, o."index" as known, e.process, o.process as op_process,
             e.call, o.call as op_call, e.ret, o.ret as op_ret, e.phase, o.phase as op_phase
@@ -361,4 +361,4 @@ RULES: Final = (
     ),
     _row_rule("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
 )
-"""In order: errors visible in one row come before those that need several rows."""
+"""The rules in order. For each table, errors visible in one row come first."""

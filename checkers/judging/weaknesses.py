@@ -56,7 +56,7 @@ def find_weaknesses(
     kinds: Collection[str],
     worker_nodes: Mapping[str, str],
 ) -> list[str]:
-    """Returns the warnings. ``kinds``: the kinds of effects in the history. ``worker_nodes``: by worker, its node."""
+    """Returns the warnings. ``kinds``: kinds of effects. ``worker_nodes``: by worker, the node of its clients."""
     return [
         *describe_few_answers(health),
         *find_long_streaks(engine, contract, health, worker_nodes),

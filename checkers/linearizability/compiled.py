@@ -26,7 +26,7 @@ _plain: dict[int, Callable[..., Any]] = {}
 
 
 def register_compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Registers a function of this package for ``compile_all``. Its first call after that compiles it."""
+    """Registers a function of this package for ``compile_all``."""
     _plain[id(function)] = function
     return function
 

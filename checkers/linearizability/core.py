@@ -310,7 +310,7 @@ def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
 
 @register_compiled
 def remove_pending(layout: Layout, memory: SearchMemory, op: int) -> None:
-    """Removes the operation from the pending ones."""
+    """Removes the returning operation from the pending operations."""
     counters = memory.counters
     slot, kind = layout.slot[op], layout.kind[op]
     if layout.reads[kind]:

@@ -39,10 +39,10 @@ class ReadStrings:
         """Returns the state for a string. Equal strings have equal states."""
         if not text:
             return EMPTY
-        at = bisect_left(self._longest, text)
-        if at == len(self._longest) or not self._longest[at].startswith(text):
+        index = bisect_left(self._longest, text)
+        if index == len(self._longest) or not self._longest[index].startswith(text):
             return LOST
-        return self._longest[at], len(text)
+        return self._longest[index], len(text)
 
     def append(self, state: State, suffix: str) -> State:
         """Returns the state after ``suffix`` was appended."""
@@ -88,10 +88,10 @@ class KeyValue(Model):
         with_states: dict[Action, Action] = {}
         followed = _find_followed([action.f for action in actions], call, ret)
         foreseen = []
-        for at, action in enumerate(actions):
+        for index, action in enumerate(actions):
             if action.f == APPEND:
                 # An append of unknown outcome that leads to the lost state counts as not done.
-                must = ret[at] is None or followed[at]
+                must = ret[index] is None or followed[index]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:
                 if action not in with_states:
@@ -132,15 +132,15 @@ def _find_followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int 
 
     A write can come between them if it was called before the read returned, and returned after the append was called.
     """
-    reads = sorted((call[at], ret[at] or 0) for at, kind in enumerate(kinds) if kind == READ)
-    writes = sorted((call[at], _end(ret[at])) for at, kind in enumerate(kinds) if kind == WRITE)
+    reads = sorted((call[index], ret[index] or 0) for index, kind in enumerate(kinds) if kind == READ)
+    writes = sorted((call[index], _end(ret[index])) for index, kind in enumerate(kinds) if kind == WRITE)
     latest = list(accumulate((end for _, end in writes), max))
     found = []
-    for at, kind in enumerate(kinds):
-        end = ret[at]
+    for index, kind in enumerate(kinds):
+        end = ret[index]
         after = bisect_left(reads, (end + 1, 0)) if kind == APPEND and end is not None else len(reads)
         before = bisect_left(writes, (reads[after][1] + 1, 0.0)) if after < len(reads) else 0
-        found.append(after < len(reads) and (before == 0 or latest[before - 1] < call[at]))
+        found.append(after < len(reads) and (before == 0 or latest[before - 1] < call[index]))
     return found
 
 

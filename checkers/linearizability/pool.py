@@ -147,7 +147,7 @@ class WorkerPool:
     def _handle_death(
         self, worker: _Worker, encoded: SupportsHistories, waiting: deque[Chunk]
     ) -> Iterator[tuple[int, KeyResult]]:
-        """Handles a dead process: its first unanswered key is unknown, and another process gets the rest."""
+        """Handles a dead process: the key that it was searching is unknown, and another process gets its other keys."""
         self._workers.remove(worker)
         code = worker.end()
         if not worker.ready:

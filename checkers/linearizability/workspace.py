@@ -86,8 +86,8 @@ class InternedStates:
         after = np.empty(len(keys), dtype=np.int64)
         counted = self._bytes
         with calling_model(self.model, "step"):
-            for at, key in enumerate(keys.tolist()):
-                after[at] = self._apply_step(key >> 31, key & 0x7FFFFFFF)
+            for index, key in enumerate(keys.tolist()):
+                after[index] = self._apply_step(key >> 31, key & 0x7FFFFFFF)
                 if self._bytes - counted > UNCOUNTED:
                     counted = self._bytes
                     check(0)

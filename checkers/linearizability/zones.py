@@ -81,15 +81,15 @@ def _find_violations(
     initial[cluster[value == INITIAL]] = True
     seen = np.zeros(count, dtype=np.bool_)
     seen[cluster[reads]] = True
-    for at in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
-        claim = f"{_describe_operation(encoded, int(rows[at]))} returned a value that no one wrote."
-        found.setdefault(int(key[at]), (claim, (int(rows[at]),)))
+    for index in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
+        claim = f"{_describe_operation(encoded, int(rows[index]))} returned a value that no one wrote."
+        found.setdefault(int(key[index]), (claim, (int(rows[index]),)))
     written = writer[cluster]
-    for at in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():
-        source = int(rows[written[at]])
-        reading, writing = _describe_operation(encoded, int(rows[at])), _describe_operation(encoded, source)
+    for index in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():
+        source = int(rows[written[index]])
+        reading, writing = _describe_operation(encoded, int(rows[index])), _describe_operation(encoded, source)
         claim = f"{reading} returned before its value's {writing} was called."
-        found.setdefault(int(key[at]), (claim, (int(rows[at]), source)))
+        found.setdefault(int(key[index]), (claim, (int(rows[index]), source)))
     first, last = np.full(count, FOREVER), np.full(count, BEFORE)
     np.minimum.at(first, cluster, ret)
     np.maximum.at(last, cluster, call)
@@ -106,11 +106,11 @@ def _find_violations(
     reach, by = _find_reach(owner[zones], forward, high)
     late = np.flatnonzero(reach > np.where(forward, low, high))
     calls, returns = _find_operations_at(cluster, call, last), _find_operations_at(cluster, ret, first)
-    for at in late.tolist():
-        number, long = int(owner[zones[at]]), int(zones[by[at]])
+    for index in late.tolist():
+        number, long = int(owner[zones[index]]), int(zones[by[index]])
         if number in found:
             continue
-        inner = int(zones[at])
+        inner = int(zones[index])
         involved = [calls[long], returns[inner], returns[long]]
         last_call, between = (_describe_operation(encoded, int(rows[place])) for place in involved[:2])
         value_text, other_text = (

@@ -10,8 +10,7 @@ The checks need no clocks. They read the nodes' events, effects of clients, and 
   ``high_watermark`` that of the leader at this moment.
 - an ``end`` or an acknowledged ``append`` with its epoch: committed in this epoch. An append without an epoch gets the
   last epoch in which its ``node`` led from that offset or below.
-- a polled record: committed by the last epoch in which the answering ``node`` ever led, at whatever offset this epoch
-  began.
+- a polled record: committed in the last epoch in which the answering ``node`` led, or earlier.
 - ``replicas``: ``epoch`` and ``epoch_start`` of committed records (``below_hw``). A log that begins above offset 0 has
   moved the start of its first epoch there. So only starts above the first offsets of both replicas are compared, or all
   starts if both logs begin at 0.

@@ -40,7 +40,7 @@ def _is_placeable(position: str) -> str:
 
 
 def _decode_place(place: str, name: str) -> str:
-    """Returns SQL columns for a place: ``_offset`` if it is a record's, ``_end`` if it is a log end's."""
+    """Returns SQL columns for a place: ``<name>_offset`` for a record, and ``<name>_end`` for a log end."""
     return (
         f"case when {place} % 2 = 0 then {place} >> 1 end as {name}_offset, "
         f"case when {place} % 2 <> 0 then ({place} + 1) >> 1 end as {name}_end"
