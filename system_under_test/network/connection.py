@@ -44,7 +44,7 @@ class NotSent(CallError):
 
 
 class UnknownOutcome(CallError):
-    """The request was sent and no response came. It may have been carried out, may be carried out later, or never."""
+    """The request was sent and no response came. It may have been carried out, may still be, or never will be."""
 
 
 class _PendingCall(NamedTuple):
