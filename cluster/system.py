@@ -1,7 +1,8 @@
 """Protocols that describe a system under test: how its processes start, when they are ready, and which node leads.
 
 Your class inherits from :class:`System` and overrides what it needs. The broker's class in
-``system_under_test/deployment.py`` only has equal attributes, because the broker imports nothing of the tester.
+``system_under_test/deployment.py`` has the same attributes but inherits nothing, because the broker must not import the
+tester.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -50,7 +51,7 @@ class System(Protocol):
         """Returns the files that must exist before the node's process starts: absolute path to content."""
 
     async def ready(self, node: Node) -> bool:
-        """Returns whether the node serves. Called repeatedly until it does, or the deadline has passed."""
+        """Returns whether the node serves. The harness calls it until it returns True or the deadline has passed."""
 
     @property
     def defects(self) -> Sequence[str]:
@@ -59,7 +60,7 @@ class System(Protocol):
 
     @property
     def source(self) -> Sequence[str]:
-        """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
+        """Folders of this machine's Python path. They are copied to real nodes, below ``/opt/assay``."""
         return ()
 
     def event_log(self, node: Node) -> str | None:
@@ -73,7 +74,7 @@ class System(Protocol):
     async def entry(self, runtime: Runtime, argv: Sequence[str]) -> int:
         """Runs the process as a coroutine, for the simulation; returns its exit code.
 
-        ``argv`` is the result of ``argv()``. ``runtime`` has its disk, clock and random source
+        ``argv`` is the result of ``argv()``. ``runtime`` provides the process's disk, clock and random source
         (``cluster/runtime.py``).
         """
         raise DeploymentError(f"{self.name} cannot be simulated: it has no entry; run it with --cluster=docker")
@@ -147,7 +148,7 @@ class SupportsDefects(Protocol):
 class Defect(Protocol):
     """A built-in defect, as ``assay defects`` lists it.
 
-    ``assay defects --verify`` and ``assay nights`` expect it caught.
+    ``assay defects --verify`` and ``assay nights`` expect that a run catches it.
     """
 
     @property
@@ -184,7 +185,10 @@ class SupportsStandalone(Protocol):
     """A system that other programs can use: ``assay up`` starts it."""
 
     def standalone(self, partitions: int) -> System:
-        """Returns the system without the workload's objects. ``partitions``: of each topic created on first use."""
+        """Returns the system without the workload's objects.
+
+        ``partitions``: number of partitions of a topic that is created on first use.
+        """
 
 
 @runtime_checkable
@@ -193,12 +197,12 @@ class SupportsStrikePoints(Protocol):
 
     @property
     def strike_points(self) -> Mapping[str, str]:
-        """Maps each event to what has happened by then."""
+        """Maps each event's name to a text that says what has happened by then."""
 
 
 @runtime_checkable
 class SupportsZooKeeperClient(Protocol):
-    """A system with its own ZooKeeper client, which its clients get from their runtime on real machines."""
+    """A system with its own ZooKeeper client. On real machines the runtime creates it for the system's clients."""
 
     @property
     def zookeeper_client(self) -> str:
@@ -242,7 +246,7 @@ class SupportsStopSignal(Protocol):
 
 @runtime_checkable
 class SupportsRetention(Protocol):
-    """A system whose logs have retention limits, so that its contract knows them."""
+    """A system whose logs have retention limits. The contract uses these limits."""
 
     @property
     def retention_ms(self) -> int:
@@ -254,11 +258,11 @@ class SupportsRetention(Protocol):
 
 @runtime_checkable
 class SupportsFailover(Protocol):
-    """A system whose servers fail over, so that its contract knows how soon."""
+    """A system that declares how soon its servers fail over. The contract uses this time."""
 
     @property
     def failover(self) -> float:
-        """Seconds until a failover begins, at most. During this time a silent server is not considered failed."""
+        """Maximum seconds until a failover begins. Until then, a silent server is not considered failed."""
 
 
 @runtime_checkable
@@ -294,7 +298,7 @@ class SupportsReplicas(Protocol):
     """A system whose replicas can be read from its nodes' disks and compared."""
 
     async def replicas(self, cluster: Cluster) -> Sequence[StoredRecord]:
-        """Returns all records of all replicas, once the replicas have rejoined or the system's time for that is over.
+        """Returns all records of all replicas, once the replicas have rejoined or the time limit for it has passed.
 
         Called after the run, with every fault healed. Raises :class:`DeploymentError`, ``NodeError`` or
         ``OSError`` if a node's disk cannot be read.
@@ -327,7 +331,8 @@ class SupportsLockFiles(Protocol):
 class SupportsSoleReplica(Protocol):
     """A system that knows which of its servers hold the only complete replica of a key.
 
-    Faults that destroy a server's data ask first. Other faults ask until that server serves again.
+    A fault that destroys a server's data calls :meth:`alone_with` first. Until that server serves again, other faults
+    call it before they take a server away.
     """
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
@@ -347,8 +352,8 @@ class SupportsDataFiles(Protocol):
     async def durable_size(self, node: Node, path: str) -> int:
         """Returns the length in bytes of the file's prefix that the system considers durable by its own records.
 
-        Damage beyond it can result from an unclean stop and must be survived. Damage below has a promise of its own.
-        Called while the node's process is dead.
+        An unclean stop can damage bytes after this prefix, and the system must survive that. For damage inside the
+        prefix, another contract applies. Called while the node's process is dead.
         """
 
 
@@ -397,8 +402,8 @@ class SupportsMove(Protocol):
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         """Returns the key and the indexes of the nodes with its replicas, if this line of an event log ends a move.
 
-        Returns None for every other line, and always if event logs do not report moves. If other actors move replicas
-        too, a finished move may be reverted at once. Only this line shows it then.
+        Returns None for every other line, and always if event logs do not report moves. If clients move replicas too,
+        a finished move may be reverted at once. Then only this line shows that the move ended.
         """
 
 
@@ -451,20 +456,21 @@ class SupportsMembership(Protocol):
 SeenAtRest = Mapping[str, Any]
 """An observation of a system at rest: a row of the history's data set ``looks``, column to value.
 
-``what`` names the observed object. ``look``, ``time`` and ``ended`` are added. ``zxid`` distinguishes two incarnations.
+``what`` names the observed object. ``zxid`` distinguishes two incarnations of it. The harness adds the columns ``look``
+(number of the read), ``time`` and ``ended``.
 """
 
 
 @runtime_checkable
 class SupportsSnapshots(Protocol):
-    """A system whose state can be read at rest, to see whether everything that was begun has come to its end."""
+    """A system whose state can be read at rest, to check that all work that was begun has been finished."""
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[SeenAtRest]:
         """Returns the complete state, or raises ``OSError``. ``runtime`` is a client's runtime."""
         ...
 
     def unsettled(self, seen: Sequence[SeenAtRest], wall_ms: int) -> int:
-        """Returns how many of the rows have not come to their end; 0 ends the looks.
+        """Returns how many of the rows describe unfinished work. The harness stops reading once it is 0.
 
         ``wall_ms``: milliseconds since 1970.
         """
@@ -475,7 +481,7 @@ class Inspector(Protocol):
     """Reads the servers' state at this very instant, without requests to them."""
 
     def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
-        """Returns everything that contradicts the acknowledgement of a send, up to this offset, that just happened."""
+        """Returns rows that contradict an acknowledgement that a client just received, up to this offset of a key."""
 
     def looked_at(self) -> Sequence[SeenAtRest]:
         """Returns how much was examined, so that "nothing found" can be told apart from "nothing examined"."""

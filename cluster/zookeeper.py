@@ -1,4 +1,4 @@
-"""A real ZooKeeper server as a node's main process: its files, its command, and its readiness.
+"""A real ZooKeeper server as a node's main process: its files, its command, and requests to it.
 
 The timings suit tests: with ``tickTime`` 500 ms a session lasts from 1 to 10 s, so faults of seconds have an effect.
 ``forceSync`` stays on: a ZooKeeper that loses acknowledged writes on power loss would be a defect of the test setup.
@@ -26,7 +26,7 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 def server_command(heap: int = 128, config: str = CONFIG) -> list[str]:
     """Returns the command. ``heap`` is in MiB.
 
-    A single garbage collector thread and one compiler level make the server serve half a second after exec.
+    With a single garbage collector thread and one compiler level, the server is ready half a second after its start.
     """
     return [
         "java",
@@ -48,8 +48,8 @@ def render_configuration(
     """Returns the text of zoo.cfg. ``servers`` maps id (the node's index) to address; a single server has no quorum."""
     settings = {
         "tickTime": str(TICK),
-        # With faults of seconds, an ensemble must elect a new leader before they are over. A new leader whose followers
-        # do not get in sync waits for initLimit, and no server serves until then.
+        # Faults last some seconds, and an ensemble must elect a new leader within that time. A new leader whose
+        # followers do not get in sync waits for initLimit, and no server serves until then.
         "initLimit": "4",  # Ticks to connect to the leader and to copy its state: 2 s
         "syncLimit": "2",  # Ticks a follower may be behind: 1 s
         "dataDir": data,
@@ -86,7 +86,10 @@ async def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
 
 
 async def read_mode(host: str, port: int, timeout: float = 2.0) -> str | None:
-    """Returns ``standalone``, ``leader`` or ``follower``; None if it does not serve within ``timeout`` seconds."""
+    """Returns the server's mode: ``standalone``, ``leader`` or ``follower``; None if it does not serve in time.
+
+    ``timeout``: in seconds.
+    """
     try:
         async with asyncio.timeout(timeout):
             answer = await send_four_letter_word(host, port, b"srvr")
@@ -139,7 +142,7 @@ async def _ask_all(nodes: Sequence[Node], word: bytes, timeout: float) -> list[s
 async def send_four_letter_word(host: str, port: int, word: bytes, *, long: bool = False) -> str:
     """Returns the answer to one of ZooKeeper's four-letter words.
 
-    ``long``: it may arrive in pieces. Raises ``OSError``.
+    ``long``: the answer may arrive in pieces. Raises ``OSError``.
     """
     reader, writer = await asyncio.open_connection(host, port)
     try:
@@ -150,7 +153,7 @@ async def send_four_letter_word(host: str, port: int, word: bytes, *, long: bool
 
 
 async def find_leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
-    """Returns the node that reports to be the leader; None if no node or two nodes do within ``timeout`` seconds."""
+    """Returns the only node that reports to be the leader within ``timeout`` seconds; None if there is not just one."""
     modes = await asyncio.gather(*(read_mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
     leaders = [node for node, found in zip(nodes, modes, strict=True) if found == "leader"]
     return leaders[0] if len(leaders) == 1 else None

@@ -1,4 +1,4 @@
-"""Faults: which, when, on which nodes, and the proof that they took effect.
+"""The nemesis: plans faults, injects them into a cluster, and proves that they took effect.
 
 - ``schedule``: planned steps, targets, triggers, random schedules and mixes
 - ``faults``: one module per kind of fault

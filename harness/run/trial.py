@@ -341,7 +341,7 @@ class Trial:
         deadline = self.experiment.contract.recovery_deadline
         try:
             async with asyncio.timeout(deadline):
-                await conductor.settle()
+                await conductor.wait_for_recoveries()
                 waiting = [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
                 while waiting and not self._cut_short:
                     if await self._is_ready(waiting[0]):

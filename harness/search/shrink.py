@@ -21,7 +21,7 @@ import msgspec
 
 from assay.harness.search.example import Example, SystemParts
 from assay.nemesis.schedule.schedule import FaultStep
-from assay.nemesis.schedule.target import node_number
+from assay.nemesis.schedule.target import parse_node_number
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.reports.files import SHRINKING, Shrinking
 
@@ -143,7 +143,7 @@ def iterate_simplifications(example: Example) -> Iterator[Example]:
         yield change(example, configuration=example.configuration[:index] + example.configuration[index + 1 :])
     if example.zookeepers > 1:
         yield change(example, zookeepers=1)
-    if example.nodes > 3 and not any(node_number(name) > 3 for step in every for name in step.target.names):
+    if example.nodes > 3 and not any(parse_node_number(name) > 3 for step in every for name in step.target.names):
         yield change(example, nodes=3)
     if example.concurrency > 1:
         yield change(example, concurrency=max(1, example.concurrency // 2))

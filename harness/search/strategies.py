@@ -25,7 +25,7 @@ from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.stop import Stop
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
-from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetKind, named_target, node_number
+from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetKind, named_target, parse_node_number
 from assay.nemesis.schedule.trigger import OnEvent
 
 GRID: Final = 20
@@ -303,7 +303,7 @@ def make_playable(example: Example, space: SearchSpace) -> Example:
 def fit_step_into_run(step: FaultStep, example: Example, space: SearchSpace, earliest: float = 0.0) -> FaultStep:
     """Returns a playable copy of one step, see :func:`make_playable`, that starts at ``earliest`` or later."""
     servers = example.nodes
-    if step.target.kind is TargetKind.NAMED and any(node_number(name) > servers for name in step.target.names):
+    if step.target.kind is TargetKind.NAMED and any(parse_node_number(name) > servers for name in step.target.names):
         step = msgspec.structs.replace(step, target=named_target("n1"))
     if space.catalogue[step.fault].impact.loses_data:
         step = msgspec.structs.replace(step, target=named_target(f"n{1 + example.seed % servers}"))

@@ -61,17 +61,17 @@ class ActiveFaults:
         return self._filter_by_impact(lambda impact: impact.pauses_process)
 
     def _filter_by_impact(self, by: Callable[[Impact], bool]) -> set[str]:
-        mains = [injection for injection in self if injection.step.target.of_main]
-        held = [injection for injection in mains if by(self._catalogue[injection.step.fault].impact)]
-        return {name for injection in held for name in injection.names}
+        on_main = [injection for injection in self if injection.step.target.of_main]
+        matching = [injection for injection in on_main if by(self._catalogue[injection.step.fault].impact)]
+        return {name for injection in matching for name in injection.names}
 
     def find_unavailable(self) -> set[str]:
         """Returns the nodes that faults stop or cut off: their targets, and all nodes cut off from ZooKeeper."""
         cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
         keepers = {node.name for node in list_zookeepers(self._context.cluster)}
         links = [{near, parse_peer(far)[0]} for near, far in self._context.cuts.list_drops()]
-        deaf = {name for link in links if link & keepers for name in link}
-        return self.find_ended_or_paused() | {name for injection in cut for name in injection.names} | deaf
+        without_zookeeper = {name for link in links if link & keepers for name in link}
+        return self.find_ended_or_paused() | {name for injection in cut for name in injection.names} | without_zookeeper
 
     def hinders_start(self) -> bool:
         """Returns whether a starting process may lack something because of a fault: a link, or a ZooKeeper node."""
@@ -81,9 +81,10 @@ class ActiveFaults:
             for one in self
         )
 
-    def _held(self, by: Callable[[Fault], bool]) -> set[str]:
-        held = [injection for injection in self if by(self._catalogue[injection.step.fault])]
-        return {name for injection in held for name in injection.names}
+    def _find_held(self, by: Callable[[Fault], bool]) -> set[str]:
+        """Returns the targets of active faults that satisfy ``by``."""
+        matching = [injection for injection in self if by(self._catalogue[injection.step.fault])]
+        return {name for injection in matching for name in injection.names}
 
     async def choose(
         self, step: FaultStep, seed: int, fired: FiredTrigger | None, *, waits: bool = True
@@ -99,7 +100,7 @@ class ActiveFaults:
             list_zookeepers(context.cluster),
             context.system.keys(),
             context.find,
-            sorted(self._held(lambda other: other.scope.clashes(scope))),
+            sorted(self._find_held(lambda other: other.scope.clashes(scope))),
             None if fired is None else fired.origin,
             list_clients(context.cluster),
             list_groups(context.system),
@@ -108,27 +109,28 @@ class ActiveFaults:
         target = step.target
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
             # The target is the leader, or a follower, of the event's key.
-            about = fired.line.get("key")
-            target = msgspec.structs.replace(target, key=about if about in scene.objects_of(target.kind) else None)
+            key = fired.line.get("key")
+            target = msgspec.structs.replace(target, key=key if key in scene.objects_of(target.kind) else None)
         try:
             chosen = await resolve_target(target, scene, random.Random(seed))
         except HeldError as error:
             if not waits:
                 raise
             return ChosenTarget((), wait_reason=str(error))
-        alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
+        of_role = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
         if target.kind not in (TargetKind.NAMED, TargetKind.ORIGIN, TargetKind.SPARE):
-            free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
+            free = (node for node in of_role if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
-        chosen = self._keep_majority(chosen, scene.busy, alike) if step.keep_majority else chosen
+        chosen = self._keep_majority(chosen, scene.busy, of_role) if step.keep_majority else chosen
         return dataclasses.replace(chosen, wait_reason=await self._explain_wait(step, chosen.nodes))
 
     async def _explain_wait(self, step: FaultStep, nodes: Collection[Node]) -> str | None:
         """Returns why these nodes must not be taken away yet, or None. There are two reasons:
 
-        - Others may count on a server that has lost its data until it serves again. If the others left before that, it
-          would be the last of an in-sync set.
-        - If two servers left at once, each would be given the other's replicas, and keys would lose replicas.
+        - A server has lost its data and does not serve again yet. Other servers may still consider it in sync. If they
+          were taken away, it would be the only server of an in-sync set.
+        - Two servers would leave the cluster at once. Each would be given the other's replicas, and keys would lose
+          replicas.
         """
         context, fault = self._context, self._catalogue[step.fault]
         impact = fault.impact if step.target.of_main else fault.impact.beside_main
@@ -157,14 +159,17 @@ class ActiveFaults:
         wanted = {node.role for node in self._servers} & set(fault.roles)
         return [node for node in self._servers if not wanted or node.role in wanted]
 
-    def _keep_majority(self, chosen: ChosenTarget, busy: Collection[str], alike: Collection[Node]) -> ChosenTarget:
-        """Returns the targets; if a majority of servers would suffer then, one that suffers from another fault."""
+    def _keep_majority(self, chosen: ChosenTarget, busy: Collection[str], of_role: Collection[Node]) -> ChosenTarget:
+        """Returns the targets. If active faults and these targets together affect a majority of servers, returns one
+        server that is affected already instead.
+        """
         if not any(node in self._servers for node in chosen.nodes):
             return chosen
-        suffering = {name for injection in self for name in injection.names}
-        suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
-        free: list[Node] = [node for node in alike if node.name in suffering and node.name not in busy]
-        if len(suffer) <= (len(self._servers) - 1) // 2 or not free:
+        affected = {name for injection in self for name in injection.names}
+        together = affected | {node.name for node in chosen.nodes}
+        count = sum(node.name in together for node in self._servers)
+        free: list[Node] = [node for node in of_role if node.name in affected and node.name not in busy]
+        if count <= (len(self._servers) - 1) // 2 or not free:
             return chosen
-        note = f"took {free[0].name}, which another fault holds already, so that a majority is left in peace"
+        note = f"took {free[0].name}, which another fault holds already, so that a majority stays undisturbed"
         return ChosenTarget((free[0],), key=chosen.key, note=note)

@@ -1,6 +1,6 @@
 """Plays a schedule on a cluster while the workload runs, and reports the outcome of every fault.
 
-- Only one fault is acted on at a time, in the order of their times, and heals come before injections. So two faults
+- Injections and heals run one at a time, in the order of their times. At equal times, heals come first. So two faults
   never race for a node. Recoveries are awaited in the background.
 - No error of a node, a finder or the user's system ends the run. A fault that fails is reported as ``failed`` with the
   reason and undone as far as possible. Then the next one is played. A failed fault makes the run's coverage unknown;
@@ -11,8 +11,8 @@
   (:mod:`assay.nemesis.engine.stop_at_event`).
 - A step whose trigger never fires is reported as failed. So is a step that is postponed for too long because another
   server has just lost its data (:mod:`assay.nemesis.faults.data_loss`).
-- A fault that ``lingers`` is not healed before it has had its effect, up to a limit, and other faults go on meanwhile.
-  For example, a fault on passing packets may have met none, because another fault kept its target silent.
+- A fault that ``lingers`` is healed once it has had its effect, or at a time limit. Other faults go on meanwhile. For
+  example, a fault on passing packets has no effect while another fault keeps its target silent.
 
 :meth:`Conductor.heal_all` never leaves a fault active. :meth:`Conductor.run` calls it at its end, on cancellation and
 on errors, and it can be called again.
@@ -44,8 +44,8 @@ from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, Sc
 from assay.nemesis.schedule.target import ChosenTarget, list_clients, servers
 from assay.nemesis.schedule.trigger import FiredTrigger
 
-LOOK_EVERY: Final = 0.2
-"""Seconds between two looks at the effect of a lingering fault."""
+POLL_SECONDS: Final = 0.2
+"""Seconds between two checks whether a lingering fault has had its effect."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -65,7 +65,7 @@ class Conductor:
     - ``stamp`` returns the history's strictly increasing nanoseconds.
     - ``rng`` feeds the choices of steps without a seed.
     - ``reseed`` takes the seed of a branch, from which all its randomness comes.
-    - ``between_steps`` calls back at a time of the loop's clock and changes nothing else.
+    - ``between_steps`` calls a function back at a time of the loop's clock, without any other change to the run.
 
     Raises ``ScheduleError`` at once if the schedule names a fault that is not in ``catalogue``.
     """
@@ -112,13 +112,13 @@ class Conductor:
         event_stop = EventStop(servers(cluster, system), system, self._last_events)
         self._waiting = WaitingSteps(self._step_list, event_stop, self._active, self._reporter, self._wake.set)
         self._heal_times: dict[int, float] = {}
-        """When each active fault must be healed, in seconds of the run."""
+        """Time at which each active fault must be healed, in seconds of the run."""
         self._latest_heal_times: dict[int, float] = {}
         """Latest heal times, in seconds of the run, of faults that linger because they have had no effect."""
         self._action_lock = asyncio.Lock()
         self._halted = False
         self._over = False
-        """No further step is played, even if a branch begins."""
+        """Whether no further step is played, even if a branch begins."""
         self._branch_tasks: list[asyncio.Task[None]] = []
         """Tasks that play the steps of branches that began when all other steps were played."""
 
@@ -159,7 +159,7 @@ class Conductor:
         self._waiting.handle_event(node, known)
 
     async def run(self) -> None:
-        """Plays all steps and returns when the last is healed. Recoveries may still be running (:meth:`settle`).
+        """Plays all steps and returns when the last is healed. For the recoveries see :meth:`wait_for_recoveries`.
 
         A cancellation heals the active faults first.
         """
@@ -179,8 +179,8 @@ class Conductor:
         self._queue(added)
         if self._halted and added and not self._over:
             self._halted = False
-            again = asyncio.get_running_loop().create_task(self._play_all(), name="nemesis of a branch")
-            self._branch_tasks.append(again)
+            task = asyncio.get_running_loop().create_task(self._play_all(), name="nemesis of a branch")
+            self._branch_tasks.append(task)
         self._wake.set()
 
     def _queue(self, added: Iterable[tuple[int, FaultStep]]) -> None:
@@ -225,12 +225,12 @@ class Conductor:
 
     @property
     def finder_statistics(self) -> FinderStatistics:
-        """Results of the finders' queries."""
+        """How often the system's finders were asked, and how often they failed."""
         return self._context.finder_statistics
 
-    async def settle(self) -> None:
+    async def wait_for_recoveries(self) -> None:
         """Waits until every healed fault is reported as recovered, or as not recovered within its deadline."""
-        await self._recoveries.settle()
+        await self._recoveries.wait_for_all()
 
     async def close(self) -> tuple[str, ...]:
         """Heals all faults and stops waiting for recoveries: unfinished ones are reported as failed. Idempotent."""
@@ -262,9 +262,9 @@ class Conductor:
         """Yields the next action of each sort, with its time in seconds of the run."""
         for number, at in self._heal_times.items():
             yield at, _ActionOrder.HEAL, number
-        for at, number in self._waiting.due():
+        for at, number in self._waiting.iterate_due():
             yield at, _ActionOrder.FIRED, number
-        for at, number in self._waiting.deadlines():
+        for at, number in self._waiting.iterate_deadlines():
             yield at, _ActionOrder.GIVE_UP, number
         if self._steps:
             number, step = self._steps[0]
@@ -299,7 +299,7 @@ class Conductor:
     async def _strike(self, number: int, fired: FiredTrigger | None, held: bool) -> str | None:
         """Chooses the targets and injects the fault. Returns why it could not be injected, or None."""
         step, began = self._step_list[number], self._reporter.elapsed()
-        # No waiting while a process is stopped at an event: others may wait for that process.
+        # A process that is stopped at an event must not be kept waiting, because other processes may wait for it.
         chosen = await self._choose(number, step, fired, waits=not held)
         if isinstance(chosen, str):
             self._reporter.report_missed(number, began, FailureStage.TARGET, chosen)
@@ -310,7 +310,7 @@ class Conductor:
         seed = self._seeds[number]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
         began = self._reporter.moment()
-        self._reporter.report_aimed(injection, began, describe_injection(step, chosen, fired, held, began))
+        self._reporter.report_targeted(injection, began, describe_injection(step, chosen, fired, held, began))
         self._active.add(injection)
         trouble = await run_guarded(ACTION_SECONDS, self._faults[step.fault].inject(injection))
         if trouble is not None:
@@ -334,7 +334,7 @@ class Conductor:
     async def _choose(
         self, number: int, step: FaultStep, fired: FiredTrigger | None, *, waits: bool
     ) -> ChosenTarget | str:
-        """Returns the targets, or why there are none."""
+        """Returns the targets, or the reason why there are none."""
         if (conflict := self._waiting.find_conflict(step)) is not None:
             return conflict
         chosen: list[ChosenTarget] = []
@@ -361,11 +361,11 @@ class Conductor:
             trouble = await run_guarded(ACTION_SECONDS, fault.observe(injection))
         if trouble is not None or fault.proof(injection).took_effect or self._halted:
             return False
-        self._heal_times[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
+        self._heal_times[number] = min(self._reporter.elapsed() + POLL_SECONDS, latest)
         return True
 
     def _linger_seconds(self, injection: Injection) -> float:
-        """Returns the seconds that it may outlast its duration."""
+        """Returns how many seconds the fault may outlast its duration."""
         fault = self._faults[injection.step.fault]
         return 0.0 if injection.step.exact else get_declaration(fault, "lingers") or 0.0
 
@@ -403,7 +403,7 @@ class Conductor:
         """
         fault = self._faults[injection.step.fault]
         if not (get_declaration(fault, "ends_late") or (fault.impact.ends_process and self._active.hinders_start())):
-            return  # without waiting for its turn: the acting fault may wait for this recovery
+            return  # before the lock is taken, because the fault that holds the lock may wait for this recovery
         async with self._action_lock:
             held = node.name in self._active.find_ended_or_paused()
             if not held and (await node.process()).state is ProcessState.DEAD:

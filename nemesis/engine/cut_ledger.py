@@ -1,11 +1,12 @@
-"""Ledger of the cut links: which fault cuts them, how, and how many packets were dropped.
+"""Ledger of the cut links: which fault cuts each link, how, and how many packets were dropped.
 
-A node can add drop rules, but can only remove *all* of them. Two partitions may overlap, so the ledger knows which
-links must stay cut when one of them heals, and applies those again. It also keeps the counts of removed rules, because
-counters vanish with their rules. A link that one partition drops and another rejects is dropped.
+A node can add drop rules, but can only remove *all* of them. Two partitions may overlap. When one of them heals, the
+ledger removes all rules of a node and adds those of the other partition again. It also keeps the counts of removed
+rules, because counters vanish with their rules. If one partition drops packets of a link and another rejects them, the
+link drops them.
 
-While a node's rules are made again, its remaining links are open between the two calls (one SSH round trip on a real
-node). This only happens if overlapping partitions share a node.
+Between the removal and the new rules, all links of the node are open, on a real node for one SSH round trip. This only
+happens if overlapping partitions share a node.
 """
 
 import enum
@@ -15,7 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from assay.cluster.node import Cluster, Flow, Node, NodeError
 
 Drop = tuple[str, str]
-"""(node that drops, peer whose packets it drops). A cut link has two of them. ``n2:9092`` is a single flow of n2."""
+"""(node that drops, peer whose packets it drops). A link cut in both directions has two drops.
+
+A peer such as ``n2:9092`` stands for a single flow of n2.
+"""
 
 
 class CutManner(enum.StrEnum):
@@ -49,9 +53,9 @@ class CutLedger:
         self._installed: dict[str, dict[str, CutManner]] = {name: {} for name in self._nodes}
         self._removed_counts: dict[Drop, int] = {}
         self.troubles: list[str] = []
-        """Errors of counters that were unreadable before their rules were removed.
+        """Errors of nodes whose counters could not be read before their rules were removed.
 
-        Such counts are lost, never guessed.
+        Those counts are lost, never guessed.
         """
 
     async def add(self, holder: int, drops: Sequence[Drop], manner: CutManner = CutManner.DROP) -> None:
@@ -65,7 +69,7 @@ class CutLedger:
         await self._apply_all()
 
     async def counts(self, drops: Sequence[Drop]) -> dict[Drop, int]:
-        """Returns the packets dropped by each since the run began. Raises ``NodeError`` if a node does not answer."""
+        """Returns how many packets each of these has dropped in this run. Raises ``NodeError`` if a node is silent."""
         now: dict[str, dict[str, int]] = {}
         for name in sorted({name for name, _ in drops}):
             now[name] = dict(await self._nodes[name].dropped()) if self._installed[name] else {}
@@ -107,10 +111,10 @@ class CutLedger:
             if new:
                 # Noted before the call: after an error the rules may exist, and the heal must remove them.
                 self._installed[name] |= dict.fromkeys(new, manner)
-                whose: dict[Flow | None, list[Node]] = {}
+                by_flow: dict[Flow | None, list[Node]] = {}
                 for peer, flow in map(parse_peer, new):
-                    whose.setdefault(flow, []).append(self._nodes[peer])
-                for flow, nodes in whose.items():
+                    by_flow.setdefault(flow, []).append(self._nodes[peer])
+                for flow, nodes in by_flow.items():
                     await call(nodes, flow)
 
     async def _save_counts(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """Turns every error of a fault into a message.
 
-A fault acts on machines that are broken on purpose, through a user's system whose finders may have bugs. Neither may
-end the run: the error is reported, with its traceback if it was not expected.
+A fault acts on machines that are broken on purpose, and calls a user's system, which may have bugs. Their errors must
+not end the run. The error is reported, with its traceback if it was not expected.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from assay.nemesis.schedule.target import TargetError
 ACTION_SECONDS = 30.0
 """An injection or a heal that takes longer has failed. A start over SSH takes less than one second."""
 KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
-"""Errors whose message is sufficient. For others the traceback is kept."""
+"""Errors whose message is sufficient. For other errors the traceback is kept."""
 
 
 async def run_guarded(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:

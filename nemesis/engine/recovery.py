@@ -2,8 +2,8 @@
 
 Two kinds of targets are started again:
 
-- A process that was about to end because of the fault when it was healed.
-- A process that the heal started, but that gave up because another fault cut it off from ZooKeeper.
+- A process that still ran at the heal, but ended later because of the fault.
+- A process that the heal started, but that ended because another fault cut it off from ZooKeeper.
 """
 
 import asyncio
@@ -19,8 +19,10 @@ from assay.nemesis.engine.reporter import FailureStage, FaultReporter
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
 
 RECOVERY_SECONDS = 60.0
-READY_EVERY = 0.25
+"""Maximum seconds until all targets of a fault serve."""
+READY_POLL_SECONDS = 0.25
 READY_SECONDS = 5.0
+"""Maximum seconds of one call of ``ready``."""
 
 
 @dataclass(eq=False)
@@ -48,8 +50,8 @@ class RecoveryWatch:
         waited = [injection for injection, task in self._tasks.values() if not task.done()]
         return {name for injection in waited for name in injection.names}
 
-    async def settle(self) -> None:
-        """Waits for all recoveries. A caller's own time limit ends none of them; only :meth:`close` does."""
+    async def wait_for_all(self) -> None:
+        """Waits for all recoveries. A timeout of the caller does not cancel them; only :meth:`close` does."""
         for _, task in list(self._tasks.values()):
             await asyncio.shield(task)
 
@@ -63,7 +65,7 @@ class RecoveryWatch:
         await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
 
     async def _wait(self, injection: Injection) -> None:
-        """Waits until all targets have served, not necessarily at the same time. Spares that have left are ignored."""
+        """Waits until each target has served once. Ignores targets that are spare nodes now, outside the cluster."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         spares = injection.context.cluster.spares
@@ -76,7 +78,7 @@ class RecoveryWatch:
                 else:
                     with contextlib.suppress(*NOT_READY_ERRORS):
                         await self.start_again(injection, missing[0])
-                    await asyncio.sleep(READY_EVERY)
+                    await asyncio.sleep(READY_POLL_SECONDS)
 
         trouble = await run_guarded(self.seconds, all_ready())
         if trouble is None:

@@ -15,14 +15,14 @@ import msgspec
 from assay.cluster.node import Node
 from assay.nemesis.engine.step_list import StepList
 from assay.nemesis.faults.fault import Fault, Impact, Injection, Proof
-from assay.nemesis.faults.link_set import LIKENESS
+from assay.nemesis.faults.link_set import SHAPE_NAME
 from assay.nemesis.schedule.schedule import FaultStep, ResolvedStep, ScheduleRecord
 from assay.nemesis.schedule.target import ChosenTarget
 from assay.nemesis.schedule.trigger import FiredTrigger, OnEvent
 
 
 class FaultPhase(enum.StrEnum):
-    """Progress of a fault, in this order. ``failed`` may come at any time, and has a ``stage``."""
+    """Progress of a fault, in this order. ``failed`` may come at any time; its row has a ``stage``."""
 
     INTENDED = "intended"
     INJECTED = "injected"
@@ -36,7 +36,8 @@ class FailureStage(enum.StrEnum):
 
     - ``trigger``: waiting for its trigger
     - ``target``: finding its targets
-    - ``inject``: injecting it; ``hindered``: the same, while other faults were active, in a step that yields
+    - ``inject``: injecting it
+    - ``hindered``: injecting it while other faults were active, in a step that ``yields``
     - ``observe``: observing it
     - ``effect``: proving its effect
     - ``heal``: undoing it
@@ -57,11 +58,11 @@ class FaultRow(msgspec.Struct, frozen=True):
     """A change of one fault.
 
     - ``id`` counts from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
-    - ``impact``: as the fault declares it, for main processes.
+    - ``impact``: the impact that the fault declares.
     - ``on_clients``: whether a target is a client node.
     - ``took_effect``: on ``healed`` rows, whether the fault was proved to have taken effect.
     - ``stage``: on ``failed`` rows, where it failed.
-    - ``not_before``: on ``intended`` rows, the earliest begin in nanoseconds, in steps of whole seconds.
+    - ``not_before``: on ``intended`` rows, the earliest begin in nanoseconds: ``time`` plus whole seconds.
     - ``detail``: plain data for readers.
     """
 
@@ -81,9 +82,9 @@ class FaultRow(msgspec.Struct, frozen=True):
         """Returns the text for progress: ``kill n1``, ``kill n1@agent``, ``partition-links n1+n2 (as
         partition-bridge)``.
         """
-        name, process = self.detail.get("evidence", {}).get(LIKENESS), self.detail.get("process")
-        one = f"@{process}" if process else ""
-        return f"{self.fault} {'+'.join(self.targets)}{one}{f' (as {name})' if name else ''}"
+        name, process = self.detail.get("evidence", {}).get(SHAPE_NAME), self.detail.get("process")
+        suffix = f"@{process}" if process else ""
+        return f"{self.fault} {'+'.join(self.targets)}{suffix}{f' (as {name})' if name else ''}"
 
     def columns(self) -> dict[str, Any]:
         """Returns the columns for the history's writer."""
@@ -92,9 +93,10 @@ class FaultRow(msgspec.Struct, frozen=True):
 
 
 class FaultReporter:
-    """``record`` takes each row as it happens; ``stamp`` returns strictly increasing nanoseconds.
+    """Writes the rows of all faults of a run, and keeps the record of its schedule.
 
-    A fault's number is its place in the schedule, from 1.
+    ``record`` takes each row as it happens. ``stamp`` returns strictly increasing nanoseconds. A fault's number is that
+    of its step.
     """
 
     def __init__(
@@ -145,9 +147,9 @@ class FaultReporter:
             if not is_optional(step):
                 self._write_intended(number, step, max(int(step.at - now), 0))
 
-    def _write_intended(self, number: int, step: FaultStep, starts: int) -> None:
+    def _write_intended(self, number: int, step: FaultStep, starts_in: int) -> None:
         detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
-        self._write_row(number, (), FaultPhase.INTENDED, detail, starts=starts)
+        self._write_row(number, (), FaultPhase.INTENDED, detail, starts_in=starts_in)
 
     def report_missed(self, number: int, at: float, stage: FailureStage, reason: str) -> None:
         """Reports a step that failed before it had a target."""
@@ -156,7 +158,7 @@ class FaultReporter:
         if not (is_optional(step) and stage is FailureStage.TRIGGER):
             self.report_failed(number, (), stage, reason)
 
-    def report_aimed(self, injection: Injection, at: float, detail: Mapping[str, Any]) -> None:
+    def report_targeted(self, injection: Injection, at: float, detail: Mapping[str, Any]) -> None:
         """Reports a step that has targets and is about to be injected."""
         if is_optional(injection.step):
             self._write_intended(injection.id, injection.step, 0)
@@ -170,12 +172,12 @@ class FaultReporter:
         self._write_row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})
 
     def report_not_injected(self, injection: Injection, stage: FailureStage, reason: str) -> None:
-        """Reports a failed injection, which may have been done in part."""
+        """Reports a failed injection. A part of it may have been done."""
         self._retarget(injection)
         self.report_failed(injection.id, injection.names, stage, reason)
 
     def _retarget(self, injection: Injection) -> ResolvedStep:
-        """Records the present targets, because an injection may turn to other nodes than its first ones."""
+        """Records the injection's current targets, because it may have replaced its first ones."""
         resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
         self._resolved[injection.id] = resolved
         return resolved
@@ -212,9 +214,9 @@ class FaultReporter:
         *,
         took_effect: bool | None = None,
         stage: FailureStage | None = None,
-        starts: int | None = None,
+        starts_in: int | None = None,
     ) -> None:
-        """Writes a row. ``starts``: whole seconds from now until it may begin."""
+        """Writes a row. ``starts_in``: whole seconds from now until the fault may begin."""
         step, time = self._step_list[number], self._stamp()
         impact = self._catalogue[step.fault].impact
         self._record(
@@ -230,24 +232,24 @@ class FaultReporter:
                 on_clients=not self._clients.isdisjoint(targets),
                 took_effect=took_effect,
                 stage=stage,
-                not_before=None if starts is None else time + starts * 1_000_000_000,
+                not_before=None if starts_in is None else time + starts_in * 1_000_000_000,
             )
         )
 
 
 def is_optional(step: FaultStep) -> bool:
-    """Returns whether it is no failure if the step's trigger never fires."""
+    """Returns whether the step's trigger may fail to fire without a failure of the step."""
     return isinstance(step.trigger, OnEvent) and step.trigger.optional
 
 
 def describe_injection(
     step: FaultStep, chosen: ChosenTarget, fired: FiredTrigger | None, held: bool, at: float
 ) -> dict[str, Any]:
-    """Returns what is known of an injection when it begins, for its row."""
-    departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
-    detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
+    """Returns the detail of an injection's row that is known when the injection begins."""
+    choice = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
+    detail: dict[str, Any] = {"what": str(step), **{name: value for name, value in choice.items() if value}}
     if fired is not None:
         trigger = {"at": fired.at, "delay": at - fired.at, "origin": fired.origin, "line": fired.line}
-        trigger["held"] = held or None  # its process was seen stopped, with this line as its last
+        trigger["held"] = held or None  # the process was seen stopped, with this line as its last event
         detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
     return detail

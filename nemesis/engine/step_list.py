@@ -8,7 +8,7 @@ from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep
 
 
 class StepList:
-    """Numbered steps. A step's number is its place from 1, and never changes."""
+    """Numbered steps. Numbers count from 1, and a step's number never changes."""
 
     def __init__(self, schedule: FaultSchedule) -> None:
         self.schedule = schedule

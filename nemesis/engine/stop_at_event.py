@@ -1,14 +1,14 @@
 """Processes that stop themselves at an event, so that a step strikes exactly there.
 
 1. When a step with a ``hold`` trigger is armed, every server gets the order to stop at the event.
-2. A process that reaches the event stops itself (SIGSTOP) in the very step that wrote it.
-3. Once its line is read, and the process is seen stopped with that line as its last event, the step acts.
+2. A process that reaches the event writes its line to the event log and stops itself (SIGSTOP) at once.
+3. The harness reads the line. Once the process is seen stopped with that line as its last event, the step acts.
 4. The order is withdrawn, and every other stopped process continues.
 
-A line that is read while no process is stopped at it was written before the order, and does not count.
+If the process of a line does not stop, it wrote the line before it got the order. Such a line does not count.
 
-The file of orders (:class:`assay.cluster.system.SupportsHold`) is that of the fault ``hold``, so the two exclude each
-other.
+The fault ``hold`` uses the same file of orders (:class:`assay.cluster.system.SupportsHold`), so it cannot be active at
+the same time.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from assay.nemesis.schedule.trigger import OnEvent
 
 STOP_SECONDS = 1.0
 """Seconds after a line was read within which its process must be seen stopped."""
-LOOK_EVERY = 0.01
+POLL_SECONDS = 0.01
 LINE_SECONDS = 5.0
-"""Seconds until the line of a stopped process is read. Over SSH, from a busy machine, it may take more than one."""
+"""Maximum seconds until the line of a stopped process is read. Over SSH, a busy machine may need more than one."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class EventStop:
     """Number of the step that gave the order."""
     _trigger: OnEvent | None = None
     _dismissed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Lines, by node, that were written before the order, because their process was not stopped."""
+    """Lines, by node, that do not count because the process did not stop: it had no order yet."""
 
     async def give_order(self, step: int, trigger: OnEvent) -> None:
         """Gives the order. Raises ``NodeError`` if the system takes no orders, or another step's order is active."""
@@ -55,13 +55,13 @@ class EventStop:
         await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), f"{order}\n".encode()))
 
     async def find_stopped(self, excluded: Collection[str] = ()) -> tuple[str, Mapping[str, Any]] | None:
-        """Returns the node and line of a process stopped at the event; None if no line read so far has one.
+        """Returns the node and the line of a process that is stopped at the event; None if there is none yet.
 
         Nodes in ``excluded`` are ignored, because they are stopped for another reason.
         """
         loop = asyncio.get_running_loop()
         since: dict[str, tuple[Mapping[str, Any], float]] = {}
-        while lines := self._matching(excluded):
+        while lines := self._find_matching(excluded):
             for node, line in lines:
                 if await _is_stopped(node) and self.last_events[node.name] is line:
                     return node.name, line
@@ -70,18 +70,18 @@ class EventStop:
                     since[node.name] = line, loop.time()
                 elif loop.time() - first >= STOP_SECONDS:
                     self._dismissed[node.name] = line
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
         return None
 
     async def is_any_stopped(self, excluded: Collection[str]) -> bool:
-        """Returns whether a process of a node not in ``excluded`` is stopped. Then its line will still arrive."""
+        """Returns whether a process is stopped, so that its line will still arrive. Skips the nodes in ``excluded``."""
         for node in self.servers:
             if node.name not in excluded and await _is_stopped(node):
                 return True
         return False
 
-    def _matching(self, excluded: Collection[str]) -> list[tuple[Node, Mapping[str, Any]]]:
-        """Returns nodes whose last event is the requested one, except lines that were dismissed."""
+    def _find_matching(self, excluded: Collection[str]) -> list[tuple[Node, Mapping[str, Any]]]:
+        """Returns the nodes whose last event is the requested one, with its line. Skips dismissed lines."""
         return [
             (node, line)
             for node in self.servers
@@ -95,7 +95,7 @@ class EventStop:
     async def withdraw(self, keep: Collection[str] = ()) -> None:
         """Withdraws the order and continues the stopped processes, except those of ``keep``. Idempotent.
 
-        An unreachable node does not keep the others from continuing. A further call must ask it again.
+        If a node is unreachable, the others continue anyway, and the call raises ``NodeError``: it must be repeated.
         """
         system = self.system
         if self._trigger is None or not isinstance(system, SupportsHold):
@@ -105,11 +105,11 @@ class EventStop:
         async def withdraw(node: Node) -> None:
             await node.write_file(system.hold_file(node), b"")
 
-        async def go_on(node: Node) -> None:
+        async def resume(node: Node) -> None:
             if node.name not in keep and await _is_stopped(node):
                 await node.resume()
 
-        for act in (withdraw, go_on):
+        for act in (withdraw, resume):
             try:
                 await on_each(self.servers, act)
             except NodeError as error:

@@ -1,7 +1,7 @@
-"""The steps of a run that wait: for their triggers (armed, fired, or given up), or because they are postponed.
+"""The waiting steps of a run: some wait for their triggers, others are postponed.
 
-A trigger with ``hold`` makes processes stop at the event (:mod:`assay.nemesis.engine.stop_at_event`). Its step acts
-once the process that wrote the event is seen stopped at it.
+If a trigger has ``hold``, the process that writes the event stops there (:mod:`assay.nemesis.engine.stop_at_event`).
+The step acts once that process is seen stopped.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.trigger import ArmedTrigger, FiredTrigger, OnEvent, Trigger
 
 RETRY_SECONDS = 0.25
-"""Seconds between attempts of a postponed step, and between looks at an expired order whose line may still arrive."""
+"""Seconds between attempts of a postponed step. Also between checks for a line that may still arrive late."""
 MAX_POSTPONEMENT = 15.0
 """Maximum seconds that a step is postponed.
 
@@ -31,9 +31,7 @@ are healed within that time, too.
 """
 RUN_ENDED = "the run ended first"
 MIN_DURATION = 1.0
-"""Minimum duration in seconds of a fault that begins late because the previous injection (such as a clean stop) took
-long.
-"""
+"""Minimum seconds of a fault that begins late, because the injection before it took long (such as a clean stop)."""
 
 
 class WaitingSteps:
@@ -56,19 +54,19 @@ class WaitingSteps:
         self._armed: dict[int, ArmedTrigger] = {}
         self._fired: dict[int, FiredTrigger] = {}
         self._give_up_times: dict[int, float] = {}
-        """When postponed steps are given up, in seconds of the run."""
+        """Times at which postponed steps are given up, in seconds of the run."""
         self._reasons: dict[int, str] = {}
         """Latest reasons for the postponement of steps."""
 
     def __bool__(self) -> bool:
         return bool(self._armed or self._fired)
 
-    def deadlines(self) -> Iterator[tuple[float, int]]:
+    def iterate_deadlines(self) -> Iterator[tuple[float, int]]:
         """Yields the deadline of each armed step, in seconds of the run."""
         for number, armed in self._armed.items():
             yield armed.deadline, number
 
-    def due(self) -> Iterator[tuple[float, int]]:
+    def iterate_due(self) -> Iterator[tuple[float, int]]:
         """Yields the action time of each step whose trigger has fired."""
         for number, fired in self._fired.items():
             yield fired.due, number
@@ -120,7 +118,10 @@ class WaitingSteps:
         await self.withdraw_order()
 
     def find_conflict(self, step: FaultStep) -> str | None:
-        """Returns why a step of the fault ``hold`` cannot give its orders, or None: a waiting step uses those files."""
+        """Returns why a step of the fault ``hold`` cannot give its orders, or None.
+
+        It cannot while a waiting step uses the files of orders.
+        """
         if step.fault != HoldFault.name or self._event_stop.step is None:
             return None
         return f"{self._step_list[self._event_stop.step]} has the processes stop at its event, with orders of its own"
@@ -139,14 +140,14 @@ class WaitingSteps:
         Returns the step with its new time if it has no trigger.
         """
         now = self._reporter.elapsed()
-        again = now + RETRY_SECONDS
+        retry_time = now + RETRY_SECONDS
         self._reasons[number] = reason
         if now >= self._give_up_times.setdefault(number, now + MAX_POSTPONEMENT):
             self._reporter.report_missed(number, now, FailureStage.TARGET, reason)
         elif fired is not None:
-            self._fired[number] = replace(fired, due=again)
+            self._fired[number] = replace(fired, due=retry_time)
         else:
-            return ((number, msgspec.structs.replace(self._step_list[number], at=again)),)
+            return ((number, msgspec.structs.replace(self._step_list[number], at=retry_time)),)
         return ()
 
     def minimum_duration(self, number: int) -> float:
@@ -157,7 +158,7 @@ class WaitingSteps:
         return step.duration if number in self._reasons else min(step.duration, MIN_DURATION)
 
     async def confirm_stopped(self, number: int, fired: FiredTrigger) -> FiredTrigger | None:
-        """Returns the event with the stopped process. Returns None if no process is stopped: the step waits again."""
+        """Returns the event of the process that is stopped. If none is, the step waits again, and it returns None."""
         try:
             async with asyncio.timeout(ACTION_SECONDS):
                 caught = await self._event_stop.find_stopped(self._active.find_paused())
@@ -172,7 +173,7 @@ class WaitingSteps:
         return FiredTrigger(fired.at, fired.due, *caught)
 
     async def withdraw_order(self) -> str | None:
-        """Ends an order that no step waits for. Nodes paused by a fault stay paused. Returns the error, or None."""
+        """Withdraws an order that no step waits for. Nodes paused by a fault stay paused. Returns the error or None."""
         if (
             self._event_stop.step is None
             or self._event_stop.step in self._armed

@@ -1,4 +1,4 @@
-"""Optional abilities of nodes that faults need, with the reason that is given if a server lacks one."""
+"""Optional abilities of nodes that faults need, with the message for a server that lacks one."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from assay.cluster.node import (
 )
 from assay.cluster.second_copy import SupportsSecondCopy
 
-SIM: Final = "; the simulation's can (--cluster=sim)"
+SIM_REMEDY: Final = "; the simulation's can (--cluster=sim)"
 
 
 @dataclass(frozen=True)
 class Ability:
     """An ability that every server must have.
 
-    - ``protocol``: its protocol. If it has a method ``..._unavailable``, that returns why a node lacks the ability.
-    - ``lacking``: the reason for a node without the protocol; ``{kind}`` is the cluster's kind.
-    - ``refused``: what a node with the protocol cannot do, before its own reason; ``{node}`` is its name.
+    - ``protocol``: the protocol of nodes with the ability. Its method ``..._unavailable``, if there is one, returns why
+      a node still lacks the ability.
+    - ``lacking``: the message for a node without the protocol; ``{kind}`` is the cluster's kind.
+    - ``refused``: the message before the reason of ``..._unavailable``; ``{node}`` is the node's name.
     """
 
     protocol: type
@@ -51,9 +52,9 @@ class Ability:
 
 
 def _make_part_ability(protocol: type, part: str, done: str) -> Ability:
-    """Returns the ability that a part of a node can be ``done`` something to."""
+    """Returns the ability to change a part of a node. ``done``: the change as a participle, for the messages."""
     return Ability(
-        protocol, f"a {{kind}} node's {part} cannot be {done}{SIM}", f"the {part} of {{node}} cannot be {done}"
+        protocol, f"a {{kind}} node's {part} cannot be {done}{SIM_REMEDY}", f"the {part} of {{node}} cannot be {done}"
     )
 
 
@@ -63,11 +64,11 @@ SLOW_DISK: Final = _make_part_ability(SupportsSlowDisk, "disk", "made slow")
 DISK_ERRORS: Final = _make_part_ability(SupportsDiskErrors, "disk", "made to fail")
 DATA_RESTORE: Final = Ability(SupportsDataRestore, "a {kind} node's data cannot be removed and put back")
 MEMORY_LIMIT: Final = Ability(
-    SupportsMemoryLimit, f"a {{kind}} node cannot run out of memory{SIM}", "{node} cannot run out of memory"
+    SupportsMemoryLimit, f"a {{kind}} node cannot run out of memory{SIM_REMEDY}", "{node} cannot run out of memory"
 )
 PACKET_SHAPING: Final = Ability(
     SupportsPacketShaping,
-    f"what a {{kind}} node sends cannot be made late{SIM}",
+    f"what a {{kind}} node sends cannot be made late{SIM_REMEDY}",
     "the packets of {node} cannot be queued",
 )
 SECOND_COPY: Final = Ability(

@@ -1,12 +1,14 @@
-"""A relay: the leader of a key is struck, and soon after its return the next leader, several times in a row.
+"""Cascading failover: faults strike the leader of a key, then its successor, and so on, several times in a row.
 
-A failover leaves work that is completed within seconds: followers learn where the new leader epoch begins, truncate
-what only they have, and rejoin. A second failover in these seconds interrupts this work. In the histories of KIP-101
-and KIP-279 acknowledged records were lost after two failovers, never after one. Raft's figure 8 is another example.
+A failover leaves work that is completed within seconds. Followers learn where the new leader epoch begins, truncate
+records that only they have, and rejoin. A second failover in these seconds interrupts this work. In the histories of
+KIP-101 and KIP-279 acknowledged records were lost after two failovers, never after one. Raft's figure 8 is another
+example.
 
-- Strikes overlap by at most ``OVERLAP`` seconds, so that a majority is up nearly all the time.
-- The first may hit a follower, which then returns to a leader that is just being replaced.
-- The last may wait for an event of the recovery (a new leader, a rejoined replica), and strike within milliseconds.
+- Each strike begins soon after the previous server is back. Two strikes overlap by at most ``OVERLAP`` seconds, so that
+  a majority is up nearly all the time.
+- The first strike may hit a follower. The follower then returns while its leader is being replaced.
+- The last strike may wait for an event of the recovery (a new leader, a rejoined replica), and act within milliseconds.
 """
 
 import random
@@ -24,27 +26,28 @@ from assay.nemesis.schedule.target import Target, TargetKind
 from assay.nemesis.schedule.trigger import OnEvent
 
 STRIKES: Final = (Kill.name, Kill.name, Stop.name, Freeze.name)
-"""Each takes one server away from all others.
+"""Faults that strikes are drawn from. Each takes one server away from all others.
 
-Faults that cut links are excluded: a frozen machine's rules cannot be changed, and a strike may begin or be healed
-while the one before it is active.
+Faults that cut links are excluded, because a strike may begin or be healed while the previous one is active. The rules
+of a frozen machine cannot be changed then.
 """
 STRIKE_COUNTS: Final = (2, 4)
-"""Minimum and maximum number of strikes before the one that waits."""
+"""Minimum and maximum number of strikes before the one that waits for an event."""
 SHORT_SECONDS: Final = (0.4, 1.5)
-"""Seconds. The process is back before its session expires, or it gives its partitions away itself."""
+"""Range of short strikes: the server may be back before its session expires."""
 LONG_SECONDS: Final = (1.5, 3.5)
-"""Seconds. Long enough for a successor to take over."""
+"""Range of long strikes: a successor has time to take over."""
 OVERLAP: Final = 0.3
+"""Maximum seconds from the next strike's begin to a server's return."""
 PAUSE: Final = 0.15
-"""Maximum seconds from a return to the next strike."""
+"""Maximum seconds from a server's return to the next strike."""
 EVENT_DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03)
 """Seconds from an event to the strike that waits for it."""
 EVENT_TIMEOUT: Final = 2.5
 """Seconds that the last strike waits for its event."""
 
 
-def draw_relay(
+def draw_cascading_failover(
     rng: random.Random,
     faults: Sequence[str],
     catalogue: FaultCatalogue,
@@ -53,10 +56,9 @@ def draw_relay(
     end: float,
     events: Sequence[str] = (),
 ) -> list[FaultStep]:
-    """Returns steps from ``at`` that are healed before ``end`` (seconds).
+    """Returns steps from ``at`` that are healed before ``end`` (seconds); none if no key has a leader or time is short.
 
-    Returns none if no key has a leader, or time is short.
-    ``faults``: those that system and cluster support. ``events``: those that a strike may wait for.
+    ``faults``: the faults that system and cluster support. ``events``: the events that the last strike may wait for.
     """
     strikes = [name for name in STRIKES if name in faults]
     if not strikes or not census.keys or census.servers < 3:
@@ -87,7 +89,10 @@ def draw_relay(
 def _draw_waiting_strike(
     rng: random.Random, strike: FaultStep, last: FaultStep, events: Sequence[str], end: float
 ) -> list[FaultStep]:
-    """Returns a strike that waits for an event after the last strike's begin or heal, if there is time."""
+    """Returns a strike that waits for an event from just after the last strike's begin or just before its heal.
+
+    Returns none if time is short.
+    """
     at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
     trigger = OnEvent(rng.choice(events), delay=rng.choice(EVENT_DELAYS), within=EVENT_TIMEOUT, optional=True)
     target = rng.choice((strike.target, Target(TargetKind.ORIGIN)))

@@ -1,11 +1,15 @@
-"""Clock: a machine's wall clock is wrong by a constant (a bump), or alternates between wrong and right (a strobe).
+"""Clock faults: a wall clock is wrong by a constant (a bump), or alternates between wrong and right (a strobe).
 
-Parameters: ``seconds``, how far ahead (or behind) it is; ``strobe``, the seconds between two changes, 0 for a bump. The
-monotonic clock stays right: timeouts and leases that use it must not be affected.
+Parameters:
 
-Proof: the clock was read and was wrong by that much. On a real node the system's process must have read it. If the
-process cannot run because of another fault, this fault is prolonged by some seconds, until the process has read the
-clock.
+- ``seconds``: how far the clock is ahead; negative if it is behind
+- ``strobe``: the seconds between two changes; 0 for a bump
+
+The monotonic clock stays right: timeouts and leases that use it must not be affected.
+
+Proof: the clock was read and was wrong by ``seconds``. On a real node the system's process must have read it. If
+another fault keeps the process from running, the clock stays wrong for some seconds longer, until the process has read
+it.
 """
 
 import asyncio
@@ -20,6 +24,7 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError, servers
 
 MAX_SHIFT = 290.0
+"""Seconds."""
 STROBES = (0.0, 0.05, 0.5)
 
 
@@ -63,7 +68,7 @@ class Clock(ServerFault):
         await self.look(injection, node)
 
     async def look(self, injection: Injection, node: Node) -> None:
-        """Reads the clock, unless it was already seen to be wrong by the step's seconds."""
+        """Reads the clock, unless the evidence already shows that it was wrong by the step's seconds."""
         seen, seconds = injection.evidence[node.name], _read_parameter(injection, "seconds")
         if seen.get("shift") != seconds:
             seen["shift"] = await cast(SupportsClockShift, node).clock_shift()

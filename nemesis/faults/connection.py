@@ -1,4 +1,6 @@
-"""Connections: packets of one connection, in one direction, are held back or lost. Everything else passes.
+"""Faults of a single connection: its packets in one direction are held back or lost. All other packets pass.
+
+The parameter ``connection`` is one of these:
 
 - ``fetch``: a follower's connection to the leader of a key
 - ``controller``: the controller's connection to one other server
@@ -6,20 +8,19 @@
 
 Parameters:
 
-- ``connection``: one of these
 - ``way``: ``answers`` to the target's requests, or its ``requests``
 - ``lost``: false drops packets. TCP sends them again, so they arrive after the heal, or the connection is given up.
-  True breaks the connection (a reset for the sender). With ``answers`` a request is then executed but its answer is
+  True breaks the connection: the sender gets a reset. With ``answers``, a request is then executed but its answer is
   lost.
-- ``every``: 1 for all packets, 3 for every third, so that some pass in between, 7 so that of several requests of one
-  step only one is lost
+- ``every``: 1 affects all packets, 3 every third packet, 7 every seventh. With 7, one of the several requests of a step
+  is lost, and the others pass.
 
-A connection is identified by its opener, and by the other end's node and port. New connections between the two are
-affected too. Proof: the counters of the rules. The controller's connection is silent unless something happens: combine
-it with another fault.
+A connection is identified by the node that opened it, and by the node and port of its other end. New connections
+between the two nodes are affected too. Proof: the counters of the rules. The controller's connection is silent unless
+something happens: combine it with another fault.
 
-A server fetches only from the leaders that it follows, and during other faults there may be none. So the rules stay
-only if packets are seen to be dropped. If a follower is silent, the next one is tried.
+A server fetches only from the leaders that it follows, and during other faults there may be none. So the fault looks
+for dropped packets. If there are none, it removes the rules and tries another connection.
 """
 
 import asyncio
@@ -57,17 +58,17 @@ NOT_ONE_SERVER: Final = (
     TargetKind.MAJORITY,
     TargetKind.ALL,
 )
-"""Targets that are no servers, or more than one."""
+"""Targets that are more than one server, or not servers."""
 EVERY: Final = (1, 1, 3)
 EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
-"""Several requests to ZooKeeper make one step."""
+"""Includes 7, because one step of a server makes several requests to ZooKeeper."""
 TRAFFIC_SECONDS: Final = 0.6
 """Seconds to see a follower's packet. A follower that has caught up asks again after 0.5 s at most."""
-TRAFFIC_EVERY: Final = 0.1
+TRAFFIC_POLL_SECONDS: Final = 0.1
 
 
-class ConnectionLine(enum.StrEnum):
-    """The connections that can be chosen."""
+class ConnectionKind(enum.StrEnum):
+    """The kinds of connections that can be chosen."""
 
     FETCH = "fetch"
     CONTROLLER = "controller"
@@ -75,56 +76,56 @@ class ConnectionLine(enum.StrEnum):
 
 
 OPENERS = {
-    ConnectionLine.FETCH: (TargetKind.FOLLOWER,),
-    ConnectionLine.CONTROLLER: (TargetKind.CONTROLLER,),
-    ConnectionLine.ZOOKEEPER: (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER),
+    ConnectionKind.FETCH: (TargetKind.FOLLOWER,),
+    ConnectionKind.CONTROLLER: (TargetKind.CONTROLLER,),
+    ConnectionKind.ZOOKEEPER: (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER),
 }
-"""The target, which is the node that opened the connection."""
+"""The possible targets of each kind. The target is the node that opened the connection."""
 
 
-class ConnectionFault(VariedFault[ConnectionLine], CutFault):
-    """A fault on one line, or on a drawn one of those that are never silent."""
+class ConnectionFault(VariedFault[ConnectionKind], CutFault):
+    """A fault on one kind of connection, or on a drawn kind that always has traffic."""
 
     name = "connection"
     description = "one connection alone: a follower's or one to ZooKeeper, held back or lost"
-    descriptions: Mapping[ConnectionLine, str] = {
-        ConnectionLine.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
-        ConnectionLine.CONTROLLER: (
+    descriptions: Mapping[ConnectionKind, str] = {
+        ConnectionKind.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
+        ConnectionKind.CONTROLLER: (
             "the controller's connection to one server, likewise (combine it: alone it is quiet)"
         ),
-        ConnectionLine.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
+        ConnectionKind.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
     }
     parameter = "connection"
-    variants = (ConnectionLine.FETCH, ConnectionLine.ZOOKEEPER)
+    variants = (ConnectionKind.FETCH, ConnectionKind.ZOOKEEPER)
     scope = Scope.CONNECTION
 
-    def __init__(self, line: ConnectionLine | None = None) -> None:
-        super().__init__(line)
-        if line is ConnectionLine.ZOOKEEPER:
+    def __init__(self, connection: ConnectionKind | None = None) -> None:
+        super().__init__(connection)
+        if connection is ConnectionKind.ZOOKEEPER:
             self.roles = (ZOOKEEPER_ROLE,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        line = self.draw_variant(rng, census, target)
-        kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
+        connection = self.draw_variant(rng, census, target)
+        kinds = [kind for kind in OPENERS[connection] if kind not in KEYED or census.keys != ()]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
-            "connection": str(line),
+            "connection": str(connection),
             "way": rng.choice((ANSWERS, ANSWERS, REQUESTS)),
             "lost": rng.random() < 0.5,
-            "every": rng.choice(EVERY_OF_ZOOKEEPER if line is ConnectionLine.ZOOKEEPER else EVERY),
+            "every": rng.choice(EVERY_OF_ZOOKEEPER if connection is ConnectionKind.ZOOKEEPER else EVERY),
         }
         whom = draw_key(whom, rng, census)
-        if line is ConnectionLine.FETCH and whom.key is not None:
+        if connection is ConnectionKind.FETCH and whom.key is not None:
             parameters["key"] = whom.key
         return whom, parameters
 
-    def find_trouble(self, variant: ConnectionLine, census: Census, target: Target | None) -> str | None:
-        if variant is ConnectionLine.ZOOKEEPER and not census.zookeepers:
+    def find_trouble(self, variant: ConnectionKind, census: Census, target: Target | None) -> str | None:
+        if variant is ConnectionKind.ZOOKEEPER and not census.zookeepers:
             return f"{variant} needs a ZooKeeper node"
-        least = 1 if variant is ConnectionLine.ZOOKEEPER else 2
+        least = 1 if variant is ConnectionKind.ZOOKEEPER else 2
         if census.servers < least:
             return f"{variant} needs {least} servers, there are {census.servers} (--nodes=3)"
-        if variant is ConnectionLine.FETCH and census.keys == ():
+        if variant is ConnectionKind.FETCH and census.keys == ():
             return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
         if target is not None and (target.kind in NOT_ONE_SERVER or len(target.names) > 1):
             return f"{variant} is one server's connection, it takes no target {target}"
@@ -137,18 +138,18 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
         return CutManner.REJECT if injection.step.parameters.get("lost", False) else CutManner.DROP
 
     async def inject(self, injection: Injection) -> None:
-        """Finds the connection's other end. A follower whose leader is unknown is paired with some server."""
+        """Finds the connection's other end and cuts it. If a follower's leader is unknown, tries other servers."""
         context, (opener, *others) = injection.context, injection.targets
         if others:
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
         everyone = servers(context.cluster, context.system)
         others = [node for node in everyone if node is not opener]
         match self.variant_of(injection):
-            case ConnectionLine.ZOOKEEPER:
+            case ConnectionKind.ZOOKEEPER:
                 pairs = [(opener, list_zookeepers(context.cluster))]
-            case ConnectionLine.CONTROLLER:
+            case ConnectionKind.CONTROLLER:
                 pairs = [(opener, others and [random.Random(injection.seed).choice(others)])]
-            case ConnectionLine.FETCH:
+            case ConnectionKind.FETCH:
                 leader = await find_leader(injection)
                 pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
@@ -157,7 +158,7 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
         await self._cut_active_pair(injection, pairs)
 
     async def _cut_active_pair(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
-        """Cuts the first pair with traffic; the requested pair if all are silent, or half of the time is over."""
+        """Cuts the first pair with traffic. Cuts the requested pair if all are silent, or half of the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + injection.step.duration / 2
         silent: list[str] = []
@@ -185,14 +186,14 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
                 return True
             if loop.time() >= deadline:
                 return False
-            await asyncio.sleep(TRAFFIC_EVERY)
+            await asyncio.sleep(TRAFFIC_POLL_SECONDS)
 
     def links(self, injection: Injection) -> list[Drop]:
         context, parameters, opener = injection.context, injection.step.parameters, injection.names[0]
         way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
         if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
             raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
-        to_zookeeper = self.variant_of(injection) is ConnectionLine.ZOOKEEPER
+        to_zookeeper = self.variant_of(injection) is ConnectionKind.ZOOKEEPER
         port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
         flow = Flow(port, answers=way == ANSWERS, every=every)
         ends: list[str] = injection.evidence["ends"]

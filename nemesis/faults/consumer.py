@@ -1,16 +1,16 @@
 """Faults of consumers: faults of processes and links, on client nodes.
 
-- ``stop-consumer``: SIGSTOP of a worker process for longer than its clients' sessions (half the interval must be
-  longer). After the resume they continue as zombies with the work that they had begun.
+- ``stop-consumer``: SIGSTOP of a worker process for longer than its clients' sessions. (Half of ``--nemesis-interval``
+  must be longer than a session.) After the resume the clients continue as zombies with the work that they had begun.
 - ``kill-consumer``: SIGKILL, started again at the heal
 - ``cut-consumer``: the node is cut from all servers; ZooKeeper is still reachable
 - ``consumer-from-zookeeper``: the node is cut from every ZooKeeper node; servers are still reachable
 - ``consumer-from-coordinator``: the node is cut from the server that coordinates its group at the injection
-- ``consumer-zookeeper-resets``: one of every few packets (``every``) of ZooKeeper's answers breaks the node's
-  connection. Its request is executed without its knowledge. Its session continues with the next connection.
+- ``consumer-zookeeper-resets``: every third or seventh packet (``every``) of ZooKeeper's answers breaks the node's
+  connection. The request was executed, but the client does not know. Its session continues with the next connection.
 
-Each is an existing fault with another target. Traffic between the harness and a worker process is never cut. Proof as
-for ``stop``, ``kill`` and partitions.
+Each is an existing fault with another target. Traffic between the harness and a worker process is never cut. The proofs
+are those of ``stop``, ``kill`` and partitions.
 """
 
 import random
@@ -48,7 +48,7 @@ from assay.nemesis.schedule.target import (
 )
 
 EVERY: Final = (3, 7)
-"""Every third or seventh packet of answers breaks its connection. With larger numbers a fault may end first."""
+"""Every third or seventh packet of answers breaks its connection. With larger numbers, a fault may end before that."""
 GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
@@ -119,7 +119,7 @@ class ConsumerFromCoordinator(_ClientCutFault, CutFault):
     async def inject(self, injection: Injection) -> None:
         """Cuts the coordinator's link.
 
-        If no coordinator is known, another server is taken, and the evidence says so.
+        If no coordinator is known, cuts the link to another server, and the evidence says so.
         """
         context, named = injection.context, injection.step.parameters.get(GROUP)
         known = list_groups(context.system)

@@ -1,11 +1,11 @@
 """Base of all faults that cut links: cutting, counting, healing, and the proof by counters.
 
-Clients and the harness's control traffic are never cut: a client that still reaches an isolated leader is what makes
-stale leaders dangerous.
+Clients are not cut off unless they are the target, because a stale leader does harm only if clients still reach it. The
+harness's control traffic is never cut.
 
-Proof: the counters of the rules. Each affected node must have seen at least one packet dropped on one of its links, at
-either end, between the injection and the heal. A single link is enough, because not every link has traffic (a follower
-of nothing is silent to some peers). The evidence lists silent links.
+Proof: the counters of the rules. For each affected node, at least one packet must be dropped on one of its links, at
+either end, between the injection and the heal. A single link is enough, because some links have no traffic: servers
+that do not follow each other send each other nothing. The evidence lists silent links.
 """
 
 import re
@@ -19,14 +19,17 @@ from assay.nemesis.schedule.target import list_zookeepers
 
 
 class CutFault:
-    """A fault of links: :meth:`links` defines them, :meth:`affected_nodes` the nodes whose packets must be dropped."""
+    """A fault that cuts links.
+
+    :meth:`links` defines the links. :meth:`affected_nodes` defines the nodes whose packets must be dropped.
+    """
 
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = CutManner.DROP
     lingers = LINGER_SECONDS
     everywhere = False
-    """Whether it may take all nodes, so that another fault of its scope would find no free node."""
+    """Whether the fault may hit all nodes, so that another fault of its scope would find no free node."""
     capabilities: Sequence[type] = ()
     roles: Sequence[str] = ()
 
@@ -58,7 +61,7 @@ class CutFault:
         keepers = {node.name for node in list_zookeepers(injection.context.cluster)}
         if keepers:
             injection.evidence["zookeeper"] = any(parse_peer(name)[0] in keepers for drop in drops for name in drop)
-        # Rules of another partition have counted already. Only later drops belong to this one.
+        # Rules of another partition may have dropped packets of these links before. Only later drops count here.
         injection.evidence["before"] = counts_to_text(await cuts.counts(drops))
         await cuts.add(injection.id, drops, self.manner_of(injection))
 

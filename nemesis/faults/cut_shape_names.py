@@ -1,8 +1,8 @@
-"""Finds the name of a set of cut links, because links drawn one by one may equal a fault with its own name.
+"""Finds the name of a set of cut links. Links that are drawn one by one may be those of a fault with its own name.
 
-If several names fit, the more specific one is returned: one server of three cut from the other two is
-``partition-one``, not halves. A single link among three servers is a follower's to its leader if one of the two leads,
-else a bridge.
+If several names fit, the more specific one is returned. For example, one server of three cut from the other two is
+``partition-one``, not ``partition-halves``. A single cut link among three servers is ``partition-follower-from-leader``
+if one of its ends leads a key, else ``partition-bridge``.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
 from assay.nemesis.schedule.schedule import PartitionShape
 
-Named = Iterator[tuple[str, Collection[Drop]]]
+NamedCuts = Iterator[tuple[str, Collection[Drop]]]
 
 
 def find_shape_name(
@@ -19,15 +19,15 @@ def find_shape_name(
     servers: Sequence[str],
     keepers: Sequence[str] = (),
     clients: Sequence[str] = (),
-    leads: Collection[str] = (),
+    leaders: Collection[str] = (),
 ) -> str | None:
     """Returns the fault that cuts exactly these links, such as ``partition-bridge``; None if no fault does.
 
-    ``keepers`` are ZooKeeper's nodes, ``leads`` the servers that lead any key.
+    ``keepers`` are ZooKeeper's nodes, ``leaders`` the servers that lead any key.
     """
     cut = set(drops)
     found = (
-        name for name, known in _list_named_cuts(cut, servers, keepers, clients, leads) if cut and set(known) == cut
+        name for name, known in _list_named_cuts(cut, servers, keepers, clients, leaders) if cut and set(known) == cut
     )
     name = next(found, None)
     return name if name is not None or not _is_ring(cut, servers) else f"partition-{PartitionShape.MAJORITIES_RING}"
@@ -38,9 +38,9 @@ def _list_named_cuts(
     servers: Sequence[str],
     keepers: Sequence[str],
     clients: Sequence[str],
-    leads: Collection[str],
-) -> Named:
-    """Yields what each fault would cut, given the nodes with cut links."""
+    leaders: Collection[str],
+) -> NamedCuts:
+    """Yields each named fault that could cut links of the touched nodes, with all links that it cuts."""
     touched = {name for drop in cut for name in drop}
     for name in (*servers, *keepers):
         others = [other for other in servers if other != name]
@@ -53,10 +53,10 @@ def _list_named_cuts(
                 yield "partition-one-way", [drop[::-1] for drop in arriving]
         yield f"partition-{PartitionShape.ONE}", cut_both_ways([name], rest)
     for pair in itertools.combinations(servers, 2):
-        if keepers and not {*pair}.isdisjoint(leads):
+        if keepers and not {*pair}.isdisjoint(leaders):
             apart = [other for other in (*servers, *keepers) if other not in pair]
             yield f"partition-{PartitionShape.LEADER_AND_FOLLOWER}", cut_both_ways(pair, apart)
-        if not {*pair}.isdisjoint(leads):
+        if not {*pair}.isdisjoint(leaders):
             yield f"partition-{PartitionShape.FOLLOWER_FROM_LEADER}", cut_both_ways(pair[:1], pair[1:])
     yield f"partition-{PartitionShape.FROM_ZOOKEEPER}", cut_both_ways(touched.intersection(servers), keepers)
     yield "cut-consumer", cut_both_ways(touched.intersection(clients), servers)
@@ -64,7 +64,7 @@ def _list_named_cuts(
     yield from _list_two_sided_cuts(cut, servers, keepers)
 
 
-def _list_two_sided_cuts(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[str]) -> Named:
+def _list_two_sided_cuts(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[str]) -> NamedCuts:
     """Yields faults with two sides: the servers that the first server with a cut link reaches, and the rest."""
     touched = [name for name in servers if any(name in drop for drop in cut)]
     if not touched:
@@ -92,5 +92,5 @@ def _is_ring(cut: Collection[Drop], servers: Sequence[str]) -> bool:
 
 
 def reach_in_ring(count: int) -> int:
-    """Returns how many neighbours on either side make a majority with a server, in a ring of ``count`` servers."""
+    """Returns how many neighbours on either side a server must reach in a ring of ``count`` servers for a majority."""
     return -(-(count // 2) // 2)

@@ -2,23 +2,25 @@
 
 - ``wipe``: the process is killed and all its data are removed, as when a machine is replaced and keeps its id.
   Parameter ``end``: ``killed``, or ``stopped`` (SIGTERM first, as in a maintenance).
-- ``rollback``: its data are copied, and half of the fault's time later it is killed and the copy is restored, as with a
-  virtual machine. Parameter ``copied``: ``running``, as a snapshot of a running machine; ``stopped``,
-  with a clean end before the copy and a start after it. The copy then records a clean end.
+- ``rollback``: the server's data are copied. After half of the fault's duration the process is killed and the copy is
+  restored, as when a virtual machine is reset to a snapshot. Parameter ``copied``: ``running`` copies the data of a
+  running process; ``stopped`` ends the process cleanly before the copy and starts it after. The copy then records a
+  clean end.
 
-Unlike damage (:mod:`assay.nemesis.faults.file_damage`), fsynced data are lost too, and nothing in the remaining data
-shows it. No replicated system survives that on many servers. So these rules hold:
+Unlike damage (:mod:`assay.nemesis.faults.file_damage`), these faults lose fsynced data too, and the remaining data do
+not show the loss. No replicated system survives that on many servers. So these rules hold:
 
-- Only one server suffers it at a time, and all through a run it is the first one that was hit.
-- If the system can say that a server holds the only complete replica of a key (``SupportsSoleReplica``), the fault
+- All faults of this kind in a run hit the same server, the first one that was hit.
+- The system may say that a server holds the only complete replica of a key (``SupportsSoleReplica``). Then the fault
   waits until another server has everything, and fails if none does. A server that does not serve yet after another
-  fault does not count, because it may only be in sync in its former incarnation.
-- It fails at once if the other complete replicas are held by other faults. A server that is cut off may be removed from
-  an in-sync set before the server that lost its data, which would then be the last one.
-- For the same reason no fault takes the last of the others away before that server serves again
+  fault does not count, because it may be in sync only in its former incarnation.
+- The fault fails at once if other faults hold the other complete replicas. A server that is cut off may be removed from
+  an in-sync set before the server that lost its data. The server without data would then be the only one in the set.
+- For the same reason no fault takes the last of the other servers away before that server serves again
   (:mod:`assay.nemesis.engine.active_faults`).
 
-Proof: that of the kill, and the files as read back: none is left, or they equal the copy and not the state before.
+Proof: that of the kill. In addition the files are read back: none is left, or they equal the copy and not the state
+before.
 """
 
 import asyncio
@@ -37,16 +39,16 @@ from assay.nemesis.schedule.target import Target, TargetError, TargetKind, serve
 
 TOO_MANY = (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
-LOOK_EVERY = 0.1
-"""Seconds between two looks at whether another server has everything."""
+POLL_SECONDS = 0.1
+"""Seconds between two checks whether another server has everything."""
 REPLICA_SECONDS = 10.0
-"""Maximum seconds of that wait, because others may be about to rejoin the in-sync set."""
+"""Maximum seconds to wait for that. Other servers may be about to rejoin the in-sync set."""
 COPY_AGE = 0.5
 """Age of a copy when it is restored, as a share of the fault's duration."""
 
 
 class Wipe(Kill):
-    """Removes all data of a server; see the module."""
+    """Kills the process of a server and removes all its data; see the module."""
 
     name = "wipe"
     description = "the process is killed and all its data are removed; started again with nothing at the heal"
@@ -99,7 +101,7 @@ class Wipe(Kill):
                 break
             if loop.time() >= deadline:
                 raise TargetError(f"no server but {node.name} is known to have all of {key}")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
         away = [other for other in everyone if other.name in context.unavailable_nodes()]
         if away and (key := await find_sole_replica(context, node, away)) is not None:
             names = ", ".join(other.name for other in away)
@@ -109,9 +111,8 @@ class Wipe(Kill):
     async def end(self, injection: Injection, node: Node) -> None:
         if is_ended_cleanly(injection.step):
             await node.terminate()
-            await self._choose_server(
-                injection
-            )  # the end may have taken a while, and others may have left the in-sync sets
+            # Again, because the end may have taken a while, and other servers may have left the in-sync sets.
+            await self._choose_server(injection)
         else:
             await super().end(injection, node)
         folder, disk = _data_folder(injection, node), cast(SupportsDataRestore, node)
@@ -166,7 +167,7 @@ class Rollback(Wipe):
         injection.background = asyncio.get_running_loop().create_task(put_back())
 
     async def observe(self, injection: Injection) -> None:
-        """Waits for the restore first, and raises its error."""
+        """Waits until the copy is restored, and raises the error of that."""
         if injection.background is not None:
             await asyncio.shield(injection.background)
         await super().observe(injection)
@@ -208,7 +209,7 @@ def _data_folder(injection: Injection, node: Node) -> str:
 
 
 def read_lock_files(system: System, node: Node) -> Sequence[str]:
-    """Returns the files of a node's data that no fault removes or restores."""
+    """Returns the lock files in a node's data folder, which no fault removes or restores."""
     return system.lock_files(node) if isinstance(system, SupportsLockFiles) else ()
 
 
@@ -223,9 +224,9 @@ def is_ended_cleanly(step: FaultStep) -> bool:
 
 
 async def find_sole_replica(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
-    """Returns a key of which no other server is known to have everything, or None.
+    """Returns a key if no other server is known to have all of its data; None if there is none.
 
-    None is also returned if the system never says.
+    Also returns None if the system cannot tell (``SupportsSoleReplica``).
     """
     system = context.system
     if not isinstance(system, SupportsSoleReplica):

@@ -1,13 +1,14 @@
-"""A disk that fails: chosen changes to it are rejected with an input/output error (EIO).
+"""Disk errors: chosen changes to a disk are rejected with an input/output error (EIO).
 
 1. The parameter ``change`` selects a kind of the server's changes: ``write``, ``fsync``, ``cut`` (truncation) or
    ``name`` (creation, renaming, deletion); see ``DiskChange`` of ``cluster/node.py``.
 2. The first ``after`` changes of that kind succeed.
 3. The next ``errors`` changes fail and change nothing. If none of that kind comes within 1 s, changes of every kind
    fail.
-4. At the heal, a process that has ended is started again. The heal waits a moment for one that is about to end.
+4. At the heal, a process that has ended is started again. The heal waits a moment for a process that is about to end.
 
-A system may reject what it could not store, or end. Acknowledged data must survive, even if a step is half done.
+After an error a server may reject requests, or end. Acknowledged data must survive, even if the server was in the
+middle of several changes.
 
 Proof: the node's count of rejected changes.
 """
@@ -24,17 +25,17 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
-"""Numbers of changes to let pass. A broker makes hundreds in a row, but rarely does work of several steps."""
+"""Numbers of changes that succeed first. A broker makes hundreds in a row, but rarely does work of several steps."""
 CHANGE_PARAMETERS: Final[Mapping[str, Sequence[Parameter]]] = {"change": [*map(str, DiskChange)], "after": AFTER}
 """Parameters that choose the change, with the values that each is drawn from."""
 ERRORS: Final = (1, 1, 3, 1000)
-"""A transient error, some, or all until the heal."""
-MOST: Final = 1_000_000
+"""Numbers of changes that fail: one (a transient error), three, or all until the heal."""
+MAX_CHANGES: Final = 1_000_000
 CHOSEN_SECONDS: Final = 1.0
-"""Seconds to wait for a change of the chosen kind, before any kind is taken."""
-LOOK_EVERY: Final = 0.05
-ENDING: Final = 1.5
-"""Seconds for a process to end after a rejection. A broker that ends at its next checkpoint takes one."""
+"""Seconds to wait for a change of the chosen kind. Then changes of any kind fail."""
+POLL_SECONDS: Final = 0.05
+ENDING_SECONDS: Final = 1.5
+"""Seconds for a process to end after an error. A broker that ends at its next checkpoint takes one second."""
 
 
 class DiskErrorFault(ServerFault):
@@ -68,7 +69,7 @@ class DiskErrorFault(ServerFault):
     async def undo(self, injection: Injection, node: Node) -> None:
         await repair_disk(node)
         if await _is_struck_at(injection, node):  # perhaps just before the heal, so that the process is about to end
-            await wait_within(ENDING, lambda: _is_dead(node))
+            await wait_within(ENDING_SECONDS, lambda: _is_dead(node))
         await start_if_dead(injection, node)
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
@@ -103,7 +104,7 @@ async def wait_within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bo
     until = loop.time() + seconds
     found = await look()
     while not found and loop.time() <= until:
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
         found = await look()
     return found
 
@@ -111,8 +112,8 @@ async def wait_within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bo
 def read_count(injection: Injection, name: str, least: int) -> int:
     """Returns a parameter that is a number of changes, by default ``least``. Raises ``TargetError``."""
     value = injection.step.parameters.get(name, least)
-    if isinstance(value, str) or value != int(value) or not least <= value <= MOST:
-        wanted = f"a whole number from {least} to {MOST}"
+    if isinstance(value, str) or value != int(value) or not least <= value <= MAX_CHANGES:
+        wanted = f"a whole number from {least} to {MAX_CHANGES}"
         raise TargetError(f"{injection.step.fault} needs the parameter {name}, {wanted}, not {value!r}")
     return int(value)
 
@@ -132,11 +133,12 @@ async def repair_disk(node: Node) -> None:
 
 
 async def _is_struck(injection: Injection) -> bool:
+    """Returns whether a change of any target was rejected."""
     return any([await _is_struck_at(injection, node) for node in injection.targets])
 
 
 async def _is_struck_at(injection: Injection, node: Node) -> bool:
-    """Returns whether a change of the node was rejected."""
+    """Returns whether a change of this node was rejected."""
     before = evidence_of(injection, node).get("before")
     return before is not None and (await cast(SupportsDiskErrors, node).read_disk_errors()).errors > before
 

@@ -1,10 +1,10 @@
-"""Disk full: not one byte more fits on the disk with the servers' data, until the heal.
+"""Disk full: the disk with a server's data has no free byte until the heal.
 
-Existing data can be read, and allocated space can be overwritten. A system may reject what it cannot store, or end.
-Acknowledged data must survive. At the heal a process that has ended is started again.
+Existing data can be read, and allocated space can be overwritten. A server may reject requests, or end. Acknowledged
+data must survive. At the heal a process that has ended is started again.
 
-Proof: a write tried on the node failed for lack of space, after the injection and at the heal. The second is not
-required if the process has ended meanwhile, because that may have freed space.
+Proof: a write that the fault tried on the node failed for lack of space, after the injection and at the heal. If the
+process has ended meanwhile, the write at the heal need not fail, because the end may have freed space.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ class DiskFull(ServerFault):
     abilities = (DISK_FULL,)
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
-    """In a system that continues, no process ends. The broker's followers do end."""
+    """Processes may end: the broker's followers do. In other systems all continue."""
     own_disks = True
-    """Containers get separate disks for it."""
+    """Containers get separate disks for this fault."""
     ends_late = True
 
     async def strike(self, injection: Injection, node: Node) -> None:

@@ -1,9 +1,8 @@
 """The interface of every fault: probe, inject, observe, heal, and the proof that it took effect.
 
-A fault object has no state of a run. The state of one injection is in :class:`Injection`, which exists before anything
-is done to a node. So a fault that fails midway, or a run that is stopped there, can still be healed: ``heal`` examines
-the nodes and undoes what it finds. It does not assume that ``inject`` finished, and can be called again after a
-failure.
+A fault object has no state of a run. The state of one injection is in an :class:`Injection`, which is created before
+anything is done to a node. So a fault can be healed even if ``inject`` failed or was cancelled midway: ``heal``
+examines the nodes and undoes what it finds. It can be called again after a failure.
 
 A fault that did nothing is a failed fault. ``observe`` gathers evidence just before the heal, and ``heal`` adds to it
 if needed. ``proof`` only judges that evidence.
@@ -39,9 +38,9 @@ from assay.nemesis.schedule.target import (
 
 @dataclass(frozen=True)
 class Impact:
-    """Declared by each fault. The fields are columns of the history's ``faults`` rows.
+    """Effects of a fault on its targets, as the fault declares them. The fields are columns of the table ``faults``.
 
-    A fault that sets none of them leaves processes, links, files, clocks and replicas alone (a slow disk).
+    A fault that sets none of them, such as a slow disk, leaves processes, links, files, clocks and replicas alone.
     """
 
     ends_process: bool = False
@@ -56,7 +55,7 @@ class Impact:
     Client nodes are only affected as targets.
     """
     loses_unsynced: bool = False
-    """The targets' unsynced data may be lost. Containers get separate disks for it."""
+    """The targets' unsynced data may be lost. Containers get separate disks for such a fault."""
     damages_files: bool = False
     """The targets' files are changed."""
     wrong_clock: bool = False
@@ -81,7 +80,7 @@ class Impact:
 
     @property
     def loses_data(self) -> bool:
-        """Whether the targets' disks may have less data afterwards, or wrong data."""
+        """Whether data on the targets' disks may be lost or damaged."""
         return self.loses_unsynced or self.damages_files
 
 
@@ -94,8 +93,8 @@ LINGER_SECONDS = 3.0
 class Scope(enum.StrEnum):
     """The part of a node that a fault occupies: process, network, clock, disk, replicas, or the whole node.
 
-    Two clashing faults never hold one node at the same time. A connection, and the speed of a disk, clash with
-    processes: if the process is stopped or gone, they would have no effect.
+    Two faults whose scopes clash never hold one node at the same time. Faults of connections and disks clash with
+    faults of processes, because they have no effect while the process is stopped or dead.
     """
 
     PROCESS = "process"
@@ -117,8 +116,8 @@ _CLASHING = ({Scope.CONNECTION, Scope.NETWORK}, {Scope.CONNECTION, Scope.PROCESS
 class Census:
     """Facts about a cluster that a schedule is drawn from: node counts and keys.
 
-    - ``keys``: None if not known yet, so that they are drawn at injection; empty if the system has none, so that no
-      node leads anything
+    - ``keys``: None if they are not known yet; then a step's key is drawn at injection. Empty if the system has none;
+      then no node leads anything.
     - ``clients``: number of client nodes
     - ``groups``: groups whose coordinators the system can name
     - ``sessions``: whether the clients use ZooKeeper
@@ -133,9 +132,9 @@ class Census:
     sessions: bool = False
     spares: int = 0
     roles: tuple[str, ...] | None = None
-    """Roles of servers; None: not known."""
+    """Roles of servers; None if they are not known."""
     named: tuple[str, ...] = ()
-    """Names of the servers, if some are not of the main role."""
+    """Names of the servers, if they are not ``n1``, ``n2``, ..."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -160,11 +159,12 @@ def take_census(cluster: Cluster, system: System) -> Census:
 
 @dataclass
 class FinderStatistics:
-    """How often the system's finder was asked, and how often it failed other than by an unreachable node."""
+    """How often ``System.find`` was called, and how often it raised an error that is not an unreachable node's."""
 
     asked: int = 0
     failed: int = 0
     last: Exception | None = None
+    """The last such error."""
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,9 @@ class FaultContext:
     seen: Mapping[str, int] = field(default_factory=dict)
     """How often each event has been read, on any node."""
     ever_emptied: dict[str, None] = field(default_factory=dict)
-    """Servers that have lost more than unsynced data in this run (:mod:`assay.nemesis.faults.data_loss`)."""
+    """Servers that have lost fsynced data in this run (:mod:`assay.nemesis.faults.data_loss`)."""
     emptied: dict[str, Injection] = field(default_factory=dict)
-    """Servers that have not served since a loss, with the fault that took their data. Others may still count on it."""
+    """Servers that have not served since they lost fsynced data, with the fault. Others may consider them in sync."""
     unavailable_nodes: Callable[[], Collection[str]] = tuple
     """Returns the nodes that active faults stop, or cut from others."""
     recovering: Callable[[], Collection[str]] = tuple
@@ -191,7 +191,7 @@ class FaultContext:
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
-        """Returns the finder's answer, or None if it fails: during other faults there may be no node to ask."""
+        """Returns the result of ``System.find``, or None if it fails: during faults there may be no node to ask."""
         self.finder_statistics.asked += 1
         try:
             return await self.system.find(self.cluster, what, key)
@@ -207,9 +207,9 @@ class FaultContext:
 class Injection:
     """A fault in a run. ``evidence`` is plain data, as in the history.
 
-    - ``seed`` feeds the choices left open until the injection.
-    - ``background`` is work that the injection continues.
-    - ``others`` are servers that it may hit instead of its target, if it would have no effect there.
+    - ``seed`` decides the choices that the schedule leaves open until the injection.
+    - ``background`` is work of the injection that continues after ``inject``.
+    - ``others`` are servers that the fault may hit instead, if it would have no effect on its target.
     """
 
     id: int
@@ -229,14 +229,17 @@ class Injection:
     async def end_background(self) -> None:
         """Ends the background work without raising its error, which ``observe`` reports."""
         background, self.background = self.background, None
-        if background is not None:  # cleared first, so that a repeated heal does not await a cancelled task
+        if background is not None:  # the field is cleared first, so that a repeated heal awaits no cancelled task
             background.cancel()
             await asyncio.gather(background, return_exceptions=True)
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether the fault took effect. ``evidence`` has the observations of each node, ``reason`` why it did not."""
+    """Whether the fault took effect.
+
+    ``evidence`` has the observations of each node. ``reason`` says why the fault took no effect.
+    """
 
     took_effect: bool
     evidence: Mapping[str, Any]
@@ -260,7 +263,7 @@ class Fault(Protocol):
     def roles(self) -> Sequence[str]:
         """Roles that the cluster must have, in addition to at least one server.
 
-        If roles of servers are named, it only hits servers of these roles.
+        If some of them are roles of servers, the fault only hits servers of these roles.
         """
         ...
 
@@ -274,7 +277,7 @@ class Fault(Protocol):
 
     @property
     def impact(self) -> Impact:
-        """Effect on its targets. Checks and reports read it from the rows of the history."""
+        """Effects on its targets. Checks and reports read them from the rows of the history."""
         ...
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -285,17 +288,17 @@ class Fault(Protocol):
         ...
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        """Returns None if it can be injected here, else the reason and the remedy. Changes nothing."""
+        """Returns None if the fault can be injected here, else the reason and the remedy. Changes nothing."""
         ...
 
     async def inject(self, injection: Injection) -> None: ...
 
     async def observe(self, injection: Injection) -> None:
-        """Gathers, just before the heal, evidence that only shows while the fault is active."""
+        """Gathers evidence just before the heal, because some shows only while the fault is active."""
         ...
 
     async def heal(self, injection: Injection) -> None:
-        """Undoes everything that it finds on the targets, even after an ``inject`` that failed midway."""
+        """Undoes every effect that it finds on the targets, even after an ``inject`` that failed midway."""
         ...
 
     def proof(self, injection: Injection) -> Proof:
@@ -319,39 +322,40 @@ Declaration = Literal[
 def get_declaration(fault: Fault, name: Declaration) -> Any:
     """Returns an optional declaration of a fault, or a false value. Possible declarations:
 
-    - ``excluded_from_all``: ``--nemesis=all`` has no run of it, because another fault includes it, or it stops all
-      service
-    - ``lingers``: maximum seconds that it may outlast its duration, until ``observe`` and ``proof`` show an effect
-    - ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other server untouched
-    - ``ends_late``: it may make a process end, possibly only after the heal; the process is then started again
-    - ``takes_leave``: it asks processes to end, so that their sessions end at once, and not only after a timeout
-    - ``own_disks``: containers get separate disks for it, although no data on them are lost
+    - ``excluded_from_all``: ``--nemesis=all`` has no run of the fault, because another fault includes it, or because it
+      stops all service
+    - ``lingers``: maximum seconds that the fault may outlast its duration, until ``observe`` and ``proof`` show an
+      effect
+    - ``everywhere``: the fault may strike any number of servers, so that no server is sure to be untouched
+    - ``ends_late``: the fault may make a process end, possibly only after the heal; the process is then started again
+    - ``takes_leave``: the fault asks processes to end, so that their sessions end at once, not after a timeout
+    - ``own_disks``: containers get separate disks for the fault, although no data on them are lost
     - ``slow_disks``: processes are started such that their disks can be made slow, or fail
     - ``own_memory``: servers get a memory limit
-    - ``spares``: number of nodes that must wait for it and are not servers yet
+    - ``spares``: number of spare nodes, which are not servers yet, that the cluster must have
     """
     return getattr(fault, name, None)
 
 
 def may_end_sessions(fault: Fault) -> bool:
-    """Returns whether a process may end by itself, and its sessions with it."""
+    """Returns whether the fault may make a process end by itself, which ends its sessions."""
     return bool(get_declaration(fault, "ends_late") or get_declaration(fault, "takes_leave"))
 
 
 def needs_disks(fault: Fault) -> bool:
-    """Returns whether servers in containers need separate disks for it."""
+    """Returns whether servers in containers need separate disks for this fault."""
     return fault.impact.loses_unsynced or bool(get_declaration(fault, "own_disks"))
 
 
 def count_spares(faults: Iterable[Fault]) -> int:
-    """Returns how many nodes must wait to join for all of these faults."""
+    """Returns how many spare nodes the cluster must have for these faults."""
     return max((get_declaration(fault, "spares") or 0 for fault in faults), default=0)
 
 
 def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
-    """Returns the target with its key drawn, if keys are known and it has none. Checks it against the census.
+    """Returns the target with a drawn key, if it needs one, has none, and the keys are known.
 
-    Raises ``ScheduleError`` for a part that no node can have in such a cluster.
+    Raises ``ScheduleError`` if no node of such a cluster can be the target.
     """
     if target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")

@@ -1,21 +1,22 @@
 """Damage to the files of a killed process: a truncated tail, flipped bits, garbage at the end.
 
 - ``truncate-tail``: the active file of each data folder loses its end
-- ``corrupt``: one to three bits of it are flipped
-- ``garbage-tail``: up to 4 KiB of garbage are appended: random bytes, zeros, or a copy of the file's last bytes
+- ``corrupt``: one to three bits of the active file are flipped
+- ``garbage-tail``: up to 4 KiB of garbage are appended to it: random bytes, zeros, or a copy of its last bytes
 
 The process is killed first and started again at the heal, because only a dead process's files may be damaged. The
 active file is the last by name in its folder (see :class:`assay.cluster.system.SupportsDataFiles`).
 
-Two rules make that a fair test of a promise that systems give:
+Two rules keep the damage within the promises of systems:
 
 - *A survivor*: at most a minority of the servers is damaged, and no file (by path) on two of them. So everything that a
   majority acknowledged is intact somewhere.
-- *The region*: ``unflushed``, the default, only damages bytes beyond those that the system itself recorded as durable
-  (``durable_size``), as an unclean stop may. ``file`` damages any byte. Then another contract applies (for the broker:
-  never serve the damage, hand over and rebuild), and a run that loses data by it proves less.
+- *The region* (parameter ``region``): ``unflushed``, the default, damages only bytes after those that the system itself
+  recorded as durable (``durable_size``), as an unclean stop may. ``file`` damages any byte. Then another contract
+  applies. The broker's one says: never serve damaged data, but hand over and rebuild. A loss of data in such a run
+  proves less.
 
-A process that has just flushed everything offers nothing to damage, so the kill waits until it does.
+A process that has just flushed everything has nothing to damage, so the kill waits until there is unflushed data.
 
 Proof: the damaged bytes were read back, and differ from the previous content.
 """
@@ -36,16 +37,16 @@ from assay.nemesis.faults.fault import Census, Impact, Injection, on_each
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import draw_target, probe_processes
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers, target_size
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, count_targeted, servers
 
 UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
 """Maximum bytes of garbage: a page, because a file system leaves whole pages of earlier content."""
 BITS = 3
-LOOK_EVERY = 0.1
-"""Seconds between two looks at a process that has flushed everything. It is killed once there is unflushed data."""
+POLL_SECONDS = 0.1
+"""Seconds between two checks whether there is unflushed data."""
 WAIT_SHARE = 0.5
-"""Maximum duration of that wait, as a share of the fault's duration; then it is killed anyway."""
+"""Maximum wait for unflushed data, as a share of the fault's duration. Then the process is killed anyway."""
 TOO_MANY = (TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 
 
@@ -72,7 +73,7 @@ class FileDamage(Kill):
         self.description = self.descriptions[kind]
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        if target_size(TargetKind.MINORITY, census.servers) < 1:
+        if count_targeted(TargetKind.MINORITY, census.servers) < 1:
             raise ScheduleError(f"{self.name} needs three servers, so that one may be damaged (--nodes=3)")
         if target is not None and target.kind in TOO_MANY:
             raise ScheduleError(f"{self.name} leaves a majority undamaged, it takes no target {target}")
@@ -83,7 +84,7 @@ class FileDamage(Kill):
         if not isinstance(system, SupportsDataFiles):
             return f"{system.name} does not say where its data are (data_files, durable_size)"
         count = len(servers(cluster, system))
-        if count and target_size(TargetKind.MINORITY, count) < 1:
+        if count and count_targeted(TargetKind.MINORITY, count) < 1:
             return f"it needs three servers, so that one may be damaged, there are {count} (--nodes=3)"
         return await probe_processes(servers(cluster, system))
 
@@ -94,22 +95,22 @@ class FileDamage(Kill):
         if region not in (UNFLUSHED, FILE):
             raise TargetError(f"{self.name} of unknown region {region!r}; {UNFLUSHED} or {FILE}")
         count = len(servers(injection.context.cluster, system))
-        if len(injection.targets) > target_size(TargetKind.MINORITY, count):
+        if len(injection.targets) > count_targeted(TargetKind.MINORITY, count):
             raise TargetError(f"{self.name} of {len(injection.targets)} of {count} servers would leave no survivor")
         patience = injection.step.duration * WAIT_SHARE
         while patience > 0 and not any((await self._damageable(injection, system, region)).values()):
-            await asyncio.sleep(LOOK_EVERY)
-            patience -= LOOK_EVERY
+            await asyncio.sleep(POLL_SECONDS)
+            patience -= POLL_SECONDS
         await super().inject(injection)
         rng = random.Random(injection.seed)
         found = await self._damageable(injection, system, region)
-        whose = _deal_files(rng, found)
+        owners = _assign_files(rng, found)
         for name in injection.names:
-            injection.evidence[name]["damageable"] = sum(owner == name for owner in whose.values())
+            injection.evidence[name]["damageable"] = sum(owner == name for owner in owners.values())
 
         async def damage(node: Node) -> None:
             done: list[dict[str, Any]] = injection.evidence[node.name].setdefault("damage", [])
-            for path in sorted(path for path, owner in whose.items() if owner == node.name):
+            for path in sorted(path for path, owner in owners.items() if owner == node.name):
                 low, end = found[node.name][path].low, found[node.name][path].end
                 done.append({"path": path, "durable": low, "size": end})
                 done[-1] |= await _ACTIONS[self._kind](rng, node, path, low, end)
@@ -133,7 +134,7 @@ class FileDamage(Kill):
         unharmed = [name for name in seen if not any(one.get("changed") for one in seen[name].get("damage", []))]
         if len(unharmed) == len(seen) and not any(one.get("damageable") for one in seen.values()):
             return f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
-        # Some targets may have nothing to damage: they were killed, and the evidence says so.
+        # Targets with nothing to damage are only killed, and the evidence says so.
         missed = [name for name in unharmed if seen[name].get("damageable")]
         return f"no byte of {', '.join(missed)} was changed" if missed else None
 
@@ -200,15 +201,15 @@ async def _find_active_files(system: SupportsDataFiles, node: Node, *, whole: bo
     }
 
 
-def _deal_files(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:
-    """Assigns each path to one node that has it. Nodes take turns, those with the fewest files first."""
-    whose: dict[str, str] = {}
+def _assign_files(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:
+    """Assigns each path to one node that has it. Nodes take turns, nodes with the fewest files first."""
+    owners: dict[str, str] = {}
     names = sorted(found, key=lambda name: (len(found[name]), name))
     left = {name: rng.sample(sorted(found[name]), len(found[name])) for name in names}
     while any(left.values()):
         for name in names:
-            path = next((path for path in left[name] if path not in whose), None)
+            path = next((path for path in left[name] if path not in owners), None)
             if path is not None:
-                whose[path] = name
-            left[name] = [path for path in left[name] if path not in whose]
-    return whose
+                owners[path] = name
+            left[name] = [path for path in left[name] if path not in owners]
+    return owners

@@ -1,19 +1,20 @@
 """Hold: a process stops itself (SIGSTOP) right after an event of its event log, and continues at the heal.
 
-SSH needs 40 to 70 ms, too slow for "exactly after step X", but the process itself is fast enough. The order is a line
-in a file (:class:`assay.cluster.system.SupportsHold`) that the process reads after each event that it writes.
-Parameters:
+A stop over SSH needs 40 to 70 ms, which is too slow to hit the moment after an event. So the process stops itself. The
+order is a line in a file (:class:`assay.cluster.system.SupportsHold`) that the process reads after each event that it
+writes. Parameters:
 
-- ``event``
-- ``key``: any, if left out
-- ``restart``: the targets are killed and started after the order was given, so that they pass the events of a start
+- ``event``: the event's name
+- ``key``: the event's key; if it is left out, any key
+- ``restart``: the targets are killed and started after the order was given, so that they write the events of a start
   (registered, recovered, became-follower). The random nemesis always does that, because other events may never come. In
   hand-written steps leave it out, and let another step provoke the event.
-- ``seen``: the event is one that was seen often enough in this run to come again. If it has not come after half of the
-  time, the first target is killed and started for an event of a start. The evidence then has ``fell_back``.
+- ``seen``: the event is drawn from those that were read at least three times in this run. If it has not come after half
+  of the duration, the first target is killed and started, and an event of a start is taken instead. The evidence then
+  has ``fell_back``.
 
-The order is given to all targets. Each stops by itself at the event, and one is enough for the fault to have taken
-effect. At the heal the orders are withdrawn first, then the stopped processes continue.
+All targets get the order. Each stops by itself at the event, and the fault has taken effect if one of them stopped. At
+the heal the orders are withdrawn first, then the stopped processes continue.
 
 Proof: the process was seen stopped at the heal, and the last line of its event log is the requested event.
 """
@@ -30,8 +31,8 @@ from assay.nemesis.faults.process import ServerFault, evidence_of, read_status
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
-OFTEN: Final = 3
-"""``seen`` may wait for an event that was read at least this often."""
+MIN_OCCURRENCES: Final = 3
+"""The parameter ``seen`` draws from events that were read at least this often."""
 
 
 class HoldFault(ServerFault):
@@ -41,7 +42,7 @@ class HoldFault(ServerFault):
     description = "the process stops itself right after an event of its event log, and goes on at the heal"
     capabilities: Sequence[type] = (SupportsHold,)
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
-    """With ``restart`` the process ends before it comes to the event."""
+    """With the parameter ``restart``, the process ends before it reaches the event."""
     lingers = LINGER_SECONDS
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
@@ -115,8 +116,8 @@ def _read_order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
         raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
     event, key = parameters.get("event"), parameters.get("key")
     if event is None and parameters.get("seen", False):
-        often = sorted(event for event, count in injection.context.seen.items() if count >= OFTEN)
-        event = random.Random(injection.seed).choice(often or list(system.start_events))
+        frequent = sorted(event for event, count in injection.context.seen.items() if count >= MIN_OCCURRENCES)
+        event = random.Random(injection.seed).choice(frequent or list(system.start_events))
     if event is None:
         if not parameters.get("restart", False):
             raise TargetError("hold needs the parameter event, or restart=true for an event of a start")
@@ -141,14 +142,14 @@ async def _give_order(
 
 
 async def _fall_back(injection: Injection, system: SupportsHold) -> None:
-    """After half of the time, restarts the first target for an event of a start, unless a target is stopped."""
+    """After half of the duration, restarts the first target for an event of a start, unless a target is stopped."""
     await asyncio.sleep(injection.step.duration / 2)
     try:
         for node in injection.targets:
             if (await node.process()).state is ProcessState.STOPPED:
                 return
         injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
-        # The first event of a start that comes, because one that waits for a session's end may come too late.
+        # Any event of a start, because an event that waits for a session's end may come too late.
         await _give_order(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
     except NodeError as error:
         injection.evidence["fell_back"] = str(error)

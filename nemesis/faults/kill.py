@@ -1,18 +1,18 @@
 """Faults that end a process at once, at the injection. It is started again at the heal.
 
 - ``kill``: SIGKILL. Only the process dies. The node keeps its files, including the page cache, and its network rules.
-  So a partition stays active over a kill, and the restarted process comes up behind it. On a node with several
-  processes all are killed, and the proof is about the main one. If the target names a process, the kill and the proof
-  are about that one alone.
+  So a partition stays active over a kill, and the restarted process is still cut off. On a node with several processes
+  all are killed, and the proof is about the main process. If the target names a process, the kill and the proof are
+  about that process alone.
 - ``memory``: all of a server's limited memory is allocated, until the kernel kills its process. Before that the process
   is briefly blocked each time it needs a page.
 - ``power-loss``: the machine stops, and only fsynced data of its files are left. By default only one machine is hit at
-  a time: whether data survive a common power loss depends on the system's flush settings and contract.
+  a time, because the system's settings and contract decide whether data survive a power loss of all.
 
 Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards. For
-``memory`` also the kernel's own count of processes that it killed for lack of memory. For ``power-loss`` also the bytes
-that each file lost, which may be none. So each power loss of a real node also writes an unsynced file of its own, and
-fails if that file survives.
+``memory``, the kernel must also have counted a process that it killed for lack of memory. For ``power-loss``, the
+evidence has the bytes that each file lost, which may be none. So each power loss of a real node also writes an unsynced
+file of its own, and fails if that file survives.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Kill(ServerFault):
         await node.kill()
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        # Only dead ones, because a failed injection may not have killed every target.
+        # Only dead processes are started, because a failed injection may not have killed every target.
         one = process_or_node(injection, node)
         if (await one.process()).state is ProcessState.DEAD:
             await one.start()
@@ -76,7 +76,7 @@ class MemoryFault(Kill):
     description = "the server runs out of memory, and the kernel ends its process; started again at the heal"
     abilities = (MEMORY_LIMIT,)
     own_memory = True
-    """Containers get a limit for it."""
+    """Containers get a memory limit for this fault."""
 
     async def end(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["memory"] = asdict(await cast(SupportsMemoryLimit, node).exhaust_memory())

@@ -4,13 +4,13 @@
   middle of one (after ``part`` of it). The data of that fsync are then not on the disk, or torn.
 - ``kill-in-write``: the process ends at a change to the disk. ``change`` is the kind of change
   (:mod:`assay.nemesis.faults.disk_error`), and ``after`` the number of such changes to let pass first. ``side`` says
-  whether the process ends just before or just after the change. Work that takes several changes is then half done: a
-  file written under another name, fsynced and renamed; a log truncated, and its epochs after it.
+  whether the process ends just before or just after the change. Work that takes several changes is then half done. For
+  example, a file is written under another name, fsynced and then renamed.
 - ``power-loss-in-fsync``, ``power-loss-in-write``: the machine loses power at that moment as well.
 
-The process ends at exactly that moment, however long the harness takes to notice. In an fsync it may also be a process
-that the main process has started, such as PostgreSQL's writers; then all are killed. Proof: that of a kill, and that
-the process was stopped in an fsync, or ended at a change.
+The process ends at exactly that moment, however long the harness takes to notice. The process that is caught in an
+fsync may be a child of the main process, such as PostgreSQL's writers; then all are killed. The proof is that of
+``kill``, and that the process was stopped in an fsync, or ended at a change.
 """
 
 import asyncio
@@ -27,13 +27,15 @@ from assay.nemesis.faults.slow_disk import read_seconds, restore_speed
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
-LONG: Final = (0.05, 0.2, 0.8)
+DELAYS: Final = (0.05, 0.2, 0.8)
+"""Seconds that each fsync is delayed."""
 SLOW_FOR: Final = (0.0, 0.0, 0.5, 1.5)
-"""Seconds. Work that is begun, appended or counted during a slow fsync shows after it."""
+"""Seconds of slow fsyncs before the kill, so that other work may go on meanwhile."""
 PARTS: Final = (0.1, 0.5, 0.9)
+"""Shares of the fsync's delay after which the process is killed."""
 FSYNC_SECONDS: Final = 4.0
-"""Seconds for an fsync to begin. The broker makes one at least once a second while it gets writes."""
-LOOK_EVERY: Final = 0.01
+"""Maximum seconds to wait for an fsync. The broker makes one at least once a second while it gets writes."""
+POLL_SECONDS: Final = 0.01
 
 
 class KillInFsync(Kill):
@@ -42,11 +44,11 @@ class KillInFsync(Kill):
     name = "kill-in-fsync"
     description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
     abilities: Sequence[Ability] = (SLOW_DISK,)
-    drawn: Mapping[str, Sequence[Parameter]] = {"seconds": LONG, "slow_for": SLOW_FOR, "part": PARTS}
+    drawn: Mapping[str, Sequence[Parameter]] = {"seconds": DELAYS, "slow_for": SLOW_FOR, "part": PARTS}
     slow_disks = True
 
     async def inject(self, injection: Injection) -> None:
-        """Injects the fault. If several machines lose power together, one of them in an fsync is enough."""
+        """Injects the fault. If several machines lose power together, it is enough that one of them is in an fsync."""
         seconds, parameters = read_seconds(injection), injection.step.parameters
         midway = seconds * min(float(parameters.get("part", 0.5)), 0.9)
         slow_for = float(parameters.get("slow_for", 0.0))
@@ -63,7 +65,7 @@ class KillInFsync(Kill):
         await on_each(injection.targets, lambda node: cast(SupportsSlowDisk, node).halt_in_fsync(midway))
         caught: list[str] = []
         while not caught and loop.time() <= began + slow_for + FSYNC_SECONDS:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
             caught = await _find_halted(injection)
         injection.evidence["in_fsync"] = caught
         injection.evidence["waited"] = round(loop.time() - began, 3)
@@ -90,7 +92,7 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
 
 
 async def _find_halted(injection: Injection) -> list[str]:
-    """Returns the targets with a process, main or started by the main one, that is stopped in an fsync."""
+    """Returns the targets whose main process, or a child of it, is stopped in an fsync."""
     halted = []
     for node in injection.targets:
         slowed = await cast(SupportsSlowDisk, node).read_disk_delays()
@@ -144,7 +146,7 @@ class KillInWrite(Kill):
         return None if caught else f"{', '.join(injection.names)} was not killed at a change to the disk"
 
     async def end(self, injection: Injection, node: Node) -> None:
-        """Kills the other targets, which have not ended at a change."""
+        """Kills the process if it has not ended at a change."""
         if (await node.process()).state is not ProcessState.DEAD:
             await super().end(injection, node)
 

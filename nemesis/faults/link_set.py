@@ -1,6 +1,6 @@
 """Any subset of the links between a cluster's nodes, as a parameter of a step: ``n1|n2 n3<-zk1``.
 
-``n1|n2`` is cut both ways; with ``n3<-zk1`` only n3 drops what arrives from zk1.
+``n1|n2`` is cut in both directions. With ``n3<-zk1``, only n3 drops the packets that arrive from zk1.
 """
 
 import itertools
@@ -15,11 +15,12 @@ from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetError, named_target
 
 LINKS: Final = "links"
-LIKENESS: Final = "likeness"
-"""Evidence: the fault that cuts exactly these links, if there is one."""
+SHAPE_NAME: Final = "likeness"
+"""Key of the evidence: its value is the fault that cuts exactly these links, if there is one."""
 SHARES: Final = (0.2, 0.35, 0.5)
-"""Shares of cut links."""
+"""Probabilities that a link is cut."""
 ONE_WAY: Final = 0.25
+"""Probability that a cut link is cut in one direction only."""
 
 
 def draw_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Parameter]]:
@@ -34,24 +35,27 @@ def draw_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Pa
         *itertools.combinations(keepers, 2),
         *(itertools.product(clients, keepers) if census.sessions else ()),
     ]
-    lively = [link for link in graph if _is_busy(link, census)]
-    if not lively:
+    busy = [link for link in graph if _is_busy(link, census)]
+    if not busy:
         raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
     share = rng.choice(SHARES)
     chosen = [link for link in graph if rng.random() < share]
-    if not set(lively) & set(chosen):
-        chosen.append(rng.choice(lively))
+    if not set(busy) & set(chosen):
+        chosen.append(rng.choice(busy))
     return _to_parameters(rng, chosen, census)
 
 
 def _is_busy(link: Collection[str], census: Census) -> bool:
-    """Returns whether the link always has traffic. A server uses one ZooKeeper node, and a client any server."""
+    """Returns whether the link always has traffic.
+
+    A server uses only one ZooKeeper node, and a client may use any server, so those links may be silent.
+    """
     ours = sum(name in census.names for name in link)
     return ours == 2 or (ours == 1 and "zk1" in link and census.zookeepers == 1)
 
 
 def spare_majority(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
-    """Returns the links without those of a random majority of servers with each other, ZooKeeper and clients."""
+    """Returns only the links of a random minority of the servers, so that the majority keeps all its other links."""
     servers = census.names
     rest = rng.sample(servers, max(1, (census.servers - 1) // 2))
     words = [word for word in links.split() if set(_link_ends(word)) & set(rest)]

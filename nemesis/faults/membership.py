@@ -1,29 +1,29 @@
 """Membership: a server leaves the cluster, and an empty one joins it, while clients use it.
 
-1. All replicas of the server are moved away, including the system's internal ones. If every other server has a replica
-   of a key already, the key has one fewer meanwhile.
+1. All replicas of the server are moved away, including those of the system's internal keys. If every other server has a
+   replica of a key already, the key has one replica less until the server is back.
 2. The process is ended cleanly and all its data are removed.
 3. A process started on the node afterwards, with the same id, is a new server without data.
 
 The changes (``membership`` draws one):
 
-- ``membership-remove``: the cluster goes on without it until the heal, when an empty server is added
-- ``membership-replace``: an empty server takes its place at once, and has no replicas until the heal
-- ``membership-add``: a spare node becomes a server, and gets replicas in place of others'; at the heal it leaves like a
-  removed one
+- ``membership-remove``: the cluster goes on without the server until the heal. Then an empty server is added.
+- ``membership-replace``: an empty server takes its place at once, and has no replicas until the heal.
+- ``membership-add``: a spare node becomes a server, and takes over replicas of other servers. At the heal it leaves as
+  in steps 1 and 2.
 
 At the heal the replicas return to their original servers, so that everything is copied.
 
-A move waits for dead servers, so all of it happens in the background, and the fault lingers until everything is back. A
-key that clients have deleted, or moved since, is then left alone. Clients may also create topics on this server
-meanwhile. So after the process has ended its replicas are read again. If there are new ones, the process is started
-again, and those are moved away as well.
+A move waits for dead servers. So the changes happen in the background, and the fault lingers until all replicas are
+back. A key that clients have deleted or moved in the meantime is left alone. Clients may also create topics on the
+leaving server. So after its process has ended, the server's replicas are read again. If there are new ones, the process
+is started again, and they are moved away as well.
 
 Proof of a leaving server:
 
 - It had replicas, which were moved away, and had none after it had ended.
 - Its process ended by itself, and its files are gone.
-- The system listed its members without it. Later another incarnation was listed again and has its replicas.
+- The system listed its members without it. Later it was listed again, as another incarnation, and had its replicas.
 
 Proof of an added server: the members were listed without it, with it, and without it again, and it had replicas.
 """
@@ -79,7 +79,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
     def __init__(self, change: MembershipChange | None = None) -> None:
         super().__init__(change)
         self.spares = int(MembershipChange.ADD in self.variants)
-        """Number of nodes that must wait to join."""
+        """Number of spare nodes that the cluster must have."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         change = self.draw_variant(rng, census, target)
@@ -130,7 +130,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         injection.background = asyncio.get_running_loop().create_task(action, name=f"{self.name} {injection.id}")
 
     async def observe(self, injection: Injection) -> None:
-        """Begins the return once the server has left, or joined. The last look does not wait for the return's end."""
+        """Begins the return once the server has left, or joined. Does not wait for the end of the return."""
         task, evidence = injection.background, injection.evidence
         if task is None or not task.done():
             return
@@ -169,7 +169,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
 
 
 def _find_missing_proof(name: str, evidence: Mapping[str, Any]) -> str | None:
-    """Returns what is missing from the proof, beyond that of a restart."""
+    """Returns what is missing from the proof of a leaving server, in addition to that of a restart; or None."""
     if not evidence.get("moved"):
         return f"no replica of {name} was moved away"
     if name not in evidence["members"] or name in evidence.get("without", [name]):
@@ -201,7 +201,10 @@ def _find_missing_proof_of_added(name: str, evidence: Mapping[str, Any]) -> str 
 
 
 def _find_left_files(name: str, seen: Mapping[str, Any]) -> str | None:
-    """Returns which data were left, or not examined yet, because a proof may be asked for while all of it continues."""
+    """Returns how many files were left, or None if the data folder was emptied.
+
+    The files may not have been examined yet, because a proof may be asked for while the change still runs.
+    """
     if seen.get("files") and seen.get("left") == 0:
         return None
     return f"{seen.get('left', 'all')} of {seen.get('files', 0)} files of {name} were left"

@@ -1,9 +1,7 @@
-"""Actions of a server that leaves a cluster for a while, or joins it for a while (``membership``).
+"""Steps of the faults ``membership``: a server's replicas are moved, and its process ends or starts.
 
-Its replicas are moved, and its process ends or starts.
-
-All state is in the fault's evidence, so that another object can finish the work. A move waits for dead servers, so all
-actions may take long, and run in the background.
+All state is in the fault's evidence, so that another object can finish the work. A move waits for dead servers. So the
+steps may take long, and run in the background.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from assay.nemesis.faults.restart import wait_until_serving
 from assay.nemesis.schedule.target import TargetError, list_possible_servers
 
 ASK_SECONDS = 5.0
-"""Seconds for the system to report its membership, and to accept one order."""
+"""Maximum seconds until the system reports its membership, or accepts one order."""
 MOVE_SECONDS = 20.0
-"""Seconds for all replicas of one server to be moved away, back, or to it."""
-MOST_KEYS: Final = 6
+"""Maximum seconds until all replicas of one server are moved away, back, or to it."""
+MAX_KEYS: Final = 6
 """Maximum number of keys whose replicas a joining server gets.
 
-It takes over the rank of the replaced one: the first leads.
+The server takes over the position of the replaced one in the list of replicas. The first in the list leads.
 """
 
 TRIES = 3
@@ -40,9 +38,9 @@ TRIES = 3
 class MovingMember:
     """A server that leaves or joins. Evidence:
 
-    - ``moved``: key to the previous and the ordered replicas
+    - ``moved``: maps a key to its previous replicas and to those that were ordered
     - ``without`` and ``with``: the members as the system listed them
-    - ``kept``: the keys that it still had when it had ended
+    - ``kept``: the keys that the server still had when it had ended
     """
 
     def __init__(self, injection: Injection) -> None:
@@ -75,8 +73,8 @@ class MovingMember:
     async def leave(self) -> None:
         """Moves its replicas away, ends its process, and removes its data. Raises ``NodeError``.
 
-        After the process has ended, its replicas are read again. If it got some meanwhile, it is started again, and
-        those are moved away as well.
+        After the process has ended, its replicas are read again. If there are new ones, the process is started again,
+        and they are moved away as well.
         """
         index = self.node.index
         for _ in range(TRIES):
@@ -115,9 +113,10 @@ class MovingMember:
         what: str,
         membership: MembershipState | None = None,
     ) -> MembershipState:
-        """Orders moves again and again until no key is ``left``. Returns the membership then.
+        """Orders moves again and again until ``left`` returns no key. Returns the membership at that time.
 
         ``order`` takes a key, the names of its servers, and the membership. Raises ``NodeError`` if it takes too long.
+        ``what`` names the move in the error: ``leave``, ``come to``.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + MOVE_SECONDS
@@ -135,13 +134,13 @@ class MovingMember:
             membership = None
 
     async def order_away(self, key: str, before: Sequence[str], membership: MembershipState) -> None:
-        """Orders the server's replica of a key to another member, or removes it."""
+        """Orders that the server's replica of a key moves to another member, or is removed."""
         after = choose_placement(before, self.node.name, self.names(membership.members), self.rng)
         if await self.order_move(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
     async def order_move(self, key: str, names: Collection[str]) -> bool:
-        """Returns whether the order was accepted. If not it is repeated, unless there is no reason any more."""
+        """Orders a key's replicas to the named servers. Returns whether the system accepted the order."""
         nodes = [node for name in names for node in self._nodes.values() if node.name == name]
         with contextlib.suppress(*NOT_READY_ERRORS):
             async with asyncio.timeout(ASK_SECONDS):
@@ -149,7 +148,7 @@ class MovingMember:
         return False
 
     def find_held_keys(self, membership: MembershipState) -> set[str]:
-        """Returns the keys with a replica that it holds, gets or gives up."""
+        """Returns the keys with a replica that the server holds, gets or gives up."""
         everything: dict[str, Collection[int]] = {**membership.replicas, **membership.moving}
         return {key for key, indexes in everything.items() if self.node.index in indexes}
 
@@ -160,7 +159,7 @@ class MovingMember:
     async def read_membership(
         self, fits: Callable[[MembershipState], bool] = lambda found: True, trouble: str = "does not say who has what"
     ) -> MembershipState:
-        """Asks until the answer fits. Raises ``NodeError`` if none does in time."""
+        """Reads the membership until ``fits`` accepts it. Raises ``NodeError``, with ``trouble``, at the deadline."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ASK_SECONDS):
                 while True:
@@ -173,10 +172,13 @@ class MovingMember:
 
 
 class JoiningMember(MovingMember):
-    """A spare node joins the cluster and gets replicas (``go``), and leaves again (``leave_again``)."""
+    """A spare node joins the cluster and gets replicas (``run``), and leaves again (``leave_again``)."""
 
     async def begin(self) -> None:
-        """Raises ``TargetError`` if the server is a member already, ``NodeError`` if the members are unknown."""
+        """Records the members before the change.
+
+        Raises ``TargetError`` if the server is a member already, ``NodeError`` if the members are unknown.
+        """
         membership = await self.read_membership()
         if self.node.index in membership.members or (await self.node.process()).state is not ProcessState.DEAD:
             raise TargetError(f"{self.node.name} is a member already, or runs; only a spare node can join")
@@ -184,7 +186,7 @@ class JoiningMember(MovingMember):
         self.seen["before"] = await read_status(self.node)
 
     async def run(self) -> None:
-        """Makes it a member with replicas. Raises ``NodeError``."""
+        """Makes the server a member with replicas. Raises ``NodeError``."""
         await self.join()
         membership = await self.read_membership()
         wanted = self._choose_keys(membership.replicas)
@@ -194,22 +196,22 @@ class JoiningMember(MovingMember):
         self.evidence["taken"] = [key for key in wanted if key in self.find_held_keys(membership)]
 
     def _choose_keys(self, known: Collection[str]) -> list[str]:
-        """Chooses keys, at least one of the clients' if there is one."""
+        """Chooses the keys whose replicas the server gets. Includes a key that clients use, if there is one."""
         keys, clients = sorted(known), self.system.keys()
         own = [key for key in clients if key in known]
         first = [self.rng.choice(own)] if own else []
         rest = [key for key in keys if key not in first]
-        number = min(len(keys), self.rng.randint(1, MOST_KEYS)) - len(first)
+        number = min(len(keys), self.rng.randint(1, MAX_KEYS)) - len(first)
         return first + self.rng.sample(rest, max(0, number))
 
     async def _order_here(self, key: str, before: Sequence[str], membership: MembershipState) -> None:
-        place = self.rng.randrange(len(before))
-        after = [self.node.name if at == place else name for at, name in enumerate(before)]
+        after = list(before)
+        after[self.rng.randrange(len(before))] = self.node.name
         if await self.order_move(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
     def _is_missing(self, key: str, membership: MembershipState) -> bool:
-        """Returns whether the replica must still come. Keys that were deleted, or moved on by another, are excluded."""
+        """Returns whether the replica must still come. False for a key that clients have deleted or moved meanwhile."""
         if key in membership.moving:
             return True
         now = membership.replicas.get(key)
@@ -219,7 +221,7 @@ class JoiningMember(MovingMember):
         return key not in moved or self.names(now) == moved[key][0]
 
     async def leave_again(self) -> None:
-        """Moves its replicas back or elsewhere, and removes it from the members. Raises ``NodeError``."""
+        """Moves the server's replicas back or elsewhere, and removes it from the members. Raises ``NodeError``."""
         await self.leave()
         self.evidence["back"] = sorted(self.evidence["moved"])
 
@@ -230,7 +232,7 @@ class JoiningMember(MovingMember):
 
 
 class LeavingMember(MovingMember):
-    """A server leaves the cluster (``go``), and comes back empty (``come_back``)."""
+    """A server leaves the cluster (``run``), and comes back empty (``come_back``)."""
 
     @classmethod
     async def choose_with_replicas(cls, injection: Injection) -> LeavingMember:
@@ -252,7 +254,7 @@ class LeavingMember(MovingMember):
         raise TargetError(f"{target.name} has no replica that could be moved away")
 
     async def run(self, *, replaced: bool) -> None:
-        """Leaves. ``replaced``: an empty server takes its place at once."""
+        """Makes the server leave the cluster. ``replaced``: an empty server takes its place at once."""
         await self.leave()
         if replaced:
             await self.join()
@@ -269,7 +271,7 @@ class LeavingMember(MovingMember):
         self.evidence["back"] = [key for key in moved if key in self.find_held_keys(membership)]
 
     def _is_missing(self, key: str, membership: MembershipState) -> bool:
-        """Returns whether the replica must still return. Keys that were deleted, or moved by another, are excluded."""
+        """Returns whether the replica must still return. False for a key that clients deleted or moved meanwhile."""
         if key in membership.moving:
             return True
         now = membership.replicas.get(key)

@@ -1,14 +1,14 @@
 """Move: a key's replica moves from the target to another server while clients use it, as when a broker is replaced.
 
-If the target has no replica of the key, it gets one in place of another server's. If every server has one already, the
-target's is removed, and at the heal it is added again, so that everything must be copied.
+If the target has no replica of the key, it takes over another server's replica. If every server has a replica, the
+target's replica is removed. At the heal it is added again, so that everything must be copied.
 
-There is nothing to undo: it is healed when the system says that the move has ended. Another fault may keep it from
-ending, so it lingers, and others do not wait for it. If it still has not ended, its heal fails, and is tried again once
-the others are healed.
+There is nothing to undo: the fault is healed when the system says that the move has ended. Another fault may keep the
+move from ending. So this fault lingers, and other faults do not wait for it. If the move still has not ended, the heal
+fails. It is tried again once the other faults are healed.
 
-Proof: the key's replicas came to be on other servers. A line of an event log says so at once, which matters because
-clients that move replicas too may revert it in the next moment. Without such lines the system is asked at the heal.
+Proof: the key's replicas came to be on other servers. A line of an event log shows it at once. That matters because
+clients may move the replicas back in the next moment. Without such lines the system is asked at the heal.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ SINGLE_SERVER_KINDS = (
     TargetKind.NAMED,
 )
 ASK_SECONDS = 5.0
-"""Seconds for the system to report the replicas, and to accept the order.
+"""Maximum seconds until the system reports the replicas and accepts the order.
 
-At most the fault's duration, because other faults wait meanwhile.
+The fault's duration is a further limit, because other faults wait meanwhile.
 """
-LOOK_SECONDS = 1.0
-"""Seconds for a look at whether a move has ended."""
+CHECK_SECONDS = 1.0
+"""Maximum seconds of a check whether the move has ended."""
 MOVE_SECONDS = 30.0
-"""Maximum seconds that it may outlast its duration."""
+"""Maximum seconds that the fault may outlast its duration."""
 HEAL_SECONDS = 12.0
-"""Seconds for each move that has not ended by then."""
+"""Maximum seconds that a heal waits for the end of a move."""
 POLL_SECONDS = 0.2
 
 
@@ -101,11 +101,11 @@ class MoveReplicas(ServerFault):
         injection.evidence["accepted"] = True
 
     async def observe(self, injection: Injection) -> None:
-        """Looks whether the move has ended. A removed replica is ordered back at once."""
+        """Checks whether the move has ended. Orders a removed replica back at once."""
         evidence = injection.evidence
         if "meant" not in evidence or "back" in evidence:
             return
-        deadline = asyncio.get_running_loop().time() + LOOK_SECONDS
+        deadline = asyncio.get_running_loop().time() + CHECK_SECONDS
         found = await _ask_until(lambda: _read_placement(injection, evidence["key"]), deadline)
         if found is None:
             return
@@ -122,9 +122,10 @@ class MoveReplicas(ServerFault):
             return
         key = evidence["key"]
         if "after" not in evidence:
-            # An order without an answer may be executed anyway. An active fault that keeps it from ending cannot be
-            # healed during this look, so the first look is short. The conductor heals again after the others.
-            seconds = HEAL_SECONDS if evidence.get("accepted") or evidence.get("awaited") else LOOK_SECONDS
+            # An order without an answer may be executed anyway. Another fault may keep the move from ending, and it
+            # cannot be healed while this heal waits. So the first wait is short. The conductor calls this heal again
+            # after it has healed the other faults.
+            seconds = HEAL_SECONDS if evidence.get("accepted") or evidence.get("awaited") else CHECK_SECONDS
             evidence["awaited"] = True
             ended = await _wait_for_placement(injection, key, seconds)
             evidence.setdefault("after", ended)  # a line may have been read meanwhile
@@ -145,9 +146,10 @@ class MoveReplicas(ServerFault):
 
 
 def choose_placement(before: Sequence[str], target: str, nodes: Sequence[str], rng: random.Random) -> list[str]:
-    """Returns the new replicas: the target's one elsewhere, or here if it had none. Keeps their number if possible.
+    """Returns the servers of the new replicas. Keeps their number if possible.
 
-    Raises ``TargetError`` if the only replica is on the only server.
+    If the target has a replica, it moves to another server, else a replica moves to the target. Raises ``TargetError``
+    if the only replica is on the only server.
     """
     others = [name for name in nodes if name not in before]
     if target not in before:
@@ -169,7 +171,7 @@ def _require_movable(injection: Injection) -> SupportsMove:
 
 
 async def _order_move(injection: Injection, key: str, nodes: Sequence[Node], deadline: float) -> None:
-    """Orders until accepted; a repeated order is harmless. Raises ``NodeError`` at the deadline (loop time)."""
+    """Repeats the order until it is accepted, which is harmless. Raises ``NodeError`` at the deadline (loop time)."""
     loop = asyncio.get_running_loop()
     while True:
         trouble: str | None = "no answer in time"
@@ -197,7 +199,7 @@ async def _read_placement(injection: Injection, key: str) -> list[str] | None:
 
 
 async def _wait_for_placement(injection: Injection, key: str, seconds: float) -> list[str]:
-    """Waits until the replicas have moved and returns their servers. Raises ``NodeError`` if they still move then."""
+    """Waits until the move has ended and returns the servers with replicas. Raises ``NodeError`` after ``seconds``."""
     deadline = asyncio.get_running_loop().time() + seconds
     found = await _poll_until(lambda: _read_placement(injection, key), deadline)
     if found is None:

@@ -3,10 +3,9 @@
 - ``inbound``: the target drops what arrives from the others: it can send but not receive
 - ``outbound``: the others drop what arrives from the target: it can receive but not send
 
-On a TCP connection both directions carry acknowledgements, so *the acknowledgements of the open direction are lost as
-well*. Data still arrive up to the window and are retransmitted, and finally the connection times out at the sender. New
-connections fail in both directions. So only existing data within the window, and packets of other kinds, pass. Proof:
-the counters at the end that drops.
+On a TCP connection both directions carry acknowledgements, so *the acknowledgements for data of the open direction are
+lost*. Data still arrive until the window is full. The sender retransmits them, and finally its connection times out.
+New connections fail in both directions. Proof: the counters at the node that drops packets.
 """
 
 import random
@@ -24,7 +23,7 @@ KINDS = (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER)
 
 
 class OneWay(CutFault):
-    """Drops in one direction between the targets and all other servers, and by a seeded choice ZooKeeper."""
+    """Drops packets in one direction between the targets and all other servers; a seeded choice adds ZooKeeper."""
 
     name = "partition-one-way"
     description = "one server's packets dropped in one direction only (acknowledgements starve as well)"
@@ -37,9 +36,9 @@ class OneWay(CutFault):
             target = Target(rng.choice([kind for kind in KINDS if kind is not TargetKind.LEADER or census.keys != ()]))
         elif target.kind is TargetKind.ALL:
             raise ScheduleError(f"{self.name}: cuts its targets from the rest, and all servers leave no rest")
-        cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
+        with_zookeeper = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
         direction = rng.choice([INBOUND, OUTBOUND])
-        return draw_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}
+        return draw_key(target, rng, census), {"direction": direction, "zookeeper": with_zookeeper}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return _find_trouble(take_census(cluster, system)) or await super().probe(cluster, system)

@@ -1,16 +1,16 @@
-"""Packets: what a server sends is delayed, lost, duplicated, reordered or rate-limited.
+"""Faults of packets: the packets that a server sends are delayed, lost, duplicated, reordered or rate-limited.
 
-- ``slow-network``: late by up to ``seconds``, in order
-- ``packets-loss``: a ``share`` of them is lost
-- ``packets-duplicate``: a ``share`` arrives twice
-- ``packets-reorder``: a ``share`` is late by up to ``seconds``, and the others overtake it
+- ``slow-network``: packets are late by up to ``seconds``, in order
+- ``packets-loss``: a ``share`` of the packets is lost
+- ``packets-duplicate``: a ``share`` of the packets arrives twice
+- ``packets-reorder``: a ``share`` of the packets is late by up to ``seconds``, and the others overtake them
 - ``packets-rate``: only ``rate`` bytes are sent per second
-- ``packets``: one of these, drawn as ``way``
+- ``packets``: one of these, drawn as the parameter ``way``
 
-This affects everything that a server sends, or, with the parameter ``to``, what it sends to one node by name or to
-every ``zookeeper``. Connections are TCP: finally no byte is lost or duplicated, but all arrive later and unevenly. So a
-moment of tenths of a millisecond becomes long enough for another fault to hit. Proof: the sending node counted packets
-that were late, lost or doubled.
+The fault affects all packets that a server sends. With the parameter ``to``, it affects only packets to one node (by
+name), or to every ZooKeeper node (``zookeeper``). Connections are TCP: in the end no byte is lost or duplicated, but
+data arrive later and unevenly. So a moment of tenths of a millisecond becomes long enough for another fault to hit.
+Proof: the sending node counted packets that were late, lost or doubled.
 """
 
 import enum
@@ -31,8 +31,9 @@ SHARES: Final = (0.02, 0.1, 0.3)
 RATES: Final = (30_000, 100_000)
 """Bytes per second. A server of a workload at 80 operations a second sends some tens of thousands."""
 LIMITS: Final = {"seconds": 1.0, "share": 0.9, "rate": 1e9}
+"""Maximum values of the parameters."""
 ZOOKEEPER: Final = "zookeeper"
-ONE_LINK: Final = 0.3
+ZOOKEEPER_ONLY: Final = 0.3
 """Probability that only traffic to ZooKeeper is hit, if there is a ZooKeeper."""
 
 
@@ -55,7 +56,7 @@ COUNTED: Final = {
 
 
 class Packets(VariedFault[PacketEffect], ServerFault):
-    """A fault on packets with one effect, or a drawn one. After the heal packets are sent as before."""
+    """A fault on packets with one effect, or with a drawn one."""
 
     name = "packets"
     description = "the server's packets are late, lost, duplicated, reordered or rate-limited"
@@ -82,7 +83,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
             parameters["share"] = rng.choice(SHARES)
         if way is PacketEffect.RATE:
             parameters["rate"] = rng.choice(RATES)
-        if census.zookeepers and rng.random() < ONE_LINK:
+        if census.zookeepers and rng.random() < ZOOKEEPER_ONLY:
             parameters["to"] = ZOOKEEPER
         return whom, parameters
 
@@ -111,23 +112,23 @@ class Packets(VariedFault[PacketEffect], ServerFault):
         return Proof(not quiet, injection.evidence, reason)
 
     def _traffic(self, injection: Injection) -> Traffic:
-        def given(name: str) -> float:
+        def read(name: str) -> float:
             return read_number(injection, name, LIMITS[name])
 
         match self.variant_of(injection):
             case PacketEffect.DELAY:
-                return Traffic(delay=given("seconds"))
+                return Traffic(delay=read("seconds"))
             case PacketEffect.LOSS:
-                return Traffic(loss=given("share"))
+                return Traffic(loss=read("share"))
             case PacketEffect.DUPLICATE:
-                return Traffic(copies=given("share"))
+                return Traffic(copies=read("share"))
             case PacketEffect.REORDER:
-                return Traffic(delay=given("seconds"), late=given("share"), overtaking=True)
+                return Traffic(delay=read("seconds"), late=read("share"), overtaking=True)
             case PacketEffect.RATE:
-                return Traffic(rate=given("rate"))
+                return Traffic(rate=read("rate"))
 
     def _peers(self, injection: Injection) -> Sequence[Node] | None:
-        """Returns the peers of the affected link; None for all."""
+        """Returns the peers to which packets are affected; None for all."""
         to = injection.step.parameters.get("to")
         if to is None:
             return None

@@ -1,20 +1,22 @@
-"""Partitions: links between nodes cut in both directions, by dropping what arrives at either end.
+"""Partitions: links between nodes are cut in both directions. The nodes at both ends drop the packets that arrive.
 
-Shapes:
+Shapes (*cut from* means that all links between the two are cut):
 
-- ``one``: the targets from all other servers; a seeded choice says whether from ZooKeeper as well
-- ``halves``: half of the servers from the other half; both still reach ZooKeeper
-- ``majority-minority``: a minority of the servers from the majority; both still reach ZooKeeper
-- ``random-halves``: all nodes, including ZooKeeper's, in two halves: one side loses ZooKeeper's quorum
-- ``isolate-leader``: the leader of a key from all other servers; all still reach ZooKeeper
+- ``one``: the targets are cut from all other servers. A seeded choice decides whether from ZooKeeper as well.
+- ``halves``: half of the servers is cut from the other half. Both still reach ZooKeeper.
+- ``majority-minority``: a minority of the servers is cut from the majority. Both still reach ZooKeeper.
+- ``random-halves``: all nodes, including ZooKeeper's, are split into two halves. One half loses ZooKeeper's quorum.
+- ``isolate-leader``: the leader of a key is cut from all other servers. All still reach ZooKeeper.
 - ``isolate-controller``: the same for the controller
-- ``majorities-ring``: every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
-- ``bridge``: two sides, and one server that both reach; all reach ZooKeeper
-- ``from-zookeeper``: the targets from every ZooKeeper node; the servers still reach each other
-- ``leader-and-follower``: the leader of a key with one other server from the rest, and from ZooKeeper (three servers)
-- ``follower-from-leader``: a follower of a key from its leader alone; both reach all others and ZooKeeper
-- ``links``: any subset of the links between servers, ZooKeeper and client nodes, one way or both; the result may have a
-  name (:mod:`assay.nemesis.faults.cut_shape_names`)
+- ``majorities-ring``: every server reaches a majority, and no two servers the same majority. All reach ZooKeeper. It
+  needs four servers.
+- ``bridge``: the servers are split into two sides, and one further server reaches both. All reach ZooKeeper.
+- ``from-zookeeper``: the targets are cut from every ZooKeeper node. The servers still reach each other.
+- ``leader-and-follower``: the leader of a key and one other server are cut from the rest, and from ZooKeeper. It needs
+  three servers.
+- ``follower-from-leader``: a follower of a key is cut from its leader alone. Both reach all others and ZooKeeper.
+- ``links``: any subset of the links between servers, ZooKeeper and client nodes, in one direction or both. The result
+  may have a name of its own (:mod:`assay.nemesis.faults.cut_shape_names`).
 
 Packets are dropped, not rejected, so established connections stall rather than break (:class:`FastFail` rejects). The
 cut links depend only on the targets and on the parameter ``order``, which seeds a shuffle.
@@ -30,7 +32,7 @@ from assay.nemesis.engine.cut_ledger import CutManner, Drop, cut_both_ways
 from assay.nemesis.faults.cut_fault import CutFault
 from assay.nemesis.faults.cut_shape_names import find_shape_name, reach_in_ring
 from assay.nemesis.faults.fault import Census, Injection, Proof, draw_key
-from assay.nemesis.faults.link_set import LIKENESS, draw_links, read_links
+from assay.nemesis.faults.link_set import SHAPE_NAME, draw_links, read_links
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import ISOLATED, Parameter, PartitionShape
 from assay.nemesis.schedule.target import (
@@ -44,24 +46,25 @@ from assay.nemesis.schedule.target import (
     servers,
 )
 
-UNMIXED = (
+NOT_DRAWN = (
     PartitionShape.RANDOM_HALVES,
     PartitionShape.LEADER_AND_FOLLOWER,
     PartitionShape.FOLLOWER_FROM_LEADER,
     PartitionShape.LINKS,
 )
-"""Shapes with their own names that ``partition`` does not draw.
+"""Shapes that ``partition`` does not draw. They are faults with their own names.
 
 Some may cut a majority from ZooKeeper. A second fault of a combined run would then leave no server untouched.
 """
-MIXED = tuple(shape for shape in PartitionShape if shape not in UNMIXED)
+DRAWN = tuple(shape for shape in PartitionShape if shape not in NOT_DRAWN)
 ORDERED = (
     PartitionShape.RANDOM_HALVES,
     PartitionShape.MAJORITIES_RING,
     PartitionShape.BRIDGE,
     PartitionShape.LEADER_AND_FOLLOWER,
 )
-LEAST = {
+"""Shapes with the parameter ``order``."""
+MIN_SERVERS = {
     PartitionShape.MAJORITY_MINORITY: 3,
     PartitionShape.BRIDGE: 3,
     PartitionShape.MAJORITIES_RING: 4,
@@ -72,7 +75,7 @@ NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
 
 
 class PartitionFault(VariedFault[PartitionShape], CutFault):
-    """A mix of all shapes, or one shape alone (``partition-halves``)."""
+    """A partition of one shape (``partition-halves``), or of a drawn shape (``partition``)."""
 
     name = "partition"
     description = "links cut: a shape is drawn each time"
@@ -91,7 +94,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         PartitionShape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
     }
     parameter = "shape"
-    variants: Sequence[PartitionShape] = MIXED
+    variants: Sequence[PartitionShape] = DRAWN
     everywhere = False
 
     def __init__(self, shape: PartitionShape | None = None) -> None:
@@ -108,8 +111,8 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         parameters: dict[str, Parameter] = {"shape": str(shape)}
         if shape is PartitionShape.ONE:
             of_servers = target is None or target.kind not in CLIENT_KINDS
-            cut_too = of_servers and bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
-            parameters["zookeeper"] = cut_too
+            with_zookeeper = of_servers and bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
+            parameters["zookeeper"] = with_zookeeper
         if shape in ORDERED:
             parameters["order"] = rng.getrandbits(16)
         if shape is PartitionShape.FOLLOWER_FROM_LEADER and census.keys:
@@ -126,8 +129,11 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
     def find_trouble(self, variant: PartitionShape, census: Census, target: Target | None) -> str | None:
         if variant is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
             return f"{variant} needs a ZooKeeper node"
-        few = variant is PartitionShape.FROM_ZOOKEEPER or (variant is PartitionShape.ONE and census.zookeepers)
-        least = 1 if few or (target is not None and target.kind in CLIENT_KINDS) else LEAST.get(variant, 2)
+        from_zookeeper = variant is PartitionShape.FROM_ZOOKEEPER or (
+            variant is PartitionShape.ONE and census.zookeepers
+        )
+        of_clients = target is not None and target.kind in CLIENT_KINDS
+        least = 1 if from_zookeeper or of_clients else MIN_SERVERS.get(variant, 2)
         if census.servers < least:
             wanted = NUMBERS.get(least, "a server")
             return f"{variant} needs {wanted}, there are {census.servers} (--nodes={max(least, 3)})"
@@ -153,19 +159,22 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         return self.explain_impossible(cluster, system) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        """Finds the follower's leader, and adds client nodes with a cut link to the targets."""
+        """Injects the fault.
+
+        Finds the leader for ``follower-from-leader``. For ``links``, adds client nodes with a cut link to the targets.
+        """
         if self.variant_of(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
             injection.evidence["leader"] = (await find_leader(injection)).name
         if self.variant_of(injection) is PartitionShape.LINKS:
             if (name := await _find_name_of_links(injection)) is not None:
-                injection.evidence[LIKENESS] = name
+                injection.evidence[SHAPE_NAME] = name
             ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
             cut = (node for node in list_clients(injection.context.cluster) if node.name in ends)
             injection.targets = (*injection.targets, *cut)
         await super().inject(injection)
 
     def links(self, injection: Injection) -> list[Drop]:
-        """Raises :class:`TargetError` if there is no link between the two sides."""
+        """Returns the drops. Raises :class:`TargetError` if there is no link between the two sides."""
         drops = _LINKS.get(self.variant_of(injection), _from_the_rest)(injection)
         if not drops:
             whom = ", ".join(injection.names)
@@ -179,19 +188,19 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         return sorted({name for drop in drops for name in drop})
 
     def proof(self, injection: Injection) -> Proof:
-        """With ``links``, one dropped packet is enough, because some servers may be silent on these links."""
+        """Judges the evidence. With ``links``, one dropped packet is enough, because many links may be silent."""
         proof = super().proof(injection)
         anything = self.variant_of(injection) is PartitionShape.LINKS and bool(proof.evidence["dropped"])
         return Proof(True, proof.evidence) if anything else proof
 
 
 class FastFail(PartitionFault):
-    """A partition that rejects instead of dropping, like a firewall, or a host without the process.
+    """A partition that rejects packets instead of dropping them, like a firewall, or a host without the process.
 
     It isolates one server from all others, unless the step says another shape. Every packet of a cut link is answered
-    with a TCP reset, so established connections break at once and new ones are refused. No one waits for a timeout, all
-    error paths run at the same moment, and clients reconnect in a loop. Resets themselves pass. Proof: the counters of
-    the rejecting rules.
+    with a TCP reset, so established connections break at once and new connections are refused. No process waits for a
+    timeout, all error paths run at the same moment, and clients reconnect in a loop. The resets themselves pass. Proof:
+    the counters of the rejecting rules.
     """
 
     name = "partition-fast-fail"
@@ -201,7 +210,7 @@ class FastFail(PartitionFault):
 
 
 async def find_leader(injection: Injection) -> Node:
-    """Returns the leader of the step's key, or another server if it is unknown or the target itself.
+    """Returns the leader of the step's key. If the leader is unknown or a target, returns another server.
 
     Raises ``TargetError`` if there is no other server.
     """
@@ -216,7 +225,7 @@ async def find_leader(injection: Injection) -> Node:
 
 
 async def _find_name_of_links(injection: Injection) -> str | None:
-    """Returns the fault that cuts exactly these links. Leaders are only asked for if the answer depends on them."""
+    """Returns the fault that cuts exactly these links, or None. Finds leaders only if the name depends on them."""
     context = injection.context
     everyone = [
         servers(context.cluster, context.system),
@@ -226,11 +235,11 @@ async def _find_name_of_links(injection: Injection) -> str | None:
     ours, keepers, others = ([node.name for node in nodes] for nodes in everyone)
     drops, keys = _some_links(injection), context.system.keys()
     without = find_shape_name(drops, ours, keepers, others)
-    if without == find_shape_name(drops, ours, keepers, others, leads=ours):
+    if without == find_shape_name(drops, ours, keepers, others, leaders=ours):
         return without
     for key in keys:
         leader = await context.find(str(TargetKind.LEADER), key)
-        name = find_shape_name(drops, ours, keepers, others, leads=() if leader is None else (leader.name,))
+        name = find_shape_name(drops, ours, keepers, others, leaders=() if leader is None else (leader.name,))
         if name != without:
             return name
     return without
@@ -251,7 +260,7 @@ def _from_the_rest(injection: Injection) -> list[Drop]:
 
 
 def _random_halves(injection: Injection) -> list[Drop]:
-    """Deals ZooKeeper's nodes to the two sides in turn, in the drawn order."""
+    """Cuts two halves from each other. ZooKeeper's nodes go to the two sides in turn, in the drawn order."""
     inside, others, keepers = _split_sides(injection)
     keepers = _shuffle(injection, keepers)
     first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)
@@ -260,7 +269,7 @@ def _random_halves(injection: Injection) -> list[Drop]:
 
 
 def _ring(injection: Injection) -> list[Drop]:
-    """Lets each server of a ring reach just as many neighbours on either side as make a majority with itself."""
+    """Cuts links of a ring: each server reaches only its nearest neighbours on either side, which make a majority."""
     ring = _shuffle(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
     count = len(ring)
     reach = reach_in_ring(count)
@@ -303,7 +312,7 @@ _LINKS: dict[PartitionShape, Callable[[Injection], list[Drop]]] = {
 
 
 def _split_sides(injection: Injection) -> tuple[Sequence[str], list[str], list[str]]:
-    """Returns the targets, the other servers, the other ZooKeeper nodes."""
+    """Returns the targets, the other servers, and the other ZooKeeper nodes."""
     context, inside = injection.context, injection.names
     others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
     keepers = [node.name for node in list_zookeepers(context.cluster) if node.name not in inside]

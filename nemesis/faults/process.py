@@ -1,4 +1,4 @@
-"""Base of the faults of processes: which targets they draw, and how they read a process's state."""
+"""Base class of most faults of servers, with functions that draw targets and read the state of processes."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -48,16 +48,16 @@ def _is_possible(kind: TargetKind, census: Census) -> bool:
     return kind is not TargetKind.FOLLOWER or census.servers > 1
 
 
-BY_PROCESS = ("kill", "stop", "restart")
+SINGLE_PROCESS_FAULTS = ("kill", "stop", "restart")
 """Faults that can hit one process of a node (``one@agent``). Others hit its main process, or the machine."""
 
 
 def require_whole_node(fault: str, target: Target) -> None:
     """Raises ``ScheduleError`` if a fault of whole nodes has a target with one process."""
-    if target.process is not None and fault not in BY_PROCESS:
+    if target.process is not None and fault not in SINGLE_PROCESS_FAULTS:
         raise ScheduleError(
-            f"{fault} takes no target @{target.process}: {', '.join(BY_PROCESS)} can be of one process, this is of "
-            "whole nodes"
+            f"{fault} takes no target @{target.process}: {', '.join(SINGLE_PROCESS_FAULTS)} can be of one process, "
+            "this is of whole nodes"
         )
 
 
@@ -92,11 +92,12 @@ async def probe_processes(
 
 
 class ServerFault:
-    """Base of most faults of servers. Each target is treated alike.
+    """Base of most faults of servers, which treat all targets alike.
 
-    ``strike`` acts at the injection, ``look`` just before the heal, ``undo`` at the heal. Their observations are in the
-    target's evidence, which ``find_missing_proof`` judges. A fault defines ``name``, ``description``, ``impact``,
-    ``strike`` and ``find_missing_proof``, and ``undo`` if its effect does not end by itself.
+    ``strike`` injects the fault into one target. ``look`` observes the target just before the heal, and ``undo`` heals
+    it. They store observations in the target's evidence, which ``find_missing_proof`` judges. A fault defines ``name``,
+    ``description``, ``impact``, ``strike`` and ``find_missing_proof``, and ``undo`` if its effect does not end by
+    itself.
     """
 
     roles: Sequence[str] = ()
@@ -106,13 +107,13 @@ class ServerFault:
     scope = Scope.PROCESS
     impact: Impact
     lingers = 0.0
-    """Maximum seconds that it may outlast its duration while it has had no effect."""
+    """Maximum seconds that the fault may outlast its duration while it has had no effect."""
     kinds: Sequence[TargetKind] = DEFAULT_TARGETS
     """Targets that are drawn if none is requested."""
     drawn: Mapping[str, Sequence[Parameter]] = {}
     """Parameters of a random step, with the values that each is drawn from."""
     on_targets = staticmethod(on_each)
-    """Injects into one target after the other, or into all at once."""
+    """``on_each`` strikes one target after the other, ``run_on_all`` strikes all at once."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target, self.kinds)[0], self.parameters(rng, census)
@@ -144,7 +145,7 @@ class ServerFault:
 
     @staticmethod
     def find_missing_methods(kind: type["ServerFault"]) -> list[str]:
-        """Returns the methods that a fault must define and this class does not."""
+        """Returns the methods that a fault must define and that the class ``kind`` does not define."""
         acts = any(getattr(kind, name) is not getattr(ServerFault, name) for name in ("strike", "inject"))
         proves = any(getattr(kind, name) is not getattr(ServerFault, name) for name in ("find_missing_proof", "proof"))
         return [name for name, there in (("strike", acts), ("find_missing_proof", proves)) if not there]
@@ -165,7 +166,7 @@ class ServerFault:
         raise NotImplementedError(type(self).__name__)
 
     def find_missing_effect(self, injection: Injection) -> str | None:
-        """Returns what else is missing if every single target's proof is complete; or None."""
+        """Returns what else is missing from the proof if that of every target is complete; or None."""
         return None
 
 
@@ -176,12 +177,12 @@ def evidence_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
 
 
 async def read_status(node: Node | Part) -> dict[str, str | None]:
-    """Returns a process's state as evidence; for a node, its main process's."""
+    """Returns the state of a process as evidence. For a node, that is the state of its main process."""
     return status_to_evidence(await node.process())
 
 
 async def resume_stopped(one: Node | Part) -> None:
-    """Continues all stopped processes, including sidecars of a main process that has ended or was started again."""
+    """Continues all stopped processes. A sidecar may be stopped even if the main process runs again, or has ended."""
     if (await one.process()).state is ProcessState.STOPPED:
         await one.resume()
     elif isinstance(one, SupportsParts):
@@ -198,7 +199,7 @@ async def start_if_dead(injection: Injection, node: Node) -> None:
 
 
 def find_unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
-    """Returns what is missing from the proof if the process was not examined in each of these moments."""
+    """Returns a reason if the process was not examined at each of these moments, or None."""
     missing = next((moment for moment in moments if moment not in seen), None)
     return None if missing is None else f"its process was not seen ({missing})"
 
@@ -218,9 +219,9 @@ def status_to_evidence(seen: ProcessStatus) -> dict[str, str | None]:
 
 
 def proved(injection: Injection, lack: Callable[[Mapping[str, Any]], str | None]) -> Proof:
-    """Returns a proof that holds if it holds on every target.
+    """Returns the proof of a fault that took effect only if it took effect on every target.
 
-    ``lack``: returns what is missing from one node's evidence.
+    ``lack``: returns what is missing from one node's evidence, or None.
     """
     missing = {name: lack(injection.evidence.get(name, {})) for name in injection.names}
     reasons = [f"{name}: {reason}" for name, reason in missing.items() if reason is not None]

@@ -1,18 +1,19 @@
 """Restart: the process is asked to end (SIGTERM), ends by itself, and is started again.
 
 - ``restart``: the targets are down from the injection to the heal, as for a long maintenance
-- ``restart-rolling``: one server after the other, the next when the last serves again, as in a rolling upgrade; all of
-  it in the background between the injection and the heal
-- ``controlled-shutdown``: a restart of a server that leads a key, unless another target is requested. It hands its
-  leadership over before it ends.
+- ``restart-rolling``: one server after the other is restarted, as in a rolling upgrade. Each waits until the previous
+  one serves again. This happens in the background between the injection and the heal.
+- ``controlled-shutdown``: a restart of a server that leads a key, unless another target is requested. The server hands
+  its leadership over before it ends.
 
-A clean stop is a promise of its own: the next start trusts what the process recorded before it ended. If a process does
-not end, the fault has failed. The process is killed at the heal, because it could not be started again otherwise.
+After a clean stop, the next start trusts what the process recorded before it ended. So a clean stop is tested as a
+fault of its own. If a process does not end, the fault has failed. The process is killed at the heal, because it could
+not be started again otherwise.
 
-Proof: the process was running before, had ended by itself after that, and another incarnation runs afterwards. For
-``controlled-shutdown`` also a line of the process's event log, written before it ended. The line names the keys that it
-still led, each with the reason why its leadership could not move. Evidence: ``led``, the keys that it led when it was
-asked to end, and ``kept``, those of them that it still led at its end.
+Proof: the process was running before, ended by itself, and another incarnation runs afterwards. For
+``controlled-shutdown``, the process must also have written a line into its event log before it ended. The line names
+the keys that the process still led, each with the reason why its leadership could not move. Evidence: ``led``, the
+number of keys that it led when it was asked to end, and ``kept``, the keys that it still led at its end.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from assay.nemesis.faults.process import (
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind
 
-READY_EVERY = 0.1
+READY_POLL_SECONDS = 0.1
 READY_WITHIN = 10.0
-"""Seconds for one server of a rolling restart to serve again."""
+"""Maximum seconds until a server of a rolling restart serves again."""
 
 
 class Restart(ServerFault):
@@ -99,7 +100,7 @@ class RollingRestart(Restart):
         injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
 
     async def observe(self, injection: Injection) -> None:
-        """Waits until the last one serves, if necessary beyond the heal's time."""
+        """Waits until the last server serves, if necessary beyond the time of the heal."""
         if injection.background is not None:
             await asyncio.shield(injection.background)
 
@@ -118,9 +119,9 @@ async def wait_until_serving(system: System, node: Node) -> None:
             async with asyncio.timeout_at(deadline):
                 if await system.ready(node):
                     return
-        except Exception as error:  # noqa: BLE001 - a starting server may answer in any way: report, then ask again
+        except Exception as error:  # noqa: BLE001 - a starting server may answer in any way: note it, then ask again
             raised = f" (ready() raised {type(error).__name__}: {error})"
-        await asyncio.sleep(READY_EVERY)
+        await asyncio.sleep(READY_POLL_SECONDS)
     raise NodeError(
         f"{node.name} did not serve within {READY_WITHIN:g} s of its restart{raised}; the others were left alone"
     )

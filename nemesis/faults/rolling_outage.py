@@ -1,16 +1,17 @@
-"""Outage: all servers go down one after the other, and come back one after the other, each in a random order.
+"""Rolling outage: all servers go down one after the other, and come back one after the other, both in random order.
 
-Only the server that dies last is sure to have everything. The first to come back may be another one, which may be
-stopped once more before the others are there. Any of them may stop as soon as it is registered. Who may go on depends
-on what each server recorded about its end, and what others recorded about it. The rules of the last replica standing
-(KIP-966) cover exactly this.
+Only the server that dies last is sure to have everything. The first server that comes back may be another one, and it
+may be stopped once more before the others are back. Any server may pause as soon as it is registered. The election of a
+leader then depends on what each server recorded about its end, and on what others recorded about it. The rules of the
+last replica standing (KIP-966) are made for this case.
 
-- ``outage``: some are ended cleanly, the others killed; or all but one hang, and are killed
-- ``outage-power-loss``: the server in the parameter ``last`` goes last, and loses its power
+- ``outage``: some servers are ended cleanly and the others killed; or all but one are paused first, and then all are
+  killed
+- ``outage-power-loss``: the server in the parameter ``last`` goes down last, and loses its power
 
 If a server that is asked to end takes too long, the fault has failed, and the server is killed at the heal.
 
-Proof: that of the kill, for each.
+Proof: that of ``kill``, for each server.
 """
 
 import asyncio
@@ -31,30 +32,32 @@ from assay.nemesis.schedule.target import Target, TargetKind
 PAUSES = (0.05, 0.4, 0.9)
 """Seconds between two servers that go down, or come back."""
 CLEAN_ENDS = (0, 1, 1, 2)
-"""How many of the first servers are ended cleanly, so that the others go on without them for a while.
+"""Numbers of servers that are ended cleanly, before the rest is killed. The rest goes on without them for a while.
 
-The rest is killed. If none is ended cleanly, all go down within an instant.
+With 0, all servers go down within an instant.
 """
 HANG_PROBABILITY = 0.3
-"""Probability that all but the last are stopped first, so that the last goes on alone before others notice."""
+"""Probability that all servers but the last are paused first, so that the last one goes on alone."""
 HANG_SECONDS = (1.5, 3.0)
-"""Seconds that they are stopped."""
+"""Range of the seconds that they are paused."""
 SHUFFLE_PROBABILITY = 0.4
-"""Probability that they do not come back in reverse order, the last one first."""
+"""Probability that the servers come back in random order. Otherwise they come back in reverse order, the last first."""
 RESTOP_PROBABILITY = 0.6
-"""Probability that the first to come back is stopped cleanly once more."""
+"""Probability that the first server that comes back is stopped cleanly once more."""
 ALONE_SECONDS = (0.3, 1.5)
-"""Seconds that it then runs alone."""
+"""Range of the seconds that this server then runs alone."""
 SERVE_SECONDS: Final = 4.0
-"""Seconds for it to serve. A member of a quorum never serves alone, and the others must not wait."""
+"""Maximum seconds to wait until it serves. A member of a quorum never serves alone, and the others must not wait."""
 FALTER_PROBABILITY: Final = 0.7
-"""Probability that one of them pauses as soon as it is back, if the first was not stopped again. The others count on
-it, and it does not answer."""
+"""Probability that a server pauses as soon as it is back, if the first one is not stopped again.
+
+Other servers then count on a server that does not answer.
+"""
 FALTER_SECONDS: Final = (1.0, 3.5)
-"""Seconds of that pause: from less than a request timeout to more than a session."""
+"""Range of the seconds of that pause: from less than a request timeout to more than a session."""
 FALTER_WAIT_SECONDS: Final = 3.0
-"""Seconds for it to reach the pause."""
-LOOK_EVERY: Final = 0.1
+"""Maximum seconds to wait until the server pauses."""
+POLL_SECONDS: Final = 0.1
 
 
 class Outage(Kill):
@@ -93,26 +96,26 @@ class Outage(Kill):
         await on_each(order, take_down)
 
     async def _await_serving(self, injection: Injection, node: Node) -> None:
-        """Waits until it serves, but not too long, because it may not be able to serve alone."""
+        """Waits until the node serves, at most ``SERVE_SECONDS``, because it may not be able to serve alone."""
         with contextlib.suppress(NodeError, TimeoutError):
             async with asyncio.timeout(SERVE_SECONDS):
                 await wait_until_serving(injection.context.system, node)
 
     def _shuffle_targets(self, injection: Injection) -> Sequence[Node]:
-        """Returns the order in which they go down, equal at each call."""
+        """Returns the order in which the targets go down. It is equal at each call."""
         return random.Random(injection.seed).sample(injection.targets, len(injection.targets))
 
     async def heal(self, injection: Injection) -> None:
         rng, order = random.Random(injection.seed + 1), list(self._shuffle_targets(injection))[::-1]
         if rng.random() < SHUFFLE_PROBABILITY:
             rng.shuffle(order)
-        again = rng.random() < RESTOP_PROBABILITY
+        restop = rng.random() < RESTOP_PROBABILITY
         system = injection.context.system
         await on_each(order, lambda node: _resume(node, system))
         await on_each(order, lambda node: _kill_if_asked(injection, node))
         first = order[0]
-        faltering = None if again or rng.random() >= FALTER_PROBABILITY else rng.choice(order)
-        if again and (await first.process()).state is ProcessState.DEAD:
+        faltering = None if restop or rng.random() >= FALTER_PROBABILITY else rng.choice(order)
+        if restop and (await first.process()).state is ProcessState.DEAD:
             await first.start()
             await self._await_serving(injection, first)
             await _terminate(injection, first)
@@ -130,15 +133,12 @@ class Outage(Kill):
 
         await on_each(order, start)
         if faltering is not None and isinstance(system, SupportsHold):
-            await _falter(faltering, rng.uniform(*FALTER_SECONDS))
+            await _wait_for_pause(faltering, rng.uniform(*FALTER_SECONDS))
             await _resume(faltering, system)
 
 
 async def _terminate(injection: Injection, node: Node) -> None:
-    """Ends a process cleanly.
-
-    Raises ``NodeError`` if it takes too long: the injection, or the heal, has failed then.
-    """
+    """Ends a process cleanly. Raises ``NodeError`` if it takes too long; the injection or the heal then fails."""
     seen = evidence_of(injection, node)
     seen["asked"] = True
     await node.terminate()
@@ -146,20 +146,20 @@ async def _terminate(injection: Injection, node: Node) -> None:
 
 
 async def _kill_if_asked(injection: Injection, node: Node) -> None:
-    """Kills a process that was asked to end and has not ended, because it would end after the heal and stay away."""
+    """Kills a process that was asked to end and still runs. It might end after the heal and would not be restarted."""
     if evidence_of(injection, node).pop("asked", False) and (await node.process()).state is not ProcessState.DEAD:
         await node.kill()
         evidence_of(injection, node)["too_slow"] = True
 
 
-async def _falter(node: Node, seconds: float) -> None:
-    """Waits until the node has been paused for ``seconds``, or has not paused itself in time."""
+async def _wait_for_pause(node: Node, seconds: float) -> None:
+    """Waits until the node has been paused for ``seconds``. Gives up if it does not pause itself in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + FALTER_WAIT_SECONDS
     while (await node.process()).state is not ProcessState.STOPPED:
         if loop.time() >= deadline:
             return
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
     await asyncio.sleep(seconds)
 
 
@@ -171,7 +171,7 @@ async def _resume(node: Node, system: System) -> None:
 
 
 class OutagePowerLoss(Outage):
-    """Takes all servers down, one by a power loss; see the module."""
+    """Takes all servers down, the last one by a power loss; see the module."""
 
     name = "outage-power-loss"
     description = "all servers go down and come back one after the other, and one of them, the last, loses its power"

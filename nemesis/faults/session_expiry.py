@@ -1,12 +1,12 @@
 """ZooKeeper sessions that expire: a node is cut from every ZooKeeper node for longer than its sessions last.
 
-Pausing the process would expire the session, too, but a paused process does not act on its lost session. A node that
-is cut off runs on and believes in its session until its own clock says otherwise. By then it has lost all its ephemeral
+A pause of the process would expire the session, too, but a paused process does nothing without its session. A node that
+is cut off runs on, and considers its session valid until its own timeout. Meanwhile ZooKeeper removes all its ephemeral
 znodes.
 
 The cut lasts until ZooKeeper has ended the session, if necessary beyond the planned heal. Other faults do not wait for
-the end of this cut. Such a fault may keep ZooKeeper from answering. Proof, in addition to the counters of dropped
-packets: ZooKeeper listed sessions of the node before, and lists none of them at the heal.
+the end of the cut, and may keep ZooKeeper from answering. Proof, in addition to the counters of dropped packets:
+ZooKeeper listed sessions of the node before, and lists none of them at the heal.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from assay.nemesis.schedule.schedule import Parameter, PartitionShape, ScheduleE
 from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetError, TargetKind, list_zookeepers
 
 EXPIRY_SECONDS: Final = 15.0
-"""Seconds beyond the heal's time for sessions to end. ZooKeeper grants 10 s at most here."""
+"""Maximum seconds to wait, after the planned heal, until sessions have ended. ZooKeeper grants 10 s at most here."""
 POLL_SECONDS: Final = 0.25
 """Seconds between two questions to ZooKeeper."""
 SESSION_SECONDS: Final = 5.0
@@ -50,7 +50,7 @@ class ZooKeeperExpire(PartitionFault):
         return draw_key(target if target is not None else Target(TargetKind.ONE), rng, census), {}
 
     async def inject(self, injection: Injection) -> None:
-        """Raises ``TargetError`` if a target holds no session, and gets none."""
+        """Waits until each target holds a session, and cuts the links. Raises ``TargetError`` if a target gets none."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SESSION_SECONDS
         while without := [name for name, own in (await self._read_own_sessions(injection)).items() if not own]:
@@ -74,7 +74,7 @@ class ZooKeeperExpire(PartitionFault):
         await super().observe(injection)
 
     async def heal(self, injection: Injection) -> None:
-        """Heals after the sessions have ended, even if the run has ended before."""
+        """Waits until the sessions have ended, even after the end of the run, and heals."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + EXPIRY_SECONDS
         while injection.evidence.get("alive") and loop.time() < deadline:

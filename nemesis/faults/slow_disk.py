@@ -3,9 +3,9 @@
 - ``slow-fsync``: each fsync of the targets takes ``seconds`` more while the fault is active
 - ``slow-disk``: each read and each write takes ``seconds`` more, and each fsync ten times that
 
-Data are not on the disk before their fsync has ended. A system that counts on them earlier has promised too much. Work
-that takes several fsyncs is usually caught half done, which is rare on a fast disk. With ``slow-disk`` each
-call blocks the process, so it is late with everything else: it answers, usually keeps its sessions, and delays every
+Data are on the disk only once their fsync has ended. A system that acknowledges them earlier has promised too much. On
+a slow disk, other faults often hit work that takes several fsyncs while it is half done. With ``slow-disk`` each call
+blocks the process, so everything that it does is late. It answers and usually keeps its sessions, but delays every
 process that waits for it.
 
 Proof: the node's counts of slow calls.
@@ -23,8 +23,8 @@ from assay.nemesis.schedule.schedule import Parameter
 FSYNC_SECONDS: Final = (0.05, 0.2, 0.8)
 CALL_SECONDS: Final = (0.002, 0.01, 0.03)
 FSYNC_TIMES: Final = 10
-"""How many times longer than a write an fsync takes on a slow disk, because it waits for all earlier writes."""
-MOST_SECONDS: Final = 10.0
+"""Ratio of an fsync's delay to a write's delay on a slow disk. An fsync waits for all earlier writes."""
+MAX_SECONDS: Final = 10.0
 
 
 class SlowFsync(ServerFault):
@@ -37,7 +37,7 @@ class SlowFsync(ServerFault):
     impact = Impact()
     lingers = LINGER_SECONDS
     slow_disks = True
-    """Containers start their processes such that their disks can be slow."""
+    """Containers must start their processes in a way that allows to slow their disks."""
     drawn: Mapping[str, Sequence[Parameter]] = {"seconds": FSYNC_SECONDS}
     what = "fsync"
 
@@ -50,7 +50,7 @@ class SlowFsync(ServerFault):
         await disk.slow_disk(seconds)
 
     def count_slow(self, slowed: Slowed) -> int:
-        """Returns how many of this fault's calls have been slow."""
+        """Returns how many calls of the kind that this fault slows have been slow."""
         return slowed.fsyncs
 
     async def look(self, injection: Injection, node: Node) -> None:
@@ -83,7 +83,7 @@ class SlowDisk(SlowFsync):
 
 def read_seconds(injection: Injection) -> float:
     """Returns the additional seconds. Raises ``TargetError`` if the parameter is invalid."""
-    return read_number(injection, "seconds", MOST_SECONDS)
+    return read_number(injection, "seconds", MAX_SECONDS)
 
 
 async def restore_speed(node: Node) -> None:

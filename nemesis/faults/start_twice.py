@@ -2,12 +2,12 @@
 
 An operator may do so by mistake, or a supervisor that has lost track of a process. The system must stop the copy before
 it changes anything: the first process lives on, no file changes, and nothing is lost. The copy belongs to the fault, so
-its end is no unexpected exit. The heal kills it if it still lives. This fault never restarts the first process: if that
-has ended, the run says so.
+its end is not an unexpected exit. The heal kills the copy if it still lives. This fault never restarts the first
+process. If the first process ends, the run reports that.
 
-Proof: the first process was running before, and the copy either exited by itself with a status, or has lived for
-``LIVED`` seconds. The evidence has the number of ``changes`` that the copy made to files of the data folder. If more
-changes are possible, ``not_proved`` says why.
+Proof: the first process was running before. The copy either exited by itself with a status, or lived for at least
+``ACCEPTED_SECONDS``. The evidence has the number of ``changes`` that the copy made to files of the data folder. If the
+copy may have made more changes, ``not_proved`` says why.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from assay.nemesis.faults.abilities import SECOND_COPY
 from assay.nemesis.faults.fault import LINGER_SECONDS, Impact, Injection
 from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, read_status
 
-LIVED: Final = 2.0
-"""Seconds after which a copy counts as accepted."""
+ACCEPTED_SECONDS: Final = 2.0
+"""Seconds after which the system counts as having accepted the copy."""
 
 
 class StartTwice(ServerFault):
-    """See the module."""
+    """Starts a second copy of the targets' processes; see the module."""
 
     name = "start-twice"
     description = "a second copy of the process is started beside the first, on the same data; killed at the heal"
@@ -65,5 +65,5 @@ class StartTwice(ServerFault):
             return missing
         copy = seen["second"]
         if copy["alive"]:
-            return None if seen["lived"] >= LIVED else f"its copy had not lived for {LIVED:g} s"
+            return None if seen["lived"] >= ACCEPTED_SECONDS else f"its copy had not lived for {ACCEPTED_SECONDS:g} s"
         return "its copy was killed, and did not end by itself" if copy["exit_status"] is None else None

@@ -1,12 +1,11 @@
 """Faults that pause a process at the injection, and continue it at the heal.
 
 - ``stop``: SIGSTOP of the process. The kernel still acknowledges packets, so peers see a live connection to a process
-  that does nothing. ZooKeeper expires its session. At the heal all its timers fire together, and it may believe for a
-  moment that it still leads. This is the long garbage collection pause of the literature.
+  that does nothing. ZooKeeper expires its session. At the heal all its timers fire together, and the process may
+  believe for a moment that it still leads. A long garbage collection pause has the same effect.
 - ``freeze``: the whole machine stops, including its network stack, like a virtual machine suspended by its host.
-  Nothing is acknowledged: peers see a machine that has vanished, retransmit, and may give up. Packets sent to it are
-  lost, and sent again once it answers. A frozen machine answers nothing, so no other fault may hold it, and the random
-  nemesis adds no companion.
+  Nothing is acknowledged: peers see a machine that has vanished, retransmit, and may give up. A frozen machine cannot
+  be changed, so no other fault may hold it, and the random nemesis adds no second fault.
 
 Proof: the process, or the machine, was seen paused (``T`` in ``/proc/PID/stat``) after the injection and still at the
 heal, and the process is the same incarnation.
@@ -33,7 +32,7 @@ class Stop(ServerFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target is not None and means_clients(target, any):
-            # A contract may tolerate actions of a client that was paused, and identifies the fault by its name.
+            # A contract may tolerate effects of a paused client, and identifies this fault by its name, stop-consumer.
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return super().draw(rng, census, target)
 
@@ -84,7 +83,7 @@ class Freeze(ServerFault):
         evidence_of(injection, node)["frozen_at_heal"] = await node.frozen()
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        # Always, because a failed injection may have silenced a machine without freezing it.
+        # Called for every target, because a failed injection may have silenced a machine without freezing it.
         await node.thaw()
         evidence_of(injection, node)["after"] = await read_status(node)
 

@@ -1,7 +1,7 @@
 """Base of the faults that come in several variants, such as the shapes of a partition.
 
-Each row of a class's ``descriptions`` is one variant, a fault of its own called ``NAME-VARIANT``. The class itself is
-one more fault: it draws a variant for each step, and stores it in a parameter of the step.
+Each row of a class's ``descriptions`` is one variant, and a fault called ``NAME-VARIANT``. The fault called ``NAME``
+draws a variant for each step, and stores it in a parameter of the step.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Variant = TypeVar("Variant", bound=StrEnum)
 
 
 class VariedFault(Generic[Variant]):
-    """Mixin of a fault in several variants. With ``variant`` the fault has that variant alone."""
+    """Mixin for faults that come in several variants. With ``variant``, the fault has only that one."""
 
     name: str
     description: str
     descriptions: Mapping[Variant, str]
-    """The variants with their own names."""
+    """A line about each variant that is a fault with its own name."""
     parameter: str
     """The step's parameter that names the variant."""
     variants: Sequence[Variant]
-    """The variants that are drawn. If there is only one, a hand-written step need not name it."""
+    """The variants that are drawn. If there is only one, a step need not have the parameter."""
     excluded_from_all = False
 
     def __init__(self, variant: Variant | None = None) -> None:

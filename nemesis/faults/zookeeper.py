@@ -1,9 +1,9 @@
 """Faults that pause or kill ZooKeeper's own processes. They test neither a lost session nor a paused broker.
 
-- ``zookeeper-pause``: SIGSTOP: clients keep their connections and get no answers. Sessions do not expire in that time,
-  and a lone server finds them overdue after the resume.
-- ``zookeeper-kill``: SIGKILL, started again at the heal: clients are disconnected. A lone server that starts grants
-  every session a full timeout again.
+- ``zookeeper-pause``: SIGSTOP. Clients keep their connections and get no answers. Sessions do not expire during the
+  pause. After it, a single ZooKeeper server finds them overdue.
+- ``zookeeper-kill``: SIGKILL, and a start at the heal. Clients are disconnected. A single ZooKeeper server that starts
+  grants every session its full timeout again.
 
 With several ZooKeeper nodes, a fault hits one node, and the ensemble goes on, or it hits all nodes. The proof is that
 of ``stop`` or ``kill``.

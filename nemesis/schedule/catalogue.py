@@ -1,10 +1,10 @@
 """The faults of a session by name, and the syntax of names on the command line.
 
-A session has one :class:`FaultCatalogue` of the project's faults and those of plugins. It is passed to everything that
+A session has one :class:`FaultCatalogue` with the project's faults and those of plugins. It is passed to all code that
 looks faults up.
 
 - ``partition,kill`` combines faults in one run. Its canonical id is ``kill+partition``, sorted, for stable test ids.
-- ``none`` is a run without faults and stands alone.
+- ``none`` is a run without faults. It cannot be combined.
 - ``all`` means one run per fault.
 - ``mix`` is one run of many kinds (:mod:`assay.nemesis.schedule.mix`).
 """
@@ -101,12 +101,12 @@ class FaultCatalogue(Mapping[str, Fault]):
             require_whole_node(step.fault, step.target)
 
     def descriptions(self) -> dict[str, str]:
-        """Returns name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""
-        several = {
+        """Maps each name to one line for ``--nemesis-list``, ``none`` and ``mix`` first."""
+        special = {
             NONE: "no fault at all",
             MIX: "many kinds by weight, overlapping, with settings of the system drawn too",
         }
-        return {**several, **{name: fault.description for name, fault in self.items()}}
+        return {**special, **{name: fault.description for name, fault in self.items()}}
 
     def parse(self, text: str) -> FaultCombination:
         """Parses one combination: ``partition,kill``, ``kill+partition`` or ``none``.
@@ -130,7 +130,7 @@ class FaultCatalogue(Mapping[str, Fault]):
         return FaultCombination(tuple(names))
 
     def select(self, options: Sequence[str]) -> tuple[FaultCombination, ...]:
-        """Returns the runs that the values of a repeated ``--nemesis`` ask for: each once, in that order."""
+        """Returns the runs that a repeated option ``--nemesis`` requests: each run once, in the order of the values."""
         wanted: dict[FaultCombination, None] = {}
         for text in options:
             combinations = [FaultCombination((name,)) for name in self.all] if text == ALL else [self.parse(text)]

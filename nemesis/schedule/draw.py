@@ -1,17 +1,16 @@
-"""The random nemesis: a schedule drawn from a seed.
+"""The random nemesis: draws a schedule from a seed.
 
-- Injections follow in intervals; the first comes after 2 s. Each fault lasts half an interval, and every fault is
-  healed before the time limit.
-- In a combined run each injection draws one of the faults, so that each occurs if time allows.
+- There is an injection in each interval; the first comes after 2 s. Each fault lasts half an interval, and every fault
+  is healed before the time limit.
+- In a run with several faults, each injection draws one of them. Each fault occurs if time allows.
 - About every third injection has a *companion*. This is another fault that begins while the first is active, lasts as
   long, and ends before the next injection. So at most two faults overlap, and the cluster has time to recover.
-- Unless a target is requested, the two leave a majority of the servers untouched. Otherwise nothing could be
-  acknowledged, and a run with few operations proves little.
-- With a trigger each fault is drawn once, in random order, and acts when its trigger fires. The first acts after N
-  operations, the second after 2 N (or at the second occurrence of the event).
+- Unless a target is requested, a fault and its companion leave a majority of the servers untouched. Otherwise nothing
+  could be acknowledged, and a run with few operations proves little.
+- With a trigger each fault is drawn once, in random order, and acts when its trigger fires. The first fault acts after
+  N operations, the second after 2 N (or at the second occurrence of the event).
 
-Faults without time, including companions, are named in ``FaultSchedule.omitted``, never left out silently. Equal
-arguments give equal schedules.
+``FaultSchedule.omitted`` names the faults for which there was no time. Equal arguments give equal schedules.
 """
 
 import random
@@ -61,7 +60,7 @@ def draw_schedule(
     for name in names:
         require_whole_node(name, target or ONE)
     rng = random.Random(seed)
-    times = injection_times(interval, time_limit)
+    times = list_injection_times(interval, time_limit)
     plan = _plan_injections(
         rng, names, times, interval / 2, time_limit, lambda a, b: _is_compatible(catalogue[a], catalogue[b], census)
     )
@@ -83,8 +82,8 @@ def draw_schedule(
     return FaultSchedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
 
 
-def injection_times(interval: float, time_limit: float) -> list[float]:
-    """Returns the seconds at which faults begin, such that each is healed before the limit. At least one."""
+def list_injection_times(interval: float, time_limit: float) -> list[float]:
+    """Returns the seconds at which faults begin, at least one. Each fault is healed before the limit."""
     if interval <= 0:
         raise ScheduleError(f"the interval must be above 0 s, got {interval:g} s")
     times: list[float] = []
@@ -99,29 +98,29 @@ def injection_times(interval: float, time_limit: float) -> list[float]:
 
 
 def _is_compatible(first: Fault, second: Fault, census: Census) -> bool:
-    """Returns whether both can be active with a majority untouched.
+    """Returns whether both can be active while a majority of the servers is untouched.
 
-    If only one server may suffer, both must fit on it.
+    If only one server may be affected, it must be possible to inject both into that server.
     """
     if Scope.NODE in (first.scope, second.scope):
-        return False  # Nothing can be done to a frozen machine, not even as the other end of a cut link.
+        return False  # A frozen machine cannot be changed, not even as the other end of a cut link.
     everywhere = any(get_declaration(fault, "everywhere") for fault in (first, second))
-    # Faults of consumers share the client nodes, and no majority of these needs to stay untouched.
+    # Faults of consumers hit client nodes, and no majority of client nodes needs to stay untouched.
     of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
     if any(of_clients):
         if everywhere and first.scope.clashes(second.scope):
-            return False  # it takes any nodes, including client nodes
+            return False  # a fault declared ``everywhere`` may hit any node, including client nodes
         return not all(of_clients) or census.clients > 1 or first.scope != second.scope
-    # Faults of ZooKeeper share its nodes, like other faults share the servers.
-    both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
-    nodes = census.zookeepers if both_keepers else census.servers
+    # Two faults of ZooKeeper hit its nodes, and other faults hit the servers.
+    on_zookeepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
+    nodes = census.zookeepers if on_zookeepers else census.servers
     if everywhere:
-        return False  # it leaves no node untouched by itself
+        return False  # alone it may leave no node untouched
     return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 
 
 def _holds_all_targets(first: FaultStep, second: FaultStep) -> bool:
-    """Returns whether the first holds every node that the second could hit."""
+    """Returns whether the first step holds every node that the second could hit."""
     of_clients = second.target.kind in CLIENT_KINDS
     return first.target.kind is (TargetKind.CONSUMERS if of_clients else TargetKind.ALL)
 
@@ -137,7 +136,7 @@ def _draw_triggered(
     duration: float,
     last: float,
 ) -> FaultSchedule:
-    """Returns one step per fault, all armed at the first injection's time. They may act until second ``last``."""
+    """Returns one step per fault. All are armed at the time of the first injection, and may act until ``last``."""
     steps = []
     for number, name in enumerate(rng.sample(names, len(names)), 1):
         whom, parameters = known[name].draw(rng, census, target)
@@ -158,7 +157,7 @@ def _plan_injections(
     time_limit: float,
     compatible: Callable[[str, str], bool],
 ) -> list[tuple[float, str, bool]]:
-    """Returns fault and time of each injection, sorted by time, and whether it is a companion."""
+    """Returns time and fault of each injection, by time, and whether the fault is a companion."""
     due = rng.sample(names, len(names))
     plan: list[tuple[float, str, bool]] = []
     for number, at in enumerate(times):

@@ -1,20 +1,19 @@
-"""The mix: faults of every kind by weight, deliberately overlapping, as one schedule from a seed.
+"""The fault mix: draws a schedule of many kinds of faults, by weight, which deliberately overlap.
 
 1. A run uses a few kinds of faults (swarm testing: Groce et al., ISSTA 2012), drawn by their weights.
-2. It consists of episodes, with calm between them.
+2. The run consists of episodes, with pauses between them.
 3. An episode begins with one fault, and faults of other kinds begin while it is active. Faults that take a server away
-   hit the same one, so that a majority stays untouched. Faults that only disturb (one connection, slow fsyncs, a clock,
-   a consumer) hit any node.
-4. Two kinds never come alone. During a fault of the controller's connection a server is killed and started, because
-   otherwise the connection is silent. A hold at an event that this run has seen is followed by another fault once the
-   process is stopped.
-5. Some episodes are a relay instead: leaders struck one after the other
-   (:mod:`assay.nemesis.faults.cascading_failover`). In others one server is gone for so long that the cluster must go
-   on without it.
-6. Faults that lose unsynced data hit the same server all through a run, because no replicated log survives the loss of
-   more than a minority's disks.
-7. If the contract expects it (``may_stall``), some episodes hit all servers, or take all down in turn, and the last may
-   lose its power (:mod:`assay.nemesis.faults.rolling_outage`).
+   hit the same server, so that a majority stays untouched. Faults that only disturb (one connection, slow fsyncs, a
+   clock, a consumer) hit any node.
+4. Two kinds need a second fault. During a fault of the controller's connection a server is killed and started, because
+   otherwise the connection is silent. After ``hold`` has stopped a process at an event, another fault begins.
+5. Some episodes are cascading failovers: leaders are struck one after the other
+   (:mod:`assay.nemesis.faults.cascading_failover`). In other episodes one server is away for so long that the cluster
+   must go on without it.
+6. All faults of a run that lose or damage data hit the same server, because no replicated log survives the loss of a
+   majority's disks.
+7. If the contract allows it (``may_stall``), some episodes hit all servers, or take all servers down in turn. The last
+   one may lose its power (:mod:`assay.nemesis.faults.rolling_outage`).
 
 Equal arguments give equal schedules.
 """
@@ -27,8 +26,8 @@ from typing import Final
 import msgspec
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
-from assay.nemesis.faults.cascading_failover import draw_relay
-from assay.nemesis.faults.connection import ConnectionLine
+from assay.nemesis.faults.cascading_failover import draw_cascading_failover
+from assay.nemesis.faults.connection import ConnectionKind
 from assay.nemesis.faults.consumer import ConsumerZooKeeperResets
 from assay.nemesis.faults.fault import Census, Fault, Scope, get_declaration
 from assay.nemesis.faults.hold import HoldFault
@@ -60,28 +59,29 @@ KIND_COUNTS: Final = (3, 6)
 DURATION_SHARES: Final = (0.3, 0.5)
 """Range of a fault's duration, as shares of the interval."""
 AWAY_SHARES: Final = (0.4, 0.5)
-"""Range for faults that take servers away: longer than a session and a failover."""
+"""The same for faults that take servers away: longer than a session and a failover."""
 CONTROLLER_SHARE: Final = 0.6
-"""Share for a controller's connection, which is silent until a server is missed."""
+"""Duration of a fault of the controller's connection, as a share of the interval."""
 KILL_SHARE: Final = 0.75
-"""Duration of the kill during that fault, as a share of its duration: long enough for a failover."""
+"""Duration of the kill during such a fault, as a share of the fault's duration: long enough for a failover."""
 CALM_SECONDS: Final = 0.5
 """Seconds between the last heal of an episode and the next episode, or the time limit."""
 EPISODE_SHARES: Final = (0.6, 1.0)
 """Range of the time between the begins of two episodes, as shares of the interval."""
 COMPANION_COUNTS: Final = (0, 1, 1, 1, 2)
+"""Numbers of companions: the faults that begin while the first fault of an episode is active."""
 BEGIN_SHARES: Final = (0.1, 0.7)
 """Range of a companion's begin, as shares of the first fault's duration."""
 OUTLAST_SECONDS: Final = 1.0
-"""Seconds that the later of two faults outlasts the other, if nothing may happen while both are active."""
-RELAY_PROBABILITY: Final = 0.35
-"""Probability that an episode is a relay (:mod:`assay.nemesis.faults.cascading_failover`)."""
+"""Seconds that the later of two faults outlasts the first, if it may have no effect while both are active."""
+CASCADE_PROBABILITY: Final = 0.35
+"""Probability that an episode is a cascading failover (:mod:`assay.nemesis.faults.cascading_failover`)."""
 ABSENCE_PROBABILITY: Final = 0.1
-"""Probability that in an episode a single server is gone for so long that the cluster must go on without it."""
+"""Probability that an episode is a long absence of one server, without which the cluster must go on."""
 ABSENCE_SECONDS: Final = (8.0, 10.0)
 """Range of the duration of such an absence."""
 BLACKOUT_PROBABILITY: Final = 0.2
-"""Probability that an episode is a fault on all servers, if one is allowed."""
+"""Probability that an episode is a fault on all servers, if the contract allows one."""
 POWER_LOSS_SECONDS: Final = (0.3, 1.5)
 """Range of the duration of a loss of power."""
 AWAITED_LOSS_SECONDS: Final = (2.0, 4.0)
@@ -90,19 +90,17 @@ OUTAGE_SECONDS: Final = (2.0, 3.5)
 """Seconds from the first server's stop to the first server's return."""
 RETURN_SECONDS: Final = 7.0
 """Seconds until all servers are back."""
-CONTROLLER: Final = f"connection-{ConnectionLine.CONTROLLER}"
-CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in ConnectionLine))
-PAIR: Final = f"partition-{PartitionShape.LEADER_AND_FOLLOWER}"
+CONTROLLER: Final = f"connection-{ConnectionKind.CONTROLLER}"
+CONNECTIONS: Final = ("connection", *(f"connection-{kind}" for kind in ConnectionKind))
+LEADER_AND_FOLLOWER: Final = f"partition-{PartitionShape.LEADER_AND_FOLLOWER}"
 ZOOKEEPER_SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
-"""During these, a connection to ZooKeeper has nothing to lose."""
+"""While one of these faults is active, a connection to ZooKeeper has no traffic."""
 MEMBERSHIP_SECONDS: Final = 3.0
-"""Seconds that a membership change may continue after its heal was due, because it waits for every replica to be
-copied.
-"""
+"""Seconds that a membership change may outlast its duration, until every replica is copied."""
 HOLD, KILL, MOVE, MEMBERSHIP = HoldFault.name, Kill.name, MoveReplicas.name, MembershipFault().name
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
 AFTERMATH: Final[Mapping[str, float]] = {**dict.fromkeys(OUTAGES, RETURN_SECONDS), MEMBERSHIP: MEMBERSHIP_SECONDS}
-"""Maximum seconds of a fault's aftermath, from its end. No episode begins in that time."""
+"""Maximum seconds from the end of a fault's duration until all servers are back. No episode begins in that time."""
 
 
 def draw_mix(
@@ -118,8 +116,8 @@ def draw_mix(
 ) -> FaultSchedule:
     """Returns a mixed schedule. Raises ``ScheduleError`` if no fault fits into the time.
 
-    ``faults``: those that system and cluster support. ``everywhere``: those that may strike all servers at once without
-    breaking the contract. ``events``: the system's turning points.
+    ``faults``: the faults that system and cluster support. ``everywhere``: the faults that the contract allows on all
+    servers at once. ``events``: the system's turning points.
     """
     rng = random.Random(seed)
     kinds = _draw_kinds(rng, sorted(faults), catalogue, census)
@@ -133,11 +131,12 @@ def draw_mix(
     while at + interval * CONTROLLER_SHARE <= time_limit - CALM_SECONDS:
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM_SECONDS)
         kind = rng.random()
-        if kind < RELAY_PROBABILITY:
+        if kind < CASCADE_PROBABILITY:
             steps += (
-                draw_relay(rng, faults, catalogue, census, at, time_limit - CALM_SECONDS, events) or episode.steps()
+                draw_cascading_failover(rng, faults, catalogue, census, at, time_limit - CALM_SECONDS, events)
+                or episode.steps()
             )
-        elif kind < RELAY_PROBABILITY + ABSENCE_PROBABILITY and (
+        elif kind < CASCADE_PROBABILITY + ABSENCE_PROBABILITY and (
             absence := _draw_absence(rng, faults, catalogue, census, at, time_limit)
         ):
             steps.append(absence)
@@ -158,7 +157,7 @@ def draw_mix(
 def _draw_absence(
     rng: random.Random, faults: Collection[str], catalogue: FaultCatalogue, census: Census, at: float, time_limit: float
 ) -> FaultStep | None:
-    """Returns a kill with a long absence; None if that is not possible, or time is short."""
+    """Returns a kill after which the server stays away for long; None if that is not possible, or time is short."""
     duration = min(rng.uniform(*ABSENCE_SECONDS), time_limit - CALM_SECONDS - at)
     if KILL not in faults or duration < ABSENCE_SECONDS[0]:
         return None
@@ -169,7 +168,7 @@ def _draw_absence(
 def _draw_for_all(
     rng: random.Random, among: Mapping[str, Fault], census: Census, at: float, time_limit: float, last: Target
 ) -> FaultStep | None:
-    """Returns a fault that strikes all servers; None if none may, or time is short."""
+    """Returns a fault that strikes all servers; None if no fault may, or time is short."""
     possible = {
         PowerLoss.name: POWER_LOSS_SECONDS,
         PowerLossInFsync.name: AWAITED_LOSS_SECONDS,
@@ -188,16 +187,16 @@ def _draw_for_all(
     return FaultStep(round(at, 3), name, whom, duration, parameters, rng.getrandbits(32))
 
 
-def weight(name: str) -> float:
-    """Returns the weight of a fault. A fault from a plugin counts as an ordinary one."""
+def get_weight(name: str) -> float:
+    """Returns the weight of a fault. A fault from a plugin has weight 1."""
     return WEIGHTS.get(name, 1.0)
 
 
 def list_mixable(catalogue: FaultCatalogue) -> tuple[str, ...]:
     """Returns the faults that the mix draws from: all except ``restart-rolling`` and ``start-twice``.
 
-    Other faults include ``restart-rolling``. A second start is an operator's error, and a system without a lock may
-    lose all its data by it. So it only runs if it is requested by name.
+    Other faults include the effects of ``restart-rolling``. A second start is an operator's error, and may destroy all
+    data of a system without a lock. So ``start-twice`` only runs if it is requested by name.
     """
     return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", StartTwice.name}))
 
@@ -207,7 +206,7 @@ def _draw_kinds(rng: random.Random, faults: Sequence[str], catalogue: FaultCatal
     wanted = rng.randint(*KIND_COUNTS)
     kinds: list[str] = []
     while left and len(kinds) < wanted:
-        kinds.append(rng.choices(left, [weight(name) for name in left])[0])
+        kinds.append(rng.choices(left, [get_weight(name) for name in left])[0])
         left.remove(kinds[-1])
     return kinds
 
@@ -222,7 +221,7 @@ def _is_drawable(fault: Fault, census: Census) -> bool:
 
 @dataclass
 class _Episode:
-    """A fault, and those that begin while it is active."""
+    """A first fault, and its companions: faults that begin while it is active."""
 
     rng: random.Random
     catalogue: FaultCatalogue
@@ -235,7 +234,7 @@ class _Episode:
 
     def steps(self) -> list[FaultStep]:
         rng = self.rng
-        name = rng.choices(self.kinds, [weight(name) for name in self.kinds])[0]
+        name = rng.choices(self.kinds, [get_weight(name) for name in self.kinds])[0]
         first = self._step(name, self.at, self.interval * rng.uniform(*self._duration_range(name)))
         steps = [first]
         if first.fault == CONTROLLER:
@@ -252,7 +251,7 @@ class _Episode:
             others = [name for name in self.kinds if all(self._can_overlap(step.fault, name) for step in steps)]
             if not others:
                 break
-            name = rng.choices(others, [weight(name) for name in others])[0]
+            name = rng.choices(others, [get_weight(name) for name in others])[0]
             begin = max(self.at + first.duration * rng.uniform(*begins), steps[-1].at)
             shortest, longest = (self.interval * part for part in self._duration_range(name))
             if begin + shortest > self.end:
@@ -273,19 +272,19 @@ class _Episode:
         if LINKS in parameters:
             target, parameters = spare_majority(self.rng, self.census, str(parameters[LINKS]))
         step = FaultStep(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
-        # A slow or isolated controller may accept no order meanwhile.
+        # A move may fail without a failure of the step, because a slow or isolated controller may accept no order.
         return msgspec.structs.replace(step, yields=name == MOVE)
 
     def _can_overlap(self, first: str, second: str) -> bool:
         one, two = self.catalogue[first], self.catalogue[second]
         if first == second or second in (CONTROLLER, HOLD) or Scope.NODE in (one.scope, two.scope):
             return False
-        if PAIR in (first, second):
+        if LEADER_AND_FOLLOWER in (first, second):
             return False  # alone it already disturbs a majority
         if two.impact.loses_data or (
             _clash_on_one_node(one, two) and self._takes_servers_away(first) and self._takes_servers_away(second)
         ):
-            return False  # the same server twice, or the only other one
+            return False  # both faults would hit one server, or take a majority of the servers away
         if get_declaration(two, "everywhere") or (get_declaration(one, "everywhere") and one.scope.clashes(two.scope)):
             return False
         if first in ZOOKEEPER_SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
@@ -297,31 +296,27 @@ class _Episode:
         return AWAY_SHARES if self._takes_servers_away(name) else DURATION_SHARES
 
     def _must_outlast(self, later: FaultStep, first: FaultStep) -> bool:
-        """Returns whether the later fault must outlast the first, because otherwise nothing happens or it strikes
-        nothing.
+        """Returns whether the later fault must outlast the first, because it may have no effect while both are active.
 
         A controller without a connection to ZooKeeper replaces no missing server. The links of a server that the others
         know to be dead are silent.
         """
         if any(
-            deaf.parameters.get("connection") == ConnectionLine.ZOOKEEPER and self._takes_servers_away(away.fault)
-            for deaf, away in ((later, first), (first, later))
+            one.parameters.get("connection") == ConnectionKind.ZOOKEEPER and self._takes_servers_away(other.fault)
+            for one, other in ((later, first), (first, later))
         ):
             return True
         cut = self.catalogue[later.fault].impact.cuts_links and self._takes_servers_away(later.fault)
         return cut and self._takes_servers_away(first.fault) and self.catalogue[first.fault].impact.stops_work
 
     def _takes_servers_away(self, name: str) -> bool:
-        """Returns whether it takes servers away from the others.
-
-        A server that is slow with everything counts as gone.
-        """
+        """Returns whether a fault takes servers away from the others. A server with a slow disk counts as away."""
         fault = self.catalogue[name]
-        ours = fault.impact.stops_work or fault.scope is Scope.NETWORK or isinstance(fault, SlowDisk)
-        return ours and CLIENT_ROLE not in fault.roles
+        takes_away = fault.impact.stops_work or fault.scope is Scope.NETWORK or isinstance(fault, SlowDisk)
+        return takes_away and CLIENT_ROLE not in fault.roles
 
 
 def _clash_on_one_node(first: Fault, second: Fault) -> bool:
-    """Returns whether the two cannot be active on one node. ZooKeeper's nodes do not share the servers' disks."""
+    """Returns whether the two faults cannot be active on one node. A fault of ZooKeeper clashes with no server disk."""
     of_servers = ZOOKEEPER_ROLE not in (*first.roles, *second.roles)
     return first.scope is second.scope or (of_servers and first.scope.clashes(second.scope))

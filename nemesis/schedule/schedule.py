@@ -1,15 +1,15 @@
-"""A schedule is data: which fault, when, on which target, for how long. It is recorded as planned and as resolved.
+"""Schedules of faults as data: which fault, when, on which target, for how long; as planned and as resolved.
 
 - :class:`FaultSchedule` is the plan (``kill leader of orders-0 at 12 s``).
 - :class:`ResolvedStep` is the outcome of a step (``n2 at 12.041 s, healed at 17.102 s``).
-- :class:`ScheduleRecord` has both, as a run stores them.
+- :class:`ScheduleRecord` has the plan and all outcomes, as a run stores them.
 
-A run can be replayed as planned or as resolved. ``as_meant`` asks again which node leads; ``as_resolved`` hits the same
-nodes at the same times. A step contains everything needed to repeat it, including its own seed. So removing other steps
-(shrinking) does not change it.
+A run can be replayed as planned or as resolved. ``as_meant`` finds out again which node leads; ``as_resolved`` hits the
+same nodes at the same times. A step contains everything needed to repeat it, including its own seed. So the removal of
+other steps (shrinking) does not change it.
 
-In JSON, ``type`` distinguishes them: ``{"type": "schedule", "seed": 7, "steps": [...]}``, ``{"type": "run", ...}``.
-Unknown fields are errors: a misspelled ``duration`` must not become a default.
+In JSON, ``type`` distinguishes a schedule from a record: ``{"type": "schedule", "seed": 7, "steps": [...]}``,
+``{"type": "run", ...}``. Unknown fields are errors, so that a misspelled ``duration`` does not become a default.
 """
 
 import enum
@@ -50,7 +50,7 @@ ISOLATED = {
     PartitionShape.LEADER_AND_FOLLOWER: TargetKind.LEADER,
     PartitionShape.FOLLOWER_FROM_LEADER: TargetKind.FOLLOWER,
 }
-"""The target that each shape isolates (or that is the bridge). ``one`` takes other targets, too."""
+"""The target that each shape isolates; for ``bridge``, the bridge itself. ``one`` takes other targets, too."""
 
 
 FIRST_INJECTION_AT = 2.0
@@ -61,7 +61,7 @@ Parameter = str | int | float | bool
 
 
 class ScheduleError(ValueError):
-    """A schedule cannot be read or drawn. The message says where, and what to do."""
+    """A schedule that cannot be read or drawn. The message says where the error is, and what to do."""
 
 
 class FaultStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -70,12 +70,12 @@ class FaultStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     - ``at``: seconds from the start of the main phase
     - ``duration``: seconds from ``at`` to its heal
     - ``parameters``: the fault's own settings (a partition's shape)
-    - ``seed``: feeds the choices left open until injection, such as which node is ``one``; None uses the run's
+    - ``seed``: decides the choices left open until injection, such as which node is ``one``; None uses the run's
       generator
-    - ``keep_majority``: if other faults are active, hits one of their nodes rather than disturb a majority of servers
+    - ``keep_majority``: if other faults are active, the step hits one of their nodes rather than disturb a majority
     - ``yields``: the step may be skipped if other active faults prevent it; this is recorded and is not a failure
-    - ``exact``: healed at the end of its duration, even if it has had no effect until then
-    - ``trigger``: what the step waits for, from ``at`` on; the heal comes ``duration`` seconds after the injection
+    - ``exact``: the fault is healed at the end of its duration, even if it has had no effect until then
+    - ``trigger``: the step waits for it from ``at`` on; the heal comes ``duration`` seconds after the injection
     """
 
     at: Seconds
@@ -91,7 +91,7 @@ class FaultStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def until(self) -> float:
-        """Seconds from the start of the main phase at which it must be healed, at the latest."""
+        """Latest time of the heal, in seconds from the start of the main phase."""
         waiting = 0.0 if self.trigger is None else self.trigger.within + self.trigger.delay
         return self.at + waiting + self.duration
 
@@ -108,11 +108,11 @@ class FaultStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Point at which a run diverges from another one with the same beginning.
+    """Point at which a run diverges from another run with the same beginning.
 
-    From ``at`` on, randomness is drawn from ``seed``, and the further faults ``steps`` are added. Times are seconds
-    from the start of the main phase. In the simulation ``seed`` decides all randomness. On real nodes it decides that
-    of the harness, targets and clients.
+    From ``at`` on, randomness is drawn from ``seed``, and the faults ``steps`` are added. Times are seconds from the
+    start of the main phase. In the simulation ``seed`` decides all randomness. On real nodes it decides only the
+    choices of the harness, targets and clients.
     """
 
     at: Seconds
@@ -184,7 +184,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
                 at=done.at,
                 target=named_target(*done.targets),
                 trigger=None,
-                keep_majority=False,  # these nodes were hit although a majority had to be kept
+                keep_majority=False,  # the targets are the nodes that were hit in the end
                 exact=done.healed_at is not None,
                 duration=done.step.duration if done.healed_at is None else _duration_between(done.at, done.healed_at),
             )

@@ -1,10 +1,10 @@
 """Targets of faults: a target as planned (``leader of orders-0``) and its resolution to nodes.
 
-A target is data and names a part (a role such as the leader), not a machine, so that one schedule fits any cluster. It
-is resolved at injection, because the leader is not known before. Resolution only uses nodes, a random generator and the
-system's finders. If no node is known to have the part (an election is running, the finder reaches no node), the finder
-is asked again for a moment. Then a random server is taken, and the record says so: a fault on some node is a better
-test than none.
+A target usually names a part that a node plays, such as the leader, and not a machine, so that one schedule fits any
+cluster. It is resolved at injection, because the leader is not known before. Resolution only uses nodes, a random
+generator and the system's finder (``System.find``). The finder may know no node, for example during an election. Then
+it is asked again for a moment. After that a random server is taken, and the record says so, because a fault on some
+node is a better test than none.
 
 *Servers* are the nodes of the system's own roles. They include neither ZooKeeper nor client nodes: ``all`` does not
 kill ZooKeeper.
@@ -23,8 +23,8 @@ from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsGroups, System
 
 FIND_SECONDS = 1.0
-"""How long a finder is asked before ``one`` is taken instead. An election takes some tenths of a second."""
-FIND_EVERY = 0.1
+"""Seconds that a finder is asked before ``one`` is taken instead. An election takes some tenths of a second."""
+FIND_POLL_SECONDS = 0.1
 MAIN = "main"
 """Name of a node's main process, among several."""
 
@@ -40,7 +40,7 @@ class HeldError(TargetError):
 
 
 class TargetKind(enum.StrEnum):
-    """The parts that can be named. Sizes refer to the servers: minority < half <= n // 2 < majority <= all.
+    """Kinds of targets. Sizes refer to the servers: minority < half <= n // 2 < majority <= all.
 
     - ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them.
     - ``consumer`` is one of the client nodes, ``consumers`` all of them.
@@ -68,9 +68,9 @@ class TargetKind(enum.StrEnum):
 
 
 KEYED = (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.COORDINATOR)
-"""Parts that belong to an object: the leader of a key, the coordinator of a group."""
+"""Kinds that belong to an object: the leader of a key, the coordinator of a group."""
 SIZES = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
-"""Numbers of servers, or of servers of one role, which is the target's key."""
+"""Kinds that mean a number of servers. The target's key can restrict them to the servers of one role."""
 CLIENT_KINDS = (TargetKind.CONSUMER, TargetKind.CONSUMERS)
 KEYS_REMEDY = (
     "give it keys() (one name if one node leads everything) and find(cluster, what, key), which returns the leader"
@@ -81,9 +81,10 @@ KEYS_REMEDY = (
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The target of a step.
 
-    - ``key``: the led key, or the group; None: drawn at injection. For a size: the role of the servers; None: all.
-    - ``names``: for ``named`` only.
-    - ``process``: one process of the node, ``main`` or a sidecar's name (``cluster/sidecars.py``); None: all of them.
+    - ``key``: the key of the leader or follower, or the group of the coordinator. None: drawn at injection. For a size,
+      it is the role of the servers. None: servers of all roles.
+    - ``names``: the nodes' names, for ``named`` only.
+    - ``process``: one process of the node, ``main`` or a sidecar's name (``cluster/sidecars.py``). None: all processes.
     """
 
     kind: TargetKind
@@ -101,7 +102,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def of_main(self) -> bool:
-        """Whether the main process is meant, alone or with the others."""
+        """Whether the target includes the main process."""
         return self.process in (None, MAIN)
 
     def __str__(self) -> str:
@@ -178,29 +179,30 @@ def list_groups(system: System) -> tuple[str, ...]:
 
 
 def means_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Returns whether it means client nodes, also by name: ``how`` (all or any) of its names."""
-    return target.kind in CLIENT_KINDS or _named_like(r"client\d+", target, how)
+    """Returns whether the target means client nodes. With names, ``how`` (all or any) of them must be client nodes."""
+    return target.kind in CLIENT_KINDS or _is_named_like(r"client\d+", target, how)
 
 
 def means_zookeepers(target: Target) -> bool:
-    """Returns whether it means ZooKeeper's nodes, also by name."""
-    return target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or _named_like(r"zk\d+", target, all)
+    """Returns whether the target means ZooKeeper's nodes, by kind or by name."""
+    return target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or _is_named_like(r"zk\d+", target, all)
 
 
-def _named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bool]) -> bool:
+def _is_named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bool]) -> bool:
     return bool(target.names) and how(re.fullmatch(pattern, name) is not None for name in target.names)
 
 
-def node_number(name: str) -> int:
+def parse_node_number(name: str) -> int:
     """Returns the number of a node within its role: 2 for ``n2`` and for ``client2``."""
     return int(re.sub(r"\D", "", name))
 
 
 @dataclass(frozen=True)
 class TargetScene:
-    """Data for resolution. ``busy``: names of nodes that a fault of the same scope holds already.
+    """Facts about a cluster and its active faults, from which targets are resolved.
 
-    ``origin``: the name of the node whose event triggered the step.
+    - ``busy``: names of nodes that a fault with a clashing scope holds
+    - ``origin``: name of the node whose event triggered the step
     """
 
     servers: Sequence[Node]
@@ -214,7 +216,7 @@ class TargetScene:
     spares: Sequence[Node] = ()
 
     def objects_of(self, kind: TargetKind) -> Sequence[str]:
-        """Returns the objects that can have a server in this part."""
+        """Returns the groups for the kind ``coordinator``, and the keys for other kinds."""
         return self.groups if kind is TargetKind.COORDINATOR else self.keys
 
 
@@ -222,11 +224,11 @@ class TargetScene:
 class ChosenTarget:
     """The chosen nodes, in the cluster's order.
 
-    - ``key``: the key, if one was asked for
-    - ``note``: how they depart from the target
+    - ``key``: the key whose leader, follower or coordinator was chosen
+    - ``note``: how the nodes differ from the target
     - ``fell_back``: ``one`` was taken because the target was not available; ``note`` has the reason
-    - ``others``: servers that would have fitted as well, unless the step names its own
-    - ``wait_reason``: why it has to wait
+    - ``others``: servers that could have been chosen as well, unless the step names its nodes
+    - ``wait_reason``: why the step has to wait
     """
 
     nodes: tuple[Node, ...]
@@ -265,8 +267,8 @@ async def resolve_target(target: Target, scene: TargetScene, rng: random.Random)
     return _choose_by_size(target, scene, rng)
 
 
-def target_size(kind: TargetKind, count: int) -> int:
-    """Returns how many of ``count`` servers a size means; 0 if there is no such part (the minority of two)."""
+def count_targeted(kind: TargetKind, count: int) -> int:
+    """Returns how many of ``count`` servers a size means. 0: there is no such number, as for the minority of two."""
     sizes = {
         TargetKind.ONE: min(1, count),
         TargetKind.MINORITY: (count - 1) // 2 if count else 0,
@@ -302,7 +304,7 @@ def _choose_by_size(target: Target, scene: TargetScene, rng: random.Random) -> C
     servers = [node for node in scene.servers if role in (None, node.role)]
     of_role = "" if role is None else f" of role {role}"
     free = _find_free(servers, scene, f"server{of_role}")
-    wanted = target_size(kind, len(servers))
+    wanted = count_targeted(kind, len(servers))
     note, fell_back = None, False
     if wanted == 0:
         wanted, fell_back = 1, True
@@ -327,7 +329,7 @@ async def _choose_by_finder(target: Target, scene: TargetScene, rng: random.Rand
 
 
 async def _choose_follower(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
-    """Returns a server that does not lead the key. It may have no replica of it, because finders know no replicas."""
+    """Returns a server that does not lead the key. It may have no replica, because finders do not know replicas."""
     _find_free(scene.servers, scene, "server")
     key = _choose_key(target, scene, rng)
     leader, trouble = await _ask_finder(TargetKind.LEADER, key, scene)
@@ -348,7 +350,7 @@ def _choose_key(target: Target, scene: TargetScene, rng: random.Random) -> str |
 
 
 async def _ask_finder(what: TargetKind, key: str | None, scene: TargetScene) -> tuple[Node | None, str]:
-    """Returns the node, or None and the reason. An answer that is not a server of this cluster counts as none."""
+    """Returns the node, or None and the reason. An answer that is not a server of this cluster is ignored."""
     loop = asyncio.get_running_loop()
     subject = f"{what} of {key}" if key is not None else str(what)
     deadline = loop.time() + FIND_SECONDS
@@ -360,6 +362,6 @@ async def _ask_finder(what: TargetKind, key: str | None, scene: TargetScene) -> 
                 node = await scene.find(str(what), key)
                 if node is not None and node.name in names:
                     return node, ""
-                await asyncio.sleep(FIND_EVERY)
+                await asyncio.sleep(FIND_POLL_SECONDS)
     except TimeoutError:
         return None, f"{trouble} within {FIND_SECONDS:g} s"

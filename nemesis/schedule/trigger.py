@@ -1,12 +1,12 @@
 """Triggers of steps: a number of acknowledged operations, or an event of a node's event log.
 
-A step without a trigger acts at its time. A step with a trigger is *armed* at its time and acts when the trigger fires,
-after an optional ``delay`` in seconds. Events before it was armed do not count. If the trigger has not fired after
-``within`` seconds, the step has failed: it is reported, never skipped silently.
+A step without a trigger acts at its time. A step with a trigger is *armed* at its time. It acts when the trigger fires,
+after an optional ``delay`` in seconds. Events before the step was armed do not count. If the trigger has not fired
+after ``within`` seconds, the step is reported as failed, never skipped silently.
 
-Lines of event logs reach the conductor as they are read, over SSH some tens of milliseconds after they were written.
-The delay from trigger to action is recorded as far as the harness can know it. A trigger with ``hold`` acts exactly
-after its event: the process that wrote the event is stopped until the step has acted.
+The conductor reads lines of event logs over SSH some tens of milliseconds after they were written. The record has the
+delay from the line's arrival to the action. With ``hold``, a step acts exactly after its event: the process that wrote
+the event is stopped until the step has acted.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 EVERY_INTERVAL = "every"
 DEFAULT_TIMEOUT = 30.0
+"""Seconds."""
 
 
 class TriggerError(ValueError):
@@ -39,10 +40,10 @@ class AfterOperations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="event"):
     """Fires on the ``nth`` line of this event, of any node, after the step was armed.
 
-    - ``key`` and ``fields``, if given, must equal the line's own (a field, or one of its ``detail``).
+    - ``key`` and ``fields``: values that the line must have. A field may be in the line or in its ``detail``.
     - ``hold``: the process stops itself at the event, so that it writes nothing more until the step has acted
       (:mod:`assay.nemesis.engine.stop_at_event`).
-    - ``optional``: it is no failure if the trigger never fires. Only the schedule records such a step.
+    - ``optional``: the step has not failed if the trigger never fires. Only the schedule then records the step.
     """
 
     event: Annotated[str, msgspec.Meta(min_length=1)]
@@ -62,8 +63,8 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def __str__(self) -> str:
         wanted = {"key": self.key, **self.fields}
-        about = "".join(f" {name}={value}" for name, value in wanted.items() if value is not None)
-        return f"{'exactly on' if self.hold else 'on'} {self.event}{about}" + (
+        condition = "".join(f" {name}={value}" for name, value in wanted.items() if value is not None)
+        return f"{'exactly on' if self.hold else 'on'} {self.event}{condition}" + (
             f" number {self.nth}" if self.nth > 1 else ""
         )
 
@@ -80,7 +81,12 @@ Trigger = AfterOperations | OnEvent
 
 @dataclass
 class ArmedTrigger:
-    """A waiting trigger, with times in seconds of the run. ``before``: operations acknowledged before it was armed."""
+    """A waiting trigger.
+
+    - ``deadline``: in seconds of the run
+    - ``before``: number of operations that were acknowledged before the step was armed
+    - ``seen``: number of acknowledged operations, or of events, since then
+    """
 
     trigger: Trigger
     deadline: float
@@ -95,7 +101,7 @@ class ArmedTrigger:
         return self.seen >= self.trigger.operations
 
     def fires_on(self, line: Mapping[str, Any]) -> bool:
-        """Returns whether it fires on this line."""
+        """Returns whether the trigger fires on this line."""
         if not isinstance(self.trigger, OnEvent) or not self.trigger.matches(line):
             return False
         self.seen += 1
@@ -110,7 +116,10 @@ class ArmedTrigger:
 
 @dataclass(frozen=True)
 class FiredTrigger:
-    """A trigger that fired at ``at`` and whose step acts at ``due``; ``origin``: the node of the event."""
+    """A trigger that fired at ``at`` and whose step acts at ``due``, in seconds of the run.
+
+    ``origin`` and ``line``: the node and the line of the event.
+    """
 
     at: float
     due: float
@@ -141,8 +150,9 @@ def parse_trigger(text: str) -> Trigger | None:
 
 
 def repeat_trigger(trigger: Trigger, number: int, within: float) -> Trigger:
-    """Returns the trigger of a run's ``number``-th fault, from 1: it fires at the ``number``-th multiple of the
-    operations, or of the occurrences of the event.
+    """Returns the trigger of a run's ``number``-th fault, from 1.
+
+    It fires after ``number`` times the operations, or at ``number`` times the ``nth`` line of the event.
 
     Raises :class:`TriggerError` for a second fault with ``hold``.
     """

@@ -557,7 +557,7 @@ class Play:
         async def main() -> None:
             conductor = self.conductor()
             await conductor.run()
-            await conductor.settle()
+            await conductor.wait_for_recoveries()
             self.record = conductor.outcome
             self.finds = conductor.finder_statistics
 

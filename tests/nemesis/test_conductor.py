@@ -101,7 +101,7 @@ def test_heal_all_halts_a_run_that_goes_on() -> None:
         assert await conductor.heal_all() == ()
         await running
         assert asyncio.get_running_loop().time() == pytest.approx(3)
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
@@ -128,7 +128,7 @@ def test_a_fault_whose_turn_comes_when_all_has_been_healed_is_not_injected() -> 
         assert await conductor.heal_all() == ()
         await running
         assert conductor.active_faults == ()
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     assert play.phases(1)[-1] == "recovered"
@@ -194,7 +194,7 @@ def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
             node.refuse.clear()
         assert await conductor.heal_all() == ()
         assert conductor.active_faults == ()
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     assert play.cluster.untouched
@@ -277,8 +277,8 @@ def test_a_caller_who_gives_up_on_recovery_may_come_back_to_it() -> None:
         await conductor.run()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await conductor.settle()
-        await conductor.settle()
+                await conductor.wait_for_recoveries()
+        await conductor.wait_for_recoveries()
         await conductor.close()
 
     run(main())
@@ -312,7 +312,7 @@ def test_a_kill_and_a_partition_of_one_node_compose() -> None:
             await asyncio.sleep(at - asyncio.get_running_loop().time())
             seen[at] = (str(node.state), bool(node.rules))
         await running
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     assert seen == {
@@ -333,7 +333,7 @@ def test_two_partitions_that_overlap_each_keep_their_cuts() -> None:
             await asyncio.sleep(at - asyncio.get_running_loop().time())
             seen[at] = {(node.name, peer) for node in play.cluster.nodes for peer in node.rules}
         await running
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     first = {("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1")}
@@ -615,7 +615,7 @@ def test_the_steps_of_a_branch_are_played_from_its_time_on(at: float, known: boo
         await conductor.run()
         await asyncio.sleep(60)
         await conductor.heal_all()
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
         play.record = conductor.outcome
 
     run(main())

@@ -229,7 +229,7 @@ def test_a_fault_that_an_event_has_triggered_waits_as_well() -> None:
         conductor = one.conductor()
         asyncio.get_running_loop().call_later(5.0, conductor.count_acknowledged)
         await conductor.run()
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     assert one.row(2, FaultPhase.INJECTED).detail["trigger"]["at"] == pytest.approx(5.0)

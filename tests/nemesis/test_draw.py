@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.partition import MIXED
-from assay.nemesis.schedule.draw import injection_times
+from assay.nemesis.faults.partition import DRAWN
+from assay.nemesis.schedule.draw import list_injection_times
 from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 from assay.nemesis.schedule.trigger import AfterOperations
@@ -26,7 +26,7 @@ LIMITS = st.floats(13, 120)
 @given(st.integers(), NAMES, INTERVALS, LIMITS)
 def test_the_rule_of_the_interval(seed: int, names: list[str], interval: float, limit: float) -> None:
     schedule = draw(seed, names, census=CENSUS, interval=interval, time_limit=limit)
-    times = injection_times(interval, limit)
+    times = list_injection_times(interval, limit)
     starts = [step.at for step in schedule.steps]
     assert starts[0] == FIRST_INJECTION_AT
     assert starts == sorted(starts)
@@ -48,7 +48,7 @@ def test_every_fault_occurs_or_is_named_as_omitted(seed: int, names: list[str], 
     taken = {step.fault for step in schedule.steps}
     assert taken | set(schedule.omitted) == set(names)
     assert not taken & set(schedule.omitted)
-    if len(injection_times(interval, limit)) >= len(names):
+    if len(list_injection_times(interval, limit)) >= len(names):
         assert not schedule.omitted
 
 
@@ -88,7 +88,7 @@ def test_two_faults_that_would_leave_no_majority_do_not_overlap() -> None:
 
 def test_the_partition_mix_draws_every_shape_that_spares_a_majority() -> None:
     steps = [step for seed in range(60) for step in draw(seed, ["partition"], census=CENSUS).steps]
-    shapes = {str(shape) for shape in MIXED}
+    shapes = {str(shape) for shape in DRAWN}
     assert {step.parameters["shape"] for step in steps} == shapes - {"majorities-ring"}, "three servers make no ring"
     five = [step for seed in range(60) for step in draw(seed, ["partition"], census=Census(5, 1)).steps]
     assert {step.parameters["shape"] for step in five} == shapes

@@ -734,7 +734,7 @@ def test_a_hold_at_an_event_that_was_seen_stops_there_or_else_at_a_start() -> No
             speaking = asyncio.create_task(speak(play.cluster.node("n2")))
             await conductor.run()
             await speaking
-            await conductor.settle()
+            await conductor.wait_for_recoveries()
 
         run(main())
         return play.row(1, FaultPhase.HEALED)

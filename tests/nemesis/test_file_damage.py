@@ -112,7 +112,7 @@ def held(play: Play, *happenings: tuple[float, Callable[[], None]]) -> Play:
         for at, happening in happenings:
             asyncio.get_running_loop().call_at(at, happening)
         await conductor.run()
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
 
     run(main())
     return play

@@ -52,7 +52,7 @@ def play(
             )
             followers = [asyncio.create_task(follow(node, conductor)) for node in cluster.nodes]
             await conductor.run()
-            await conductor.settle()
+            await conductor.wait_for_recoveries()
             for follower in followers:
                 follower.cancel()
             await asyncio.gather(*followers, return_exceptions=True)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assay.nemesis.engine.conductor import LOOK_EVERY
+from assay.nemesis.engine.conductor import POLL_SECONDS
 from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import LINGER_SECONDS
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
@@ -48,7 +48,7 @@ def test_it_is_in_force_until_it_has_struck_within_a_bound(silent_until: float |
     assert healed.took_effect is struck
     assert any(row.stage is FailureStage.EFFECT for row in play.rows) is not struck
     last = UNTIL + LINGER_SECONDS if not struck else max(UNTIL, silent_until or 0.0)
-    assert last - 0.01 <= play.at(1, FaultPhase.HEALED) <= last + LOOK_EVERY
+    assert last - 0.01 <= play.at(1, FaultPhase.HEALED) <= last + POLL_SECONDS
 
 
 def test_what_can_be_seen_to_have_done_nothing_at_once_is_healed_in_time() -> None:

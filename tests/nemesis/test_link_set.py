@@ -17,7 +17,7 @@ from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
 from assay.nemesis.engine.reporter import FaultPhase
 from assay.nemesis.faults.cut_shape_names import find_shape_name
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.link_set import LIKENESS, LINKS, draw_links, read_links, spare_majority
+from assay.nemesis.faults.link_set import LINKS, SHAPE_NAME, draw_links, read_links, spare_majority
 from assay.nemesis.faults.one_way import OneWay
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, PartitionShape
@@ -286,7 +286,7 @@ def play(links: str) -> Play:
 )
 def test_the_row_of_the_injection_has_the_name_and_so_has_progress(cut: str, name: str | None) -> None:
     row = play(cut).row(1, FaultPhase.INJECTED)
-    assert row.detail["evidence"].get(LIKENESS) == name
+    assert row.detail["evidence"].get(SHAPE_NAME) == name
     assert row.detail["parameters"][LINKS] == cut
     assert str(row) == ("partition-links n1+n2" if name is None else f"partition-links n1+n2 (as {name})")
 
@@ -326,7 +326,7 @@ def test_a_step_of_another_shape_is_not_named_again() -> None:
     made = Play(FaultSchedule(1, (FaultStep(2.0, "partition-one", Target(TargetKind.ONE), 5.0),)))
     made.play()
     row = made.row(1, FaultPhase.INJECTED)
-    assert LIKENESS not in row.detail["evidence"]
+    assert SHAPE_NAME not in row.detail["evidence"]
     assert "(as" not in str(row)
 
 

@@ -19,11 +19,11 @@ from assay.nemesis.schedule.target import (
     TargetError,
     TargetKind,
     TargetScene,
+    count_targeted,
     named_target,
-    node_number,
+    parse_node_number,
     parse_target,
     resolve_target,
-    target_size,
 )
 
 from helpers.nemesis_fakes import FakeCluster, FakeSystem, now, run
@@ -77,10 +77,10 @@ def test_sizes(count: int, seed: int) -> None:
     system = FakeSystem(FakeCluster(count))
     for kind in SIZES:
         chosen = choose(Target(kind), system, seed)
-        assert len(set(names(chosen))) == len(chosen.nodes) == max(1, target_size(kind, count))
-        assert chosen.fell_back == (target_size(kind, count) == 0)
+        assert len(set(names(chosen))) == len(chosen.nodes) == max(1, count_targeted(kind, count))
+        assert chosen.fell_back == (count_targeted(kind, count) == 0)
         assert all(node.role == "broker" for node in chosen.nodes)
-    assert target_size(TargetKind.MINORITY, count) < count / 2 < target_size(TargetKind.MAJORITY, count) <= count
+    assert count_targeted(TargetKind.MINORITY, count) < count / 2 < count_targeted(TargetKind.MAJORITY, count) <= count
 
 
 @given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1", "client1"])), st.integers())
@@ -136,7 +136,7 @@ def test_consumers_and_the_coordinator_of_their_group() -> None:
     assert system.asked == [("coordinator", "members")] * 2
     with pytest.raises(TargetError, match="no client node"):
         choose(parse_target("consumer"), FakeSystem(FakeCluster(3, 1, 0)))
-    assert [node_number(name) for name in ("n2", "client13", "zk1")] == [2, 13, 1]
+    assert [parse_node_number(name) for name in ("n2", "client13", "zk1")] == [2, 13, 1]
 
 
 def test_leader_of_a_random_key_tells_which() -> None:

@@ -51,7 +51,7 @@ def play(play: Play, *happenings: tuple[float, Callable[[Conductor], None]]) -> 
             await asyncio.sleep(at - now())
             happening(conductor)
         await running
-        await conductor.settle()
+        await conductor.wait_for_recoveries()
         play.record = conductor.outcome
 
     run(main())
