@@ -4,7 +4,7 @@
 - ``system``: every protocol that a system under test may satisfy
 - ``sidecars``: additional processes on a node
 - ``second_copy``: a second copy of a node's main process
-- ``runtime``: what a simulated process gets from its world
+- ``runtime``: disk, clock, random source and event log of a simulated process
 - ``rng``: all random sources of one run
 - ``naming``: names of nodes
 - ``deploy``: brings a system up on nodes
@@ -14,8 +14,8 @@
   process
 - ``over_ssh``: start and end of the clusters of real machines
 - ``ssh``: nodes reached by SSH
-- ``owner``: the session that owns a resource
-- ``file_lock``: locks among processes, waited for with a limit
+- ``owner``: the process that owns a container, a network or a journal
+- ``file_lock``: file locks among processes
 - ``journal``: undo journal, written before each change
 - ``leftovers``: undoes what dead sessions left behind
 - ``doctor``: reports what this machine and each host can do

@@ -1,6 +1,6 @@
-"""Calls the methods of a user's system and turns their errors into errors that name the method and the node.
+"""Calls the methods of a user's system. Their errors are turned into errors that name the method and the node.
 
-Such an error is a mistake in the user's own code, so they see it without a traceback through this project.
+Such an error is a mistake in the user's own code. So it is shown without a traceback through this project.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NO_STOP_SIGNALS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
 
 
 @contextmanager
-def naming_errors_of(method: str, node: Node | None = None) -> Iterator[None]:
-    """Turns any error of a system's method into a :class:`DeploymentError` that names it; ``NodeError`` passes."""
+def wrap_errors_of(method: str, node: Node | None = None) -> Iterator[None]:
+    """Turns any error except ``NodeError`` into a :class:`DeploymentError` that names the system's method."""
     try:
         yield
     except (NodeError, DeploymentError):
@@ -38,7 +38,7 @@ def naming_errors_of(method: str, node: Node | None = None) -> Iterator[None]:
 
 def read_command(system: System, node: Node) -> list[str]:
     """Returns the command of a node's process. Raises :class:`DeploymentError`."""
-    with naming_errors_of("argv", node):
+    with wrap_errors_of("argv", node):
         found = system.argv(node)
     if not is_command(found):
         raise DeploymentError(
@@ -56,7 +56,7 @@ def read_stop_signal(system: System, role: str) -> Signals:
     """Returns the signal that asks a node's main process to end. Raises :class:`DeploymentError`."""
     if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsStopSignal):
         return Signals.SIGTERM
-    with naming_errors_of("stop_signal"):
+    with wrap_errors_of("stop_signal"):
         found = system.stop_signal(role)
     if not isinstance(found, Signals) or found in NO_STOP_SIGNALS:
         raise DeploymentError(
@@ -68,7 +68,7 @@ def read_stop_signal(system: System, role: str) -> Signals:
 
 def read_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
     """Returns the files of a node. Raises :class:`DeploymentError`."""
-    with naming_errors_of("files", node):
+    with wrap_errors_of("files", node):
         found = system.files(node, cluster)
     if not isinstance(found, Mapping):
         raise DeploymentError(f"{_describe_call('files', node)} returned {found!r}: it takes a dict from path to bytes")
@@ -86,8 +86,7 @@ def read_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, byt
 def list_written_paths(system: System, node: Node) -> list[str]:
     """Returns the paths that a process writes: its data folder (with a ``/`` at the end) and its logs.
 
-    Missing folders are created before each start, and are given to the process's user if that is not root. Raises
-    :class:`DeploymentError`.
+    Missing folders are created before each start. They belong to the process's user. Raises :class:`DeploymentError`.
     """
     events = system.event_log(node)
     data = (
@@ -96,12 +95,12 @@ def list_written_paths(system: System, node: Node) -> list[str]:
         else []
     )
     logs = [*([] if events is None else [events]), *_read_logs(system, node)]
-    # the process itself creates what it needs inside its data folder
+    # Logs inside the data folder are left out, because the process creates folders there itself.
     return [*data, *(log for log in logs if not log.startswith(tuple(data)))]
 
 
 def _read_logs(system: System, node: Node) -> Sequence[str]:
-    """Returns the paths of the logs, or none if the method fails: the collection of the logs reports that."""
+    """Returns the paths of the logs. Returns none if the method fails; the collection of the logs reports that."""
     try:
         return system.logs(node)
     except Exception:  # noqa: BLE001 - the user's code
@@ -109,7 +108,7 @@ def _read_logs(system: System, node: Node) -> Sequence[str]:
 
 
 def _read_data_folder(system: SupportsDataFolder, node: Node) -> str:
-    """Returns the folder in normal form. The kernel uses that form in mounts and paths, which are compared with it."""
+    """Returns the data folder. It must be a normalized path, because it is compared with the kernel's paths."""
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
         raise DeploymentError(

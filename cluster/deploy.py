@@ -1,6 +1,6 @@
-"""Brings a system up on a cluster whose nodes exist: role by role, each ready before the next, then its set-up.
+"""Starts a system on the nodes of a cluster: role by role, each ready before the next starts, then its ``set_up``.
 
-It is the same in every kind of cluster. The system decides when a node is ready; for ZooKeeper,
+The steps are the same in every kind of cluster. The system decides when a node is ready; for ZooKeeper,
 ``assay.cluster.zookeeper`` does.
 """
 
@@ -10,19 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import naming_errors_of
+from assay.cluster.checked_hooks import wrap_errors_of
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsParts, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
 USER_ERRORS = (AttributeError, ImportError, NameError)
-"""Errors in the user's code. No later answer of a node can repair them."""
+"""Errors in the user's code. They cannot disappear when ``ready`` is called again."""
 READY_INTERVAL = 0.1
 """Seconds between two readiness checks."""
 
 
 @dataclass(frozen=True)
 class _ReadyDeadline:
-    """Deadline for readiness, on the loop's clock; ``seconds``: its length in seconds."""
+    """Deadline until which a node must be ready.
+
+    ``end``: on the loop's clock. ``seconds``: from the start, for messages. ``progress``: reports errors of ``ready``.
+    """
 
     end: float
     seconds: float
@@ -32,7 +35,7 @@ class _ReadyDeadline:
 async def start_system(system: System, cluster: Cluster, deadline: float, progress: Callable[[str], None]) -> None:
     """Starts every node of the system's roles, in their order, and sets the system up.
 
-    ``deadline``: seconds for everything. ``progress`` is called for each role. Raises :class:`DeploymentError`.
+    ``deadline``: maximum seconds for all of it. ``progress`` is called for each role. Raises :class:`DeploymentError`.
     """
     end = asyncio.get_running_loop().time() + deadline
     waiting = _ReadyDeadline(end, deadline, progress)
@@ -46,7 +49,7 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
     progress(f"setting up {system.name}")
     try:
         async with asyncio.timeout_at(end):
-            with naming_errors_of("set_up"):
+            with wrap_errors_of("set_up"):
                 await system.set_up(cluster)
     except TimeoutError:
         raise DeploymentError(

@@ -1,9 +1,8 @@
-"""Finds out what this machine can do, and what to install for the rest. It installs, builds and leaves nothing.
+"""Examines which features this machine supports, and what to install for the others. It changes nothing.
 
-The ``assay doctor`` command renders the findings. A finding that is not ``good`` and not ``required`` disables the
-feature in its ``enables``. The simulation needs none of these features.
-
-It also finds out what each machine of an inventory can do as a node, and changes nothing there.
+The command ``assay doctor`` prints the findings. A finding that is not ``good`` and not ``required`` disables the
+feature in its ``enables``. The simulation needs none of these features. The machines of an inventory can be examined,
+too: whether they can be nodes.
 """
 
 import os
@@ -29,9 +28,10 @@ from assay.cluster.ssh import power
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """An examined property of a machine, and how to fix it.
+    """An examined property of a machine, and its remedy.
 
-    ``remedy`` is empty if ``good``. A bad finding that is not ``required`` only disables what ``enables`` names.
+    ``remedy`` is empty if ``good``. ``enables`` names the features that need the property. If it is ``required``,
+    nothing works without it.
     """
 
     name: str
@@ -44,13 +44,13 @@ class DoctorFinding:
 
 GIB = 2**30
 DISK_NEEDED = 3 * GIB
-"""The image (0.5 GiB), its build, and some runs."""
+"""Bytes for the image (0.5 GiB), its build, and some runs."""
 MEMORY_NEEDED = 2 * GIB
-"""Three brokers, a ZooKeeper, the harness and its checkers."""
+"""Bytes for three brokers, a ZooKeeper, the harness and its checkers."""
 
 
 def diagnose() -> list[DoctorFinding]:
-    """Returns the findings in the order in which to repair them. Takes some seconds: two checks start a container."""
+    """Returns the findings, in the order in which to repair them. Takes some seconds, because it starts containers."""
     findings = [_python(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
         findings += [_image(), _iptables(), _power_loss(), _preloads()]
@@ -173,7 +173,10 @@ def _power_loss() -> DoctorFinding:
 
 
 def _cut_power() -> None:
-    """Raises ``OSError`` or :class:`DockerEngineError`. After a crash, the next session's sweep removes the image."""
+    """Tries a power loss. Raises ``OSError`` or :class:`DockerEngineError` if that fails.
+
+    If this process crashes, the next session removes the disk's image.
+    """
     path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
     try:
         device = disk.make_disk(path)
@@ -238,7 +241,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _last_line(error: Exception) -> str:
-    """Returns the end of a container's output. The engine quotes the whole command before it."""
+    """Returns the last line of an error: the end of a container's output. The lines before quote the whole command."""
     return str(error).strip().rpartition("\n")[2][-300:]
 
 
@@ -250,11 +253,14 @@ REMEDIES = {
     "pkill": ("", "install procps", "kill and stop of processes that have children"),
     "setsid": ("", "install util-linux", SSH_CLUSTER),
 }
-"""For each line of :func:`upkeep.node_needs_command`: good value (empty: any but ``no``), remedy, and what needs it."""
+"""For each line of :func:`upkeep.node_needs_command`: the good value, the remedy, and the features that need it.
+
+An empty good value means any value but ``no``.
+"""
 
 
 def diagnose_hosts(hosts: Path) -> list[DoctorFinding]:
-    """Raises :class:`inventory.InventoryError`."""
+    """Returns the findings on each machine of an inventory. Raises :class:`inventory.InventoryError`."""
     found = inventory.read_inventory(hosts)
     with ThreadPoolExecutor(len(found)) as executor:
         return [finding for findings in executor.map(_diagnose_host, found) for finding in findings]

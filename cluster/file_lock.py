@@ -1,7 +1,7 @@
 """Locks among processes: ``flock(2)`` on an open file.
 
-The kernel releases such a lock when its holder dies, so a file that stays behind locks nothing. A waiting process
-names the holder after a second, and gives up at a limit, because a holder may be stopped or wait for a network.
+The kernel releases such a lock when its holder dies, so a leftover file does no harm. After a second, a waiting process
+prints which process holds the lock. It gives up at a limit, because the holder may be stopped or wait for a network.
 """
 
 import fcntl
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 ANNOUNCE_AFTER: Final = 1.0
-"""Seconds of waiting before a line on standard error says so."""
-POLL: Final = 0.05
-STATE_LOCK: Final = 60.0
-"""Seconds for a lock of the state folder that is held for a moment only."""
-BUILD_LOCK: Final = 1_800.0
-"""Seconds for another process's build of an image, which downloads packages."""
+"""Seconds after which a waiting process prints a line to standard error."""
+POLL_SECONDS: Final = 0.05
+STATE_LOCK_SECONDS: Final = 60.0
+"""Maximum seconds to wait for a lock of the state folder, which processes hold only for a moment."""
+BUILD_LOCK_SECONDS: Final = 1_800.0
+"""Maximum seconds to wait for another process that builds an image and downloads packages."""
 
 
 class LockHeldError(OSError):
@@ -27,8 +27,8 @@ class LockHeldError(OSError):
 
 
 @contextmanager
-def hold_lock(path: Path, limit: float = STATE_LOCK) -> Iterator[None]:
-    """Holds an exclusive lock, and makes its file if it is missing; the file's content stays.
+def hold_lock(path: Path, limit: float = STATE_LOCK_SECONDS) -> Iterator[None]:
+    """Holds an exclusive lock on a file. Creates a missing file, and does not change the content of an existing one.
 
     Raises :class:`LockHeldError` after ``limit`` seconds, and ``OSError`` for a symbolic link.
     """
@@ -60,11 +60,11 @@ def wait_for_lock(descriptor: int, path: Path, limit: float, kind: int = fcntl.L
             announced = True
             print(f"assay: waiting for {_name_holders(descriptor)}, which holds {path}, for at most {limit:.0f} s",
                   file=sys.stderr, flush=True)  # fmt: skip
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
 
 
 def _name_holders(descriptor: int) -> str:
-    """Returns the processes that hold a lock of an open file, if the kernel lists them."""
+    """Returns a text that names the processes that hold a lock of an open file, if the kernel lists them."""
     status = os.fstat(descriptor)
     inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:

@@ -1,7 +1,7 @@
 """Undo journal: how to revert each change to machines, written before the change is made.
 
-There is one file per run with JSON lines. Each line is fsynced before the action that it undoes. An ``undo`` entry says
-how to undo it, and a ``done`` entry that it has been undone. Replay (``cluster/leftovers.py``) goes backwards over the
+There is one file per run with JSON lines. Each line is fsynced before the change is made. An ``undo`` entry says how to
+undo the change, and a ``done`` entry that it has been undone. Replay (``cluster/leftovers.py``) goes backwards over the
 entries that are not done. Every action may be repeated, so a crash at any point, even during replay, is harmless.
 """
 
@@ -29,20 +29,20 @@ class RemoveNetwork(msgspec.Struct, frozen=True, tag="remove-network"):
 
 
 class RunInContainer(msgspec.Struct, frozen=True, tag="run-in-container"):
-    """Undoes a fault inside a node; void once the container is gone."""
+    """Runs a command that undoes a fault in a container. Not needed once the container is gone."""
 
     container: str
     argv: tuple[str, ...]
 
 
 class Unpause(msgspec.Struct, frozen=True, tag="unpause"):
-    """Unpauses a frozen container; void once it is gone."""
+    """Unpauses a frozen container. Not needed once the container is gone."""
 
     container: str
 
 
 class RunOnHost(msgspec.Struct, frozen=True, tag="run-on-host"):
-    """Undoes something on a user's machine. ``what``: a description, if the command does not say enough."""
+    """Runs a command that undoes a change on a user's machine. ``what``: a description; default: the command."""
 
     host: SshAddress
     argv: tuple[str, ...]
@@ -56,7 +56,7 @@ class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
 
 
 class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
-    """Removes the image of a node's disk and its loop device, after the container that uses it."""
+    """Removes the image of a node's disk and its loop device, once the container that uses it is removed."""
 
     image: str
 
@@ -82,7 +82,7 @@ class DoneEntry(msgspec.Struct, frozen=True, tag="done"):
 
 
 class KeptMarker(msgspec.Struct, frozen=True, tag="kept"):
-    """Marks a cluster that the user wants to look at. Sweeps of later sessions leave it, ``assay heal`` does not."""
+    """Marks a cluster that the user wants to look at. Later sessions leave it alone, and ``assay heal`` removes it."""
 
 
 _FILE_TYPES = {
@@ -117,9 +117,9 @@ class UndoJournal:
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:
-        """Writes an action durably.
+        """Writes an action durably. Returns its number for :meth:`done`.
 
-        Call it *before* the change that ``action`` undoes. The number is for :meth:`done`.
+        It must be called *before* the change that ``action`` undoes.
         """
         with self._lock:
             entry = self._next
@@ -132,12 +132,12 @@ class UndoJournal:
             self._write(DoneEntry(entry))
 
     def keep(self) -> None:
-        """Makes the sweeps of later sessions skip this run. ``assay heal`` removes it once its owner is gone."""
+        """Makes later sessions leave this run's cluster alone. ``assay heal`` removes it once its owner is gone."""
         with self._lock:
             self._write(KeptMarker())
 
     def close(self, *, finished: bool) -> None:
-        """Closes the journal. ``finished``: everything is undone, so the file is deleted. Idempotent."""
+        """Closes the journal. ``finished``: all changes are undone, so the file is deleted. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -155,7 +155,7 @@ class UndoJournal:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
         except OSError:
-            # otherwise the next line would follow half of this one, and neither could be read
+            # Removes a partly written line. Otherwise it would be joined with the next line.
             os.ftruncate(self._file, end)
             raise
 
@@ -171,8 +171,8 @@ class Pending:
     kept: bool = False
     machine: str = ""
 
-    def of_other_machine(self) -> bool:
-        """Returns whether the journal may be of another machine that shares this folder; its owner cannot be judged."""
+    def may_be_of_other_machine(self) -> bool:
+        """Returns whether another machine that shares this folder may own the journal. Such an owner may be alive."""
         return self.owner.may_be_elsewhere(self.machine)
 
 
@@ -213,14 +213,14 @@ def read_journal(path: Path) -> Pending:
 
 
 def _read_regular(path: Path) -> bytes:
-    """Reads a file that others could have put there. Raises :class:`JournalError` unless it is a regular file of ours.
+    """Reads a file. Raises :class:`JournalError` unless it is a regular file that only this user or root can write.
 
-    A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file. A journal
-    of someone else must not be obeyed.
+    A reader of a FIFO or a device would wait for ever, and a symbolic link may lead to any file. The commands of a
+    journal that another user wrote must not be run.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
         raise JournalError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
-    # If another file has taken its place meanwhile, opening it does not wait.
+    # The file may have been replaced since. O_NONBLOCK and O_NOFOLLOW make that harmless.
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -231,7 +231,7 @@ def _read_regular(path: Path) -> bytes:
 
 
 def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
-    """Returns every journal, by name, and the errors of those that cannot be read."""
+    """Returns every journal, in the order of their names, and the errors of journals that cannot be read."""
     found: list[Pending] = []
     broken: list[str] = []
     for path in sorted((state / JOURNALS).glob("*.jsonl"), key=lambda path: path.name):
@@ -245,7 +245,7 @@ def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
 
 
 def describe_outstanding(state: Path, process: owner.Owner) -> list[str]:
-    """Describes what a process has created and not removed. Faults in a listed container are omitted."""
+    """Describes the changes of a process that are not undone. Omits faults in a container that is listed itself."""
     found, _ = read_journals(state)
     actions = [action for journal in found if journal.owner == process for _, action in journal.actions]
     containers = {action.name for action in actions if isinstance(action, RemoveContainer)}
@@ -277,7 +277,7 @@ def describe(action: Action) -> str:
 
 
 def shorten_command(argv: Sequence[str]) -> str:
-    """Returns the begin of a command as one line."""
+    """Returns the first 60 characters of a command, as one line."""
     return " ".join(" ".join(argv).split())[:60]
 
 

@@ -1,8 +1,8 @@
-"""Undoes what runs have left behind: replays undo journals, and removes containers and networks of dead owners.
+"""Cleans up after dead runs: replays their undo journals, and removes their containers, networks and disk images.
 
-:func:`sweep` runs at a session's start and :func:`heal` by ``assay heal``. A run's own end replays its own journal
-(``DockerCluster.close``). Containers and networks carry their owner as a label, and disk images in their names, so they
-are found even if the journal is lost. Containers and networks without that label are never touched.
+:func:`sweep` runs at a session's start and :func:`heal` by ``assay heal``. At its end, a run replays its own journal
+(``DockerCluster.close``). Containers and networks have a label with their owner, and disk images have it in their
+names. So they are found even if the journal is lost. Containers and networks without that label are never touched.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,11 @@ __all__ = ["SweepReport", "heal", "state_folder", "sweep"]
 
 @dataclass
 class SweepReport:
-    """Log of a sweep, one line per action. A journal with a ``failed`` action is kept and tried again next time.
+    """Log of a sweep, one line per action.
 
-    ``left``: a line for each journal that may be of a live session of another machine.
+    - ``undone``: actions that were done
+    - ``failed``: errors; a journal with a failed action is kept, and tried again next time
+    - ``left``: a line for each journal that may belong to a live session of another machine
     """
 
     undone: list[str] = field(default_factory=list)
@@ -47,14 +49,14 @@ class SweepReport:
 
 
 def sweep(state: Path | None = None) -> SweepReport:
-    """Undoes what dead owners have left, unless it was kept on purpose. Needs no engine if there is nothing to undo."""
+    """Cleans up after dead owners, except clusters that were kept on purpose. Needs no engine if all is clean."""
     return _heal(state, _is_dead)
 
 
 def heal(everything: bool = False, state: Path | None = None) -> SweepReport:
-    """Undoes what dead owners and this process have left, also if it was kept on purpose.
+    """Cleans up after dead owners and this process, including clusters that were kept on purpose.
 
-    ``everything``: also what live sessions and other machines have created.
+    ``everything``: also removes clusters of live sessions and of other machines.
     """
     this_process = owner.current_owner()
     return _heal(
@@ -72,11 +74,11 @@ def _heal(
     kept_too: bool = False,
     everything: bool = False,
 ) -> SweepReport:
-    """Undoes everything of the chosen owners. ``is_chosen``: called with the owner, and whether its container runs."""
+    """Cleans up after the chosen owners. ``is_chosen`` gets an owner, and whether the examined container runs."""
     state = state or state_folder()
     found, broken = read_journals(state)
     report = SweepReport(failed=broken)
-    elsewhere = [] if everything else [journal for journal in found if journal.of_other_machine()]
+    elsewhere = [] if everything else [journal for journal in found if journal.may_be_of_other_machine()]
     report.left = [_describe_left(journal) for journal in elsewhere]
     spared = {journal.run_id for journal in found if (journal.kept and not kept_too) or journal in elsewhere}
     journals = [journal for journal in found if journal.run_id not in spared and is_chosen(journal.owner, False)]
@@ -107,9 +109,9 @@ def _heal(
 def _is_dead(creator: owner.Owner, running: bool) -> bool:
     """Returns whether an owner is dead.
 
-    A running container whose owner is of another boot belongs to another machine that uses the same engine.
+    If the owner is of another boot but its container is ``running``, another machine that uses this engine owns it.
     """
-    return not creator.alive() and (creator.of_this_boot() or not running)
+    return not creator.alive() and (creator.is_of_this_boot() or not running)
 
 
 def _describe_left(journal: Pending) -> str:
@@ -121,7 +123,7 @@ def _describe_left(journal: Pending) -> str:
 
 
 def _is_of_hosts(journal: Pending) -> bool:
-    """Returns whether the journal is of a cluster of the user's machines, which needs no engine."""
+    """Returns whether the journal's cluster consists of a user's machines, so that its undo needs no engine."""
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 

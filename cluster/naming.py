@@ -1,7 +1,7 @@
 """Names of a cluster's nodes and of their saved logs.
 
-Nodes have equal names in every kind of cluster, so that a schedule fits all of them. The logs of a node are saved in
-one folder, although they lie in several folders of the node.
+Nodes have equal names in every kind of cluster, so that a schedule fits every kind. The logs of a node are saved in one
+folder, although the node has them in several folders.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """Name and numbers of a node that does not exist yet.
+    """Name, role and numbers of a node that does not exist yet.
 
     ``index`` counts from 1 within the role; ``number`` counts from 0 over all nodes.
     """
@@ -25,14 +25,14 @@ class PlannedNode:
     number: int
 
 
-def node_name(roles: Sequence[str], role: str, index: int) -> str:
-    """Returns ``n1, n2, ...`` for the main role, ``zk1, ...`` for ZooKeeper, role name plus index for other roles."""
+def make_node_name(roles: Sequence[str], role: str, index: int) -> str:
+    """Returns a node's name: ``n1`` for the main role, ``zk1`` for ZooKeeper, role name and index for other roles."""
     if role == ZOOKEEPER_ROLE:
         return f"zk{index}"
-    return f"n{index}" if role == main_role(roles) else f"{role}{index}"
+    return f"n{index}" if role == find_main_role(roles) else f"{role}{index}"
 
 
-def main_role(roles: Sequence[str]) -> str | None:
+def find_main_role(roles: Sequence[str]) -> str | None:
     """Returns the first role that is neither ZooKeeper's nor the clients'."""
     return next((name for name in roles if name not in (ZOOKEEPER_ROLE, CLIENT_ROLE)), None)
 
@@ -45,11 +45,13 @@ def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0)
     unknown = sorted(set(counts) - set(roles))
     if unknown:
         raise ValueError(f"no such role: {', '.join(unknown)}; the system has {', '.join(roles)}")
-    main = main_role(roles)
+    main = find_main_role(roles)
     indexes = [(role, index) for role in roles for index in range(1, counts.get(role, 0) + 1)]
     if main is not None:
         indexes += [(main, counts.get(main, 0) + number) for number in range(1, spares + 1)]
-    return [PlannedNode(node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)]
+    return [
+        PlannedNode(make_node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)
+    ]
 
 
 def choose_log_names(paths: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:

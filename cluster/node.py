@@ -1,6 +1,6 @@
-"""Interface of a cluster's machine, of any kind: a container, a host reached by SSH, or a simulated node.
+"""Interface of a node of any kind: a container, a host reached by SSH, or a simulated node.
 
-Faults, systems and trials use only these interfaces. Everything that takes time is a coroutine.
+Faults, systems and trials use only these interfaces. Every method that takes time is a coroutine.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class ProcessState(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """State of the node's main process. Every process of a node has a different ``incarnation``."""
+    """State of a process. Each start of a process has a different ``incarnation``."""
 
     state: ProcessState
     incarnation: str | None = None
 
 
 class NodeError(Exception):
-    """A node did not do what was asked. The message names the node, the attempted action and the remedy."""
+    """An action on a node failed. The message names the node, the action and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,20 @@ class SupportsCommands(Protocol):
     ) -> CommandResult:
         """Runs a command as root: text for the shell, or a program with its arguments. Any exit status is a result.
 
-        ``changes``: the command changes something, and the run's logs list it. ``undo``: the command that reverts the
-        change, noted before the change. It runs when the cluster is closed, or by ``assay heal``, and must do no harm
-        if there is nothing to revert. Raises ``NodeError`` after ``timeout`` seconds, and in the simulation, which has
-        no programs.
+        - ``changes``: whether the command changes something; then the run's logs list it
+        - ``undo``: the command that reverts the change. It is written to the undo journal before the change. It runs
+          when the cluster is closed, or by ``assay heal``, and must do no harm if there is nothing to revert.
+
+        Raises ``NodeError`` after ``timeout`` seconds, and in the simulation, which has no programs.
         """
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A direction of the connections between a peer and a node, on a port of one of them.
+    """The packets that a peer sends to a node over connections to a server port of one of the two.
 
-    With ``answers``, packets that the peer sends from its server port; otherwise packets that it sends to the node's
-    port. ``every``: with 3, only every third packet, starting with the first.
+    - ``answers``: True means packets from the peer's server port, False packets to the node's server port
+    - ``every``: 3 means only every third packet, starting with the first
     """
 
     port: int
@@ -87,7 +88,7 @@ class Node(SupportsCommands, Protocol):
 
     @property
     def role(self) -> str:
-        """A role that the system declared: ``broker``, ``zookeeper``, ..."""
+        """One of the system's roles: ``broker``, ``zookeeper``, ..."""
 
     @property
     def index(self) -> int:
@@ -109,13 +110,13 @@ class Node(SupportsCommands, Protocol):
         """Returns at most ``size`` bytes; fewer at the end of the file. Raises ``FileNotFoundError``."""
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
-        """Damages a file in place, or extends it. Raises ``NodeError`` unless the main process is dead.
+        """Overwrites bytes of a file, or extends it, to damage it. Raises ``NodeError`` unless the main process is dead.
 
-        The damage is as durable as if it had always been there. Raises ``FileNotFoundError``.
+        The new bytes are durable. Raises ``FileNotFoundError``.
         """
 
     async def truncate_file(self, path: str, size: int) -> None:
-        """Truncates a file to ``size`` bytes, under the conditions of :meth:`write_range`."""
+        """Truncates a file to ``size`` bytes durably. Raises the same errors as :meth:`write_range`."""
 
     async def start(self) -> None:
         """Launches the main process without waiting until it is ready. Raises an error if one is alive already."""
@@ -144,35 +145,35 @@ class Node(SupportsCommands, Protocol):
         """Lets the machine continue. It is no error if the machine was not frozen."""
 
     async def frozen(self) -> bool:
-        """Returns whether it is frozen.
+        """Returns whether the machine is frozen.
 
-        Raises ``NodeError`` if the machine cannot be, like a host known only by SSH.
+        Raises ``NodeError`` if it cannot be frozen, like a host that is only reached by SSH.
         """
 
     async def drop_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         """Drops packets that arrive from these peers from now on, in addition to existing rules.
 
-        ``flow``: only these packets.
+        ``flow``: drops only packets of this flow.
         """
 
     async def reject_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         """Does the same as :meth:`drop_from`, but answers each packet with a reset, so that the peer fails at once.
 
-        Resets themselves pass. Otherwise two nodes that reject each other would never notice.
+        Packets that are resets pass. Otherwise two nodes that reject each other would get no reset.
         """
 
     async def accept_all(self) -> None:
         """Removes every rule that ``drop_from`` and ``reject_from`` made on this node."""
 
     async def dropped(self) -> Mapping[str, int]:
-        """Returns packets dropped or rejected by the current rules, per peer's name; a flow's key is ``n2:9092``."""
+        """Returns how many packets of each peer the current rules dropped or rejected. A flow's key is ``n2:9092``."""
 
     def events(self) -> AsyncIterator[str]:
         """Yields the event log's lines as they are written, over all incarnations, from the start."""
 
 
 class Part(Protocol):
-    """A process of a node that may have several. Actions on it leave the other processes alone."""
+    """One process of a node with several processes. Actions on it leave the other processes alone."""
 
     @property
     def name(self) -> str:
@@ -201,7 +202,7 @@ class SupportsParts(Protocol):
 
     @property
     def sidecars(self) -> Sequence[str]:
-        """Names of the additional processes, as of the last start."""
+        """Names of the additional processes that the last start of the node started."""
 
     def part(self, process: str) -> Part:
         """Returns the process of that name, or ``main``. Raises ``NodeError`` if there is none."""
@@ -226,7 +227,7 @@ class SupportsDiskFull(Protocol):
         """Returns why the node has no separate disk, and the remedy; None if it has one."""
 
     async def fill_disk(self) -> None:
-        """Fills the disk, so that nothing more fits on it."""
+        """Fills the disk, so that it has no free byte."""
 
     async def free_disk(self) -> None:
         """Frees the filled space again. It is no error if the disk was not filled."""
@@ -237,7 +238,10 @@ class SupportsDiskFull(Protocol):
 
 @dataclass(frozen=True)
 class Exhaustion:
-    """How a node ran out of memory, in bytes. ``ended``: how many processes its kernel has killed for it."""
+    """How a node ran out of memory: its limit and the allocated memory in bytes.
+
+    ``ended``: how many processes its kernel killed for lack of memory.
+    """
 
     limit: int
     taken: int
@@ -267,9 +271,9 @@ class Slowed:
     calls: int = 0
     """Reads and writes that took longer."""
     halts: int = 0
-    """How often the main process, or one that it has started, was stopped in the middle of an fsync."""
+    """How often the main process, or a child of it, was stopped in the middle of an fsync."""
     standing: bool = False
-    """Whether the process that was stopped last is still stopped."""
+    """Whether the process that was last stopped is still stopped."""
 
 
 @runtime_checkable
@@ -282,15 +286,14 @@ class SupportsSlowDisk(Protocol):
     async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
         """Adds ``fsync`` seconds to each fsync and ``call`` seconds to each read and write; 0 removes the delay.
 
-        Calls that are already running keep their delay. A delayed read or write blocks the process. A delayed fsync
-        does not, because one of its threads makes it.
+        Calls that are already running keep their delay. A delayed read or write blocks the whole process. A delayed
+        fsync blocks only the thread that calls it.
         """
 
     async def halt_in_fsync(self, after: float) -> None:
         """Stops (SIGSTOP) the process that makes the next slow fsync, ``after`` seconds into that fsync.
 
-        The process is the main one or one that it has started. With 0 the order is cancelled, and a stopped process
-        continues.
+        It may be the main process or a child of it. 0 cancels the order, and continues a stopped process.
         """
 
     async def read_disk_delays(self) -> Slowed:
@@ -327,16 +330,16 @@ class SupportsDiskErrors(Protocol):
     def slowness_unavailable(self) -> str | None:
         """Returns why the disk cannot fail, and the remedy; None if it can.
 
-        The library of slow disks also does errors.
+        The same library slows disks and makes them fail.
         """
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
     ) -> None:
-        """Arms a failure for the process's changes of these kinds, once ``after`` more of them have succeeded.
+        """Makes the process's changes of these kinds fail, after ``after`` more of them have succeeded.
 
         The next ``errors`` changes are rejected (EIO) and change nothing. With ``errors`` 0 the process ends instead
-        (SIGKILL), just before the change, or just after it if ``after_change``. No kinds: the disk works again.
+        (SIGKILL), just before the change, or just after it with ``after_change``. Without kinds the disk works again.
         """
 
     async def read_disk_errors(self) -> DiskErrorEffects:
@@ -378,9 +381,9 @@ class SupportsDataRestore(Protocol):
         """Empties the folder durably. Raises ``NodeError`` unless the main process is dead."""
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        """Copies the folder at one moment to a place that no fault reaches. Returns its :meth:`contents` then.
+        """Copies the folder to a place that no fault reaches. Returns the :meth:`contents` of the copy.
 
-        A running process is stopped (SIGSTOP) meanwhile. Replaces an earlier copy.
+        A running process is stopped (SIGSTOP) meanwhile. The copy replaces an earlier one.
         """
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
@@ -398,13 +401,13 @@ class SupportsPacketShaping(Protocol):
     """A node whose outgoing packets can be delayed, lost, duplicated or rate-limited."""
 
     async def shaping_unavailable(self) -> str | None:
-        """Returns why packets cannot be shaped, and the remedy; None if they can. Leaves nothing behind."""
+        """Returns why packets cannot be shaped, and the remedy; None if they can. Changes nothing permanently."""
 
     async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
-        """Shapes packets to these peers, or to all except SSH, from now on. None ends the shaping."""
+        """Shapes packets to these peers from now on. Without peers, shapes all packets except SSH. None ends shaping."""
 
     async def shaped(self) -> Mapping[str, int]:
-        """Returns how many packets the current shaping made ``late``, ``lost`` and ``doubled``; empty without one."""
+        """Returns how many packets the current shaping made ``late``, ``lost`` and ``doubled``; empty without shaping."""
 
 
 @runtime_checkable
@@ -415,7 +418,7 @@ class SupportsClockShift(Protocol):
         """Sets the clock ``seconds`` ahead of the right time; negative means behind, 0 means right."""
 
     async def clock_shift(self) -> float:
-        """Returns by how many seconds the clock is ahead, read from the node."""
+        """Reads the node's clock, and returns how many seconds it is ahead."""
 
 
 class Cluster(Protocol):
@@ -427,15 +430,15 @@ class Cluster(Protocol):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """All nodes in a fixed order, except the spares."""
+        """All nodes except the spares, in a fixed order."""
 
     @property
     def spares(self) -> Sequence[Node]:
-        """Nodes of the main role on which nothing runs until a fault makes one join as a server."""
+        """Nodes of the main role on which no process runs, until a fault makes one of them join as a server."""
 
     @property
     def description(self) -> Mapping[str, str]:
-        """Facts needed to repeat a run: image digest, kernel, versions, fall-backs used."""
+        """Facts that are needed to repeat a run: image digest, kernel, versions."""
 
     async def close(self) -> None:
         """Removes everything that the cluster created. Idempotent."""

@@ -1,9 +1,8 @@
-"""Base of the clusters whose nodes are reached by SSH: their start and their end.
+"""Base class of clusters whose nodes are reached by SSH: their start and their end.
 
-Blocking libraries (the Docker SDK, paramiko) run in the cluster's own threads, which end with it. Everything is written
-to the undo journal before it is created.
-
-Steps on several nodes run concurrently, and none is left running after a failure.
+Blocking libraries (the Docker SDK, paramiko) run in the cluster's own threads, which end with the cluster. Every object
+is written to the undo journal before it is created. Steps on several nodes run concurrently. After a failure, the start
+waits until all other steps have ended.
 """
 
 import asyncio
@@ -32,7 +31,10 @@ MAX_THREADS = 48
 
 @dataclass(frozen=True)
 class NodeUndoLog:
-    """The journal as a node writes it. ``to_action``: the journal's action for a node's name and its undo command."""
+    """Writes the undo commands of nodes to the journal.
+
+    ``to_action`` returns the journal's action for a node's name and an undo command.
+    """
 
     journal: undo.UndoJournal
     to_action: Callable[[str, Sequence[str]], undo.Action]
@@ -64,7 +66,7 @@ class SshCluster(ABC):
         self._journal: undo.UndoJournal | None = None
         self._all_nodes: list[SshNode] = []
         self._files: dict[str, Sequence[str]] = {}
-        """Paths of the files that each node was given."""
+        """Paths of the files that were written to each node."""
         self._closed = False
         self.description: dict[str, str] = {}
 
@@ -112,9 +114,9 @@ class SshCluster(ABC):
         """Undoes the journal's actions. Returns the errors."""
 
     async def start(self) -> None:
-        """Sets the cluster up. After an error it removes what exists already, and raises the error again.
+        """Sets the cluster up. After an error it removes everything that was created, and raises the error again.
 
-        Failures of that removal are reported as progress.
+        Errors of the removal are reported as progress.
         """
         try:
             await self._set_up()
@@ -179,9 +181,9 @@ class SshCluster(ABC):
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Awaits all calls to their end, then raises the first error.
+    """Waits until all calls have ended, and then raises the first error.
 
-    No step of a failed start may still run when the start is undone.
+    If a start fails, none of its steps may still run when it is undone.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     done: list[T] = []

@@ -1,9 +1,9 @@
 """Owner of a container, a network or a journal: one process of one boot of one machine.
 
-Process ids are reused, so an owner is a process id with its start time (clock ticks since boot, field 22 of
-``/proc/PID/stat``) and the boot's id. The pid namespace is included because two harnesses in two containers may share
-one Docker engine, and process ids of another namespace mean nothing here. An owner that cannot be judged counts as
-alive: a leftover container is a nuisance, but removing the cluster of a running test is damage.
+Process ids are reused. So an owner is a process id with the process's start time (clock ticks since boot, field 22 of
+``/proc/PID/stat``) and the id of the boot. The pid namespace is included, because two harnesses in two containers may
+share one Docker engine, and process ids of another namespace are not comparable. If it is unknown whether an owner is
+alive, it counts as alive: a leftover container is a nuisance, but the loss of a running test's cluster is damage.
 """
 
 import os
@@ -30,49 +30,49 @@ class Owner:
     def __str__(self) -> str:
         return f"{self.pid}.{self.started}.{self.boot}.{self.namespace}"
 
-    def of_this_boot(self) -> bool:
-        """Returns False if the owner is of an earlier boot, or of another machine on the same engine."""
+    def is_of_this_boot(self) -> bool:
+        """Returns whether the owner is of this boot of this machine."""
         return self.boot == _read_boot_id()
 
     def may_be_elsewhere(self, machine: str) -> bool:
-        """Returns whether the process may run on another machine, so that it cannot be judged here.
+        """Returns whether the process may run on another machine, so that it is unknown here whether it is alive.
 
-        ``machine``: the id of its machine, empty if unknown. Machines without an id are distinguished by their boots,
-        so a process that ran here before a reboot cannot be distinguished from one of another machine.
+        ``machine``: the id of its machine, empty if unknown. Without ids, only the boots are compared. Then a process
+        that ran here before a reboot looks like a process of another machine.
         """
         here = read_machine_id()
-        return machine != here if machine and here else not self.of_this_boot()
+        return machine != here if machine and here else not self.is_of_this_boot()
 
     def alive(self) -> bool:
-        """Returns whether this process of this machine still runs; True if that cannot be known from here."""
-        if not self.of_this_boot():
+        """Returns whether the process still runs; True if that cannot be known from here."""
+        if not self.is_of_this_boot():
             return False
         if self.namespace != _read_pid_namespace():
             return True
         started = _read_start_time(self.pid)
         if started is not None:
             return started == self.started
-        return _exists(self.pid)  # a /proc mounted with hidepid hides others' processes
+        return _exists(self.pid)  # a /proc mounted with hidepid hides processes of other users
 
 
 def current_owner() -> Owner:
-    """Returns the calling process."""
-    current = owner_of(os.getpid())
+    """Returns the owner that is the calling process."""
+    current = find_owner(os.getpid())
     if current is None:
         raise OSError("/proc/self/stat cannot be read; mount /proc")
     return current
 
 
-def owner_of(pid: int) -> Owner | None:
-    """Returns a process of this namespace; None if there is no such process."""
+def find_owner(pid: int) -> Owner | None:
+    """Returns the owner that is the process ``pid`` of this namespace; None if there is no such process."""
     started = _read_start_time(pid)
     return None if started is None else Owner(pid, started, _read_boot_id(), _read_pid_namespace())
 
 
 def find_parent() -> Owner | None:
-    """Returns the parent of the calling process; None if it cannot be seen from here."""
+    """Returns the parent of the calling process; None if it is hidden."""
     with suppress(PermissionError):  # a /proc mounted with hidepid
-        return owner_of(os.getppid())
+        return find_owner(os.getppid())
     return None
 
 
@@ -115,7 +115,7 @@ def _read_start_time(pid: int) -> int | None:
 
 def _exists(pid: int) -> bool:
     if (PROC / str(pid)).exists():
-        return False  # visible, so its stat was readable too: it is a zombie, or has just ended
+        return False  # its folder is visible, but its start time was not found: a zombie, or it has just ended
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,6 +1,6 @@
-"""All randomness of one run: labelled sources that can be reseeded together.
+"""All randomness of one run: labelled random sources that can be reseeded together.
 
-A caller may keep its source, and bound methods of the source: :meth:`RandomSources.reseed` resets it in place.
+:meth:`RandomSources.reseed` resets a source in place. So a caller may keep the source, and its bound methods.
 """
 
 import weakref
@@ -17,14 +17,14 @@ class RandomSources:
         self._listeners: dict[str, Callable[[int], None]] = {}
 
     def source(self, label: str, seed: int | None = None) -> Random:
-        """Returns a source for one use. Until the first reseed it draws like ``Random(label)``, or ``Random(seed)``."""
+        """Creates a source for one use. Until the first reseed it draws like ``Random(label)``, or ``Random(seed)``."""
         first_seed = label if seed is None else seed
         source = Random(first_seed if self._seed is None else self._reseeded_label(label))
         self._sources[source] = label
         return source
 
     def listen(self, label: str, reseed: Callable[[int], None]) -> None:
-        """Registers a consumer that needs a number, not a source. Each reseed calls it with a new 63-bit number."""
+        """Registers a function that needs a seed, not a source. Each reseed calls it with a new 63-bit number."""
         self._listeners[label] = reseed
 
     def reseed(self, seed: int) -> None:

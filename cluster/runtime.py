@@ -1,8 +1,8 @@
 """Interface that a simulated process gets as the first argument of its ``entry``.
 
 Sockets and time come from asyncio: ``start_server``, ``open_connection``, ``sleep``, ``loop.time()``. Everything else
-that could differ between two runs comes from here. Code that bypasses it (``time.time()``, ``open()``, threads, the
-module ``random``) makes runs that a seed does not repeat, and faults do not affect its files.
+that could differ between two runs comes from this interface. If code bypasses it (``time.time()``, ``open()``, threads,
+the module ``random``), a seed does not repeat its runs, and faults do not affect its files.
 """
 
 import random
@@ -24,9 +24,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def reserve(self, size: int) -> None:
-        """Preallocates the file up to at least ``size`` bytes on the disk.
+        """Preallocates at least ``size`` bytes for the file on the disk.
 
-        Readers that open it again see zeros there.
+        A reader that opens the file again sees zeros in the unused space.
         """
 
     async def fsync(self) -> None: ...
@@ -35,7 +35,7 @@ class File(Protocol):
 
 
 class Storage(Protocol):
-    """The node's disk from its root: both ``var/x`` and ``/var/x`` are ``/var/x`` for other processes.
+    """The node's disk. Paths start at its root: ``var/x`` and ``/var/x`` are the same file.
 
     The creation of a file or folder survives a power loss once its parent folder is fsynced (``fsync_directory``).
     Errors are ``OSError``.
@@ -60,7 +60,7 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def resolve(self, path: str) -> str:
-        """Returns the path without symbolic links, which a simulated disk does not have."""
+        """Returns the path with symbolic links resolved. A simulated disk has none."""
 
     def mkdir(self, path: str, *, parents: bool = True) -> None:
         """Creates the folder, with its ``parents`` if they are missing. It is no error if the folder exists."""
@@ -80,11 +80,11 @@ class Storage(Protocol):
         """
 
     def has_lost_lock(self, path: str) -> bool:
-        """Returns whether this process has locked a file at ``path``, and another file, or none, is there now."""
+        """Returns whether the file at ``path`` that this process has locked was removed or replaced since."""
 
 
 class Runtime(Protocol):
-    """The world of one process. Each start gets a new one."""
+    """Everything that one process gets from its environment. Each start of a process gets a new runtime."""
 
     @property
     def random(self) -> random.Random:
@@ -112,7 +112,7 @@ class Runtime(Protocol):
     def zookeeper(self, servers: str, session_timeout: float) -> Any:
         """Returns an unconnected client with kazoo's interface as coroutines; ``servers`` is ``host:port,...``.
 
-        ``cluster/sim/zookeeper/client.py`` is the simulated one.
+        ``cluster/sim/zookeeper/client.py`` is the simulated client.
         """
 
     def hold(self) -> None:

@@ -1,7 +1,7 @@
 """A second copy of a node's main process, with the same command, user, folder and address, next to the first one.
 
-The copy belongs to the fault that started it. All other operations on the node's processes apply to the main process.
-The copy does not count as a process of the node and is never restarted. Its events and output are kept apart.
+The fault that started the copy also ends it. All other operations on the node's processes apply to the main process.
+The copy does not count as a process of the node and is never restarted. It has its own event log and output file.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 SECOND_COPY: Final = "second"
-"""The name of the process, of its log (``second.log``), and the suffix of its event log."""
+"""Name of the process and of its log (``second.log``), and suffix of its event log."""
 
 
 @dataclass(frozen=True)
 class SecondCopyStatus:
-    """Status of the copy that was started last. ``exit_status``: None while it lives, or if it was killed."""
+    """Status of the copy that was started last. ``exit_status``: None while the copy lives, or if it was killed."""
 
     incarnation: str | None
     alive: bool
@@ -38,7 +38,7 @@ class SupportsSecondCopy(Protocol):
     async def start_second(self, data: str | None = None) -> None:
         """Starts the copy. Raises ``NodeError`` while another copy is alive.
 
-        ``data``: the folder whose changes are counted. None: the system does not say where its data are.
+        ``data``: the folder whose changes are counted; None if the system does not declare its data folder.
         """
 
     async def second(self) -> SecondCopyStatus:
@@ -49,12 +49,12 @@ class SupportsSecondCopy(Protocol):
 
 
 def with_second_log(value: str, path: str) -> str:
-    """Returns a word of a command with the path of the event log replaced by that of the copy."""
+    """Replaces the path of the main process's event log in a word of a command by the path of the copy's."""
     return value.replace(path, second_log(path))
 
 
 def second_log(path: str) -> str:
-    """Returns where the copy writes what the main process writes to ``path``."""
+    """Returns the path of the copy's event log, given that of the main process."""
     return f"{path}.{SECOND_COPY}"
 
 

@@ -1,7 +1,7 @@
 """Sidecars: named processes that run on a node in addition to its main process, such as an agent or a proxy.
 
-Each has its own log and may have its own user. Actions on a node affect all of its processes, unless one is named. The
-main process is called ``main``.
+Each sidecar has its own log and may have its own user. Actions on a node affect all of its processes, unless they name
+one process. The main process is called ``main``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from assay.cluster.checked_hooks import is_command, naming_errors_of
+from assay.cluster.checked_hooks import is_command, wrap_errors_of
 from assay.cluster.node import Node
 from assay.cluster.second_copy import SECOND_COPY
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System
@@ -27,8 +27,9 @@ RESERVED_NAMES = ("main", "process", "packets", SECOND_COPY)
 class Sidecar:
     """Command and settings of a sidecar.
 
-    ``argv`` must stay in the foreground. ``environment`` is added to the main process's. ``user``: as in ``Software``;
-    None means the main process's user.
+    - ``argv``: the command. It must stay in the foreground.
+    - ``environment``: variables that are added to those of the main process
+    - ``user``: as in ``Software``; None means the main process's user
     """
 
     argv: Sequence[str]
@@ -54,7 +55,7 @@ def find_sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
     """
     if node.role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsSidecars):
         return {}
-    with naming_errors_of("sidecars", node):
+    with wrap_errors_of("sidecars", node):
         found = system.sidecars(node)
     for name, sidecar in found.items():
         if not NAME.fullmatch(name) or name in RESERVED_NAMES:

@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.cluster.docker import image, image_usage, layer, software, tools, user_images
 
 DERIVED = ("software", user_images.NAME, "tools")
-"""Values of the label ``assay`` on images that lose their names to later images."""
+"""Values of the label ``assay`` on derived images. A later image may take the name of such an image."""
 BUILT_NAMES = (
     *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)),
     *(image.NAME, software.NAME, user_images.NAME, user_images.BUNDLE),
@@ -20,10 +20,11 @@ UNKNOWN = "no run of it is known here"
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """A node image, or a layer of one.
+    """A node image, or a layer of a node image.
 
     - ``name``: its name, or its id if another image has taken the name
     - ``source``: the user's image or Dockerfile that it was built from
+    - ``used``: whether a run may need it
     - ``purpose``: the systems and roles that run it, as far as this machine has notes
     """
 
@@ -74,7 +75,7 @@ def remove(name: str) -> None:
 def prune() -> Iterator[str]:
     """Removes images that no run needs, and yields their names. Derived images are removed first.
 
-    Raises ``ImageError`` for one that cannot be removed, for example because a container runs it.
+    Raises ``ImageError`` if an image cannot be removed, for example because a container runs it.
     """
     while unused := [image.name for image in list_images() if not image.used]:
         removed = [name for name in unused if _try_remove(name)]
@@ -101,7 +102,7 @@ def _source_of(labels: dict[str, str]) -> str:
 
 
 def _is_used(name: str, labels: dict[str, str]) -> bool:
-    """Returns whether a run may need it. The user's current systems are not known here, so the answer may be wrong."""
+    """Returns whether a run may need the image. The user's systems are not known here, so the answer may be wrong."""
     if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.image_reference(), user_images.bundle_reference()}:
         return True
     if labels["assay"] == user_images.NAME:

@@ -1,12 +1,11 @@
 """A cluster of containers: real processes, a real ZooKeeper, a real network, on one machine's Docker engine.
 
-A container stands for a machine. Its init runs sshd, and the harness does everything by SSH, as on a real host.
-Containers live as long as the run. Faults kill processes, not containers, because a restarted container loses its
-network namespace and thus the partition.
+A container stands for a machine. Its init runs sshd, and the harness works by SSH, as on a real host. Containers live
+as long as the run. Faults kill processes, not containers, because a restarted container gets a new network namespace
+and so loses its partition.
 
-The journal entry that removes a container is written before the container is created.
-
-Each run has SSH keys of its own, which are never stored on the harness's disk.
+The journal entry that removes a container is written before the container is created. Each run has SSH keys of its own,
+which are never stored on the harness's disk.
 """
 
 import io
@@ -35,12 +34,12 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder
 
 
 def generate_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
-    """Returns new keys of the harness and of the nodes."""
+    """Returns two new keys: one with which the harness logs in, and the host key of the nodes."""
     return paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
 
 
 def archive_keys(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
-    """Returns the files of a node that accepts the first key and shows the second."""
+    """Returns an archive of a node's key files. The node accepts logins with ``key`` and has the host key."""
     private = io.StringIO()
     host_key.write_private_key(private)
     return code_archive.archive_files(
@@ -52,10 +51,10 @@ def archive_keys(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
 
 
 HOME = f"/{code_archive.ROOT}"
-SSH_WITHIN = 30.0
-"""Seconds for a container's sshd to answer."""
+CONNECT_SECONDS = 30.0
+"""Maximum seconds until a container's sshd answers."""
 MEMORY = 1 << 30
-"""Memory limit of a server in bytes, without swap, if the run exhausts memory."""
+"""Memory limit of a server in bytes, without swap. It is only set if a fault of the run exhausts memory."""
 
 
 class DockerCluster(SshCluster):
@@ -96,7 +95,7 @@ class DockerCluster(SshCluster):
             preload.CLOCK: None if own_clocks else "this cluster was started without the library that shifts clocks",
             preload.SLOWNESS: None if slow_disks else "this cluster was started without the library that slows disks",
         }
-        """Library to why the servers' processes are started without it; None: they have it."""
+        """Maps each library to the reason why the servers' processes do not load it; None if they load it."""
         self._images: dict[str, software.NodeImage] = {}
         self._unable_to_load: set[str] = set()
         """Names of the nodes that cannot load libraries compiled here."""
@@ -111,7 +110,10 @@ class DockerCluster(SshCluster):
         return self._all_nodes[self._members :]
 
     async def _set_up(self) -> None:
-        """Raises :class:`DockerEngineError`, :class:`~assay.cluster.docker.layer.ImageError` or ``NodeError``."""
+        """Creates the network, the disks, the containers, and their files.
+
+        Raises :class:`DockerEngineError`, :class:`~assay.cluster.docker.layer.ImageError` or ``NodeError``.
+        """
         roles = {item.role for item in self._plans}
         self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
         key, host_key = await self._in_thread(generate_keys)
@@ -131,7 +133,7 @@ class DockerCluster(SshCluster):
 
         await gather_all(self._in_thread(make, item) for item in self._plans)
         self._all_nodes = [self._prepare_node(item, logins[item.name], journal) for item in self._plans]
-        deadline = time.monotonic() + SSH_WITHIN
+        deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(self._connect(node, deadline) for node in self._all_nodes)
         await gather_all(self._try_preloads(node) for node in self._all_nodes)
         await gather_all(self._give_disk(node, disks) for node in self._all_nodes)
@@ -144,7 +146,7 @@ class DockerCluster(SshCluster):
         await node.prepare()
 
     async def _try_preloads(self, node: SshNode) -> None:
-        """Tests whether a user's image can load the libraries, because its C library may differ from this machine's."""
+        """Tests whether a user's image can load the libraries. Its C library may differ from this machine's."""
         libraries = self._libraries(node)
         if not libraries or self._images[node.role].own is None:
             return
@@ -246,7 +248,7 @@ class DockerCluster(SshCluster):
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.server_command(), zookeeper.DATA, {})
-        # The hash seed is fixed per run: any order that depends on it is then equal at every start.
+        # The hash seed is fixed per run, so that the order of sets is equal at every start.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         found = self._images[node.role]
         environment |= found.environment
@@ -291,10 +293,10 @@ class DockerCluster(SshCluster):
         }
 
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        """Removes the containers, and their processes with them, then the things that they used, one after the other.
+        """Removes the containers, then their networks, files and disks, one after the other.
 
-        Concurrent removal would be faster by some tenths of a second, but occasionally deadlocks Docker 20.10. Removing
-        a container from its network and listing networks wait for each other's locks.
+        Concurrent removal would be some tenths of a second faster, but can deadlock Docker 20.10: the removal of a
+        container from its network and the listing of networks wait for each other's locks.
         """
         containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]
         others = [

@@ -1,8 +1,8 @@
 """The system's code as a tar archive that containers get before they start.
 
-Compiled modules are included if the host and the nodes have the same Python: three brokers that compile a hundred
-modules at once on a small machine cost seconds. A stale one is harmless, because it contains its source's size and
-time.
+Compiled modules are included if this machine and the nodes have the same Python, because three brokers that compile a
+hundred modules each take seconds on a small machine. A stale compiled module is harmless: it contains the size and time
+of its source, and Python compiles the source again if they differ.
 """
 
 import importlib.util
@@ -24,9 +24,9 @@ _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
 def archive_code(folders: Sequence[str]) -> bytes:
     """Packs folders or one-file modules of the Python path below ``/opt/assay`` under the same name.
 
-    Examples are ``bank`` and ``assay/system_under_test``. Folders given by absolute path get their last name. From the
-    packages around a folder only ``__init__`` is included. Links are resolved: in a checkout the parts of ``assay`` are
-    links to folders elsewhere.
+    Examples are ``bank`` and ``assay/system_under_test``. A folder given by absolute path gets its last name. For the
+    packages around a folder, only ``__init__.py`` is included. Links are resolved, because in a checkout the parts of
+    ``assay`` are links to other folders.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:

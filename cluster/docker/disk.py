@@ -1,11 +1,11 @@
 """A node's separate disk: ext4 in an image file on a loop device, which the container mounts itself.
 
-The power of such a disk can be cut (``cluster/ssh/power.py``) without stopping the container, so the node keeps its
+The power of such a disk can be cut (``cluster/ssh/power.py``) without a stop of the container, so the node keeps its
 network and rules. The container mounts the disk with its own right (SYS_ADMIN), and the mount ends with the container.
-Only a loop device and a file remain to be removed outside. Only runs that cut power get disks.
+Only a loop device and a file remain to be removed by the harness. Only runs whose faults need disks get them.
 
-The loop device is identified by its image, never by its number: by the time of the undo, the number may belong to
-another owner.
+The loop device is identified by its image, never by its number, because at the time of the undo, the number may belong
+to another owner.
 """
 
 import os
@@ -21,9 +21,9 @@ from assay.cluster.owner import Owner
 NODE_DEVICE = "/dev/assay-disk"
 """Name of the disk inside the container."""
 SIZE = 1 << 30
-"""Bytes that a node may store. The image is sparse, so it only takes what is written (9 MB when new)."""
+"""Bytes that a node may store. The image is sparse: a new one takes only 9 MB."""
 ATTACH_ATTEMPTS = 20
-"""Attempts to get a loop device, because another session may take a free one first."""
+"""Maximum number of attempts to get a loop device. Another session may take a free device first."""
 LOOP_MAJOR = 7
 FOLDER, SUFFIX = "disks", ".ext4"
 
@@ -34,7 +34,7 @@ class DiskImageError(OSError):
 
 @dataclass(frozen=True)
 class DiskImage:
-    """A disk that some run has created; ``owner`` as text."""
+    """The image of a disk that a run has created. ``owner``: the text form of an ``Owner``."""
 
     path: Path
     owner: str
@@ -42,10 +42,7 @@ class DiskImage:
 
 
 def image_path(state: Path, creator: Owner, run_id: str, node: str) -> Path:
-    """Returns the path of a node's image.
-
-    It names the owner, so that the image is found even if the journal is lost.
-    """
+    """Returns the path of a node's image. The path names the owner, so that a lost journal does no harm."""
     return state / FOLDER / f"{creator}.{run_id}.{node}{SUFFIX}"
 
 
@@ -59,7 +56,7 @@ def list_images(state: Path) -> list[DiskImage]:
 
 
 def make_disk(image: Path) -> str:
-    """Returns the loop device of a new disk. Its undo (:func:`remove_disk`) must be in the journal before."""
+    """Creates a disk and returns its loop device. Its undo (:func:`remove_disk`) must be in the journal before."""
     require_disk_support()
     image.parent.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
@@ -74,7 +71,7 @@ def make_disk(image: Path) -> str:
 
 
 def remove_disk(image: Path) -> bool:
-    """Detaches the device and deletes the image. Returns False if both were done already.
+    """Detaches the device and deletes the image. Returns False if both were gone already.
 
     If a container still uses the device, it is detached when the container ends.
     """
@@ -113,7 +110,7 @@ def container_options(device: str) -> dict[str, Any]:
 
 
 def require_disk_support() -> None:
-    """Raises :class:`DiskImageError` for problems that are visible without a trial."""
+    """Raises :class:`DiskImageError` if this machine obviously cannot make disks. Creates nothing."""
     if os.geteuid() != 0:
         raise DiskImageError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
     host = os.environ.get("DOCKER_HOST") or "unix://"

@@ -1,7 +1,7 @@
 """The Docker engine: access, the labels of a run's objects, and their removal.
 
-Everything that a run creates has three labels: the tool's, the run, and the owner. Nothing without them is touched. The
-functions block; callers in an event loop run them in an executor.
+Every object that a run creates has three labels: the tool, the run, and the owner. Objects without these labels are
+never touched. The functions block; callers in an event loop run them in an executor.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ LABEL = "assay"
 RUN_LABEL = "assay.run"
 OWNER_LABEL = "assay.owner"
 
-ANSWER_WITHIN = 60
-"""Seconds for one call to the engine; removing containers of a busy machine takes some."""
+CALL_TIMEOUT = 60
+"""Maximum seconds of one call to the engine. On a busy machine the removal of a container takes several seconds."""
 
 REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
 
 
 class DockerEngineError(Exception):
-    """No engine answers, or it rejected the call. The message has the engine's own words and the remedy."""
+    """No engine answers, or it rejected the call. The message has the engine's message and the remedy."""
 
 
 @contextlib.contextmanager
-def open_docker(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
-    """Yields a client of the engine that ``DOCKER_HOST`` names, else of the local socket, and closes it."""
+def open_docker(timeout: float = CALL_TIMEOUT) -> Iterator[docker.DockerClient]:
+    """Yields a client of the engine, and closes it. The engine is that of ``DOCKER_HOST``, else of the local socket."""
     try:
         _require_socket(timeout)
         client = docker.from_env(timeout=int(timeout))
@@ -147,7 +147,7 @@ def unpause(client: docker.DockerClient, name: str) -> bool:
 
 
 def execute(client: docker.DockerClient, container: str, argv: list[str]) -> bool:
-    """Runs an undo command in a container. Returns False if the container, and so the fault, is gone."""
+    """Runs an undo command in a container. Returns False if the container does not run: then the fault is gone, too."""
     try:
         target = client.containers.get(container)
         if target.status != "running":
@@ -187,7 +187,7 @@ def undo_action(client: docker.DockerClient, action: journal.Action) -> bool:
 
 
 class DockerFreezer:
-    """Freezes one container. Satisfies :class:`assay.cluster.ssh.node.Freezer`; errors are :class:`NodeError`."""
+    """Freezes one container. Satisfies :class:`assay.cluster.ssh.node.Freezer`. Raises :class:`NodeError`."""
 
     def __init__(self, journal: UndoJournal, container: str, node: str) -> None:
         self._journal = journal

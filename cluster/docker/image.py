@@ -1,8 +1,8 @@
-"""The node image: the lower layer, the broker's dependencies, and sshd's settings. Its tag is a hash of its recipe.
+"""The node image: the lower layer, the broker's dependencies, and sshd's settings.
 
-The host's pip downloads the broker's few dependencies as wheels, in the versions installed here. The image's own Python
-installs them without a network. The system's code is not in the image: it is copied when a cluster starts, so an edit
-needs no rebuild. ``user_images`` extends a user's own images.
+The tag is a hash of the recipe. This machine's pip downloads the broker's few dependencies as wheels, in the versions
+installed here. The image's own Python installs them without a network. The system's code is not in the image: it is
+copied when a cluster starts, so an edit needs no rebuild. ``user_images`` extends a user's own images.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from assay.cluster.docker import layer
 from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
-from assay.cluster.file_lock import BUILD_LOCK, LockHeldError, hold_lock
+from assay.cluster.file_lock import BUILD_LOCK_SECONDS, LockHeldError, hold_lock
 from assay.cluster.journal import state_folder
 
 __all__ = ["ImageError", "ensure_node_image", "exists", "hold_build_lock", "image_reference"]
@@ -70,12 +70,12 @@ def exists() -> bool:
 
 
 def can_build() -> bool:
-    """Returns whether a build would succeed, as far as can be known in a second."""
+    """Returns whether a build would probably succeed. Takes at most some seconds."""
     return exists() or layer.can_build()
 
 
 def ensure_node_image(progress: Progress) -> str:
-    """Returns the image's id (digest), and builds it if it is missing. Concurrent sessions build it once."""
+    """Returns the image's id (digest). Builds a missing image; concurrent sessions build it only once."""
     if not exists():
         with hold_build_lock():
             if not exists():
@@ -85,10 +85,10 @@ def ensure_node_image(progress: Progress) -> str:
 
 @contextlib.contextmanager
 def hold_build_lock() -> Iterator[None]:
-    """Lets one process at a time build images. Raises :class:`ImageError` if another one builds for too long."""
+    """Lets one process at a time build images. Raises :class:`ImageError` if another process builds for too long."""
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(hold_lock(state_folder() / "image.lock", BUILD_LOCK))
+            held.enter_context(hold_lock(state_folder() / "image.lock", BUILD_LOCK_SECONDS))
         except LockHeldError as error:
             raise ImageError(str(error)) from error
         yield

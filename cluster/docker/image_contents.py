@@ -1,4 +1,4 @@
-"""Finds out which programs of a node an image contains, in a short-lived container without a network."""
+"""Examines an image in a short-lived container: which programs that a node needs it has, its settings, its Python."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TOOLS = (
     *("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"),
     *("find", "grep", "sed"),
 )
-"""Programs that the harness runs on a node (``cluster/ssh``). The init is copied to each image."""
+"""Programs that the harness runs on a node (``cluster/ssh``). The init is missing here: every image gets a copy."""
 MANAGERS = ("apt-get", "dnf", "microdnf", "yum", "apk")
 """Package managers. An image with several uses the first."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a shell that sshd starts."""
 
-# A busybox applet may have a program's name but lack features: this is tested if it matters.
+# An applet of busybox may have a program's name but lack features. For setpriv this is tested.
 EXAMINE_SCRIPT = f"""PATH={PATH}
 for tool in {" ".join(TOOLS)}; do command -v $tool >/dev/null 2>&1 || echo "missing $tool"; done
 setpriv --reuid 0 --regid 0 --clear-groups cat /dev/null >/dev/null 2>&1 || echo "missing setpriv"
@@ -36,9 +36,11 @@ PYTHON_SCRIPT = "import platform, sys; print(*sys.version_info[:2], *platform.li
 
 @dataclass(frozen=True)
 class ImageContents:
-    """``missing``: tools from :data:`TOOLS`, in that order.
+    """Programs of an image.
 
-    ``manager``: one of :data:`MANAGERS`. ``system``: the distribution's name, from ``/etc/os-release``.
+    - ``missing``: tools of :data:`TOOLS` that the image lacks, in that order
+    - ``manager``: one of :data:`MANAGERS`, or None
+    - ``system``: the distribution's name, from ``/etc/os-release``
     """
 
     missing: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Notes on this machine which systems' nodes run which images.
+"""Keeps a file with notes: the systems and roles whose nodes run each image.
 
-A label of the image could only name the first system: an image's tag depends on its content, and systems with equal
-needs share it. The notes are for readers only; nothing depends on them.
+A label of the image could only name one system, but systems with equal needs share an image. The notes are only shown
+to users; nothing else depends on them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from assay.cluster.file_lock import hold_lock
 from assay.cluster.journal import state_folder
 
 MAX_NAMED: Final = 3
-"""Number of systems that are named. The others are counted."""
+"""Maximum number of systems that are named. Further systems are only counted."""
 
 ImageUsage = Mapping[str, Mapping[str, Collection[str]]]
-"""Image id to system name to roles of its nodes."""
+"""Maps an image's id to the names of systems, and each name to the roles whose nodes run the image."""
 
 
 def note_usage(system: str, images: Mapping[str, Collection[str]]) -> str | None:
-    """Notes the image ids of each role: its own image and those below it.
+    """Notes the ids of each role's images: the one that its nodes run, and those that it was built on.
 
-    Returns the reason if it cannot be noted, for example on a full disk.
+    Returns the error, or None. The disk may be full, for example.
     """
 
     def add_roles(before: ImageUsage) -> ImageUsage:
@@ -39,13 +39,13 @@ def note_usage(system: str, images: Mapping[str, Collection[str]]) -> str | None
 
 
 def forget_others(images: Collection[str]) -> str | None:
-    """Forgets all other image ids, because their images are gone. Returns the error, if any."""
+    """Removes the notes on all other images, because these images are gone. Returns the error, or None."""
     return _change_usage(lambda before: {image: systems for image, systems in before.items() if image in images})
 
 
 def _change_usage(change: Callable[[ImageUsage], ImageUsage]) -> str | None:
     try:
-        with hold_lock(_lock()):
+        with hold_lock(_find_lock()):
             before = read_usage()
             _write(change(before), before)
     except OSError as error:
@@ -56,7 +56,7 @@ def _change_usage(change: Callable[[ImageUsage], ImageUsage]) -> str | None:
 def read_usage() -> ImageUsage:
     """Returns the notes; empty if there are none or they are unreadable."""
     try:
-        found = json.loads(_file().read_text())
+        found = json.loads(_find_file().read_text())
         return {str(image): {str(name): set(roles) for name, roles in of.items()} for image, of in found.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
@@ -72,14 +72,14 @@ def _write(after: ImageUsage, before: ImageUsage) -> None:
     if after == before:
         return
     plain = {image: {name: sorted(roles) for name, roles in systems.items()} for image, systems in after.items()}
-    temporary = _file().with_suffix(".new")
+    temporary = _find_file().with_suffix(".new")
     temporary.write_text(json.dumps(plain, indent=1))
-    os.replace(temporary, _file())
+    os.replace(temporary, _find_file())
 
 
-def _file() -> Path:
+def _find_file() -> Path:
     return state_folder() / "images.json"
 
 
-def _lock() -> Path:
+def _find_lock() -> Path:
     return state_folder() / "images.lock"

@@ -1,8 +1,8 @@
 """The node image's lower layer: Debian bookworm with the packages of a node, and nothing of this project.
 
 Debian comes from a registry if one answers (``docker pull``), else from Debian's mirror (``debootstrap`` and ``docker
-import``, which needs root). This module only uses the standard library and the docker command, so that ``make`` can
-build the layer with the system's Python while the virtual environment is still being installed::
+import``, which needs root). This module only uses the standard library and the docker command. So ``make`` can build
+the layer with the system's Python while the virtual environment is still being installed::
 
     python3 cluster/docker/layer.py
 """
@@ -28,10 +28,10 @@ SUITE = "bookworm"
 REGISTRY_BASE = f"debian:{SUITE}-slim"
 IMPORTED_BASE = f"assay-base:{SUITE}"
 PULL_TIMEOUT = 60.0
-"""Seconds for the whole pull of 30 MB. Without internet access the engine fails at once or hangs until then."""
+"""Maximum seconds of the pull (30 MB). Without internet access the engine fails at once, or hangs until this limit."""
 
 NO_PROGRAM = (FileNotFoundError, PermissionError)
-"""Errors of a program that no folder of PATH has. PermissionError is raised if one of these folders cannot be read."""
+"""Errors if no folder of PATH has a program. PermissionError is raised if one of these folders cannot be read."""
 
 PACKAGES = (
     "iproute2",
@@ -63,7 +63,7 @@ REFERENCE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12
 
 INSTALL_DOCKER = "`apt install docker.io`, from Debian 13 on `apt install docker.io docker-cli`"
 TAIL = 12
-"""Lines of a failed command that are shown."""
+"""Number of last lines of a failed command that are shown."""
 
 
 class ImageError(Exception):
@@ -72,7 +72,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True)
 class BuildStep:
-    """Reports each step with its seconds to ``progress``, and names the step in its errors."""
+    """Runs the steps of a build. Reports each step's duration to ``progress``, and names the step in its errors."""
 
     progress: Progress
 
@@ -103,7 +103,7 @@ def base_origin() -> str:
 
 
 def can_build() -> bool:
-    """Returns whether :func:`ensure_layer` would succeed, as far as can be known in a second."""
+    """Returns whether :func:`ensure_layer` would probably succeed. Takes at most some seconds."""
     if any(exists(reference) for reference in (REFERENCE, REGISTRY_BASE, IMPORTED_BASE)):
         return True
     return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
@@ -114,12 +114,12 @@ def exists(reference: str) -> bool:
 
 
 def image_id(reference: str) -> str:
-    """Returns the digest of the content."""
+    """Returns the digest of an image's content."""
     return run_command(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).stdout.strip()
 
 
 def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str, context: Path | None = None) -> str:
-    """Builds an image. Returns a word for the report.
+    """Builds an image. Returns the word ``built`` for the progress report.
 
     ``network``: ``host`` if the build must reach a mirror, ``none`` if it must not.
     """
@@ -136,7 +136,7 @@ STEP = re.compile(r"(?:Step|#\d+ \[(?:\S+ )?)\s*(\d+/\d+)\]?(?: :)? (.*)")
 """Matches ``Step 2/5 : RUN make`` of the classic builder and ``#7 [stage-1 2/5] RUN make`` of BuildKit."""
 CACHED = re.compile(r" ---> Using cache|#\d+ CACHED")
 WORKING = re.compile(r" ---> |#\d+ (\d|DONE)")
-"""Lines after a step that is not taken from the cache."""
+"""Matches a line that follows a step if the step is not taken from the cache."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -176,7 +176,7 @@ def docker_build(options: Sequence[str], on_step: Progress, timeout: float = 180
 
 @contextlib.contextmanager
 def _kill_after(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
-    """Kills the process after ``seconds``. The event is set then."""
+    """Kills the process after ``seconds``. Yields an event that is set if that has happened."""
     timed_out = threading.Event()
 
     def end() -> None:
@@ -213,7 +213,7 @@ def _not_installed_message(program: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Returns an environment that makes the docker command use the SDK's engine. The SDK ignores contexts."""
+    """Returns an environment in which the docker command uses the same engine as the SDK, which ignores contexts."""
     environment = dict(os.environ)
     if not environment.get("DOCKER_HOST"):
         environment["DOCKER_CONTEXT"] = "default"

@@ -1,8 +1,8 @@
 """The run's own network: an isolated bridge on a subnet that no other network uses.
 
 Subnets come from 198.18.0.0/15, the range for tests of network devices (RFC 2544, RFC 6890), so they overlap with no
-LAN. Concurrent sessions choose under one file lock, and ask the engine for used subnets. The engine rejects overlaps,
-which settles races with sessions of other users, who have another lock.
+LAN. Concurrent sessions of a user choose under one file lock, and ask the engine for used subnets. Sessions of other
+users have another lock. If two users choose the same subnet, the engine rejects the second one.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from assay.cluster.file_lock import LockHeldError, hold_lock
 RANGE = ipaddress.IPv4Network("198.18.0.0/15")
 PREFIX = 24
 FIRST_HOST = 11
-"""Last octet of the first node. Below it are the host's own (.1) and some spare addresses."""
+"""Last octet of the first node's address. The addresses below are this machine's own (.1) and some unused ones."""
 
 
 @dataclass(frozen=True)
 class RunNetwork:
-    """``name`` in the engine, and the addresses of its subnet."""
+    """A network in the engine, with its name and subnet."""
 
     name: str
     subnet: ipaddress.IPv4Network
@@ -34,7 +34,7 @@ class RunNetwork:
     def address(self, number: int) -> str:
         """Returns the address of the cluster's node ``number``, from 0.
 
-        Raises ``ValueError`` beyond the subnet's end.
+        Raises ``ValueError`` if the subnet has no such address.
         """
         if not 0 <= number < self.subnet.num_addresses - FIRST_HOST - 1:
             raise ValueError(f"{self.subnet} has no address for node number {number}; use fewer nodes")
@@ -42,7 +42,10 @@ class RunNetwork:
 
 
 def create_network(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
-    """Creates the network. Raises :class:`DockerEngineError` if the whole range is in use, or the choice is locked."""
+    """Creates the network.
+
+    Raises :class:`DockerEngineError` if the whole range is in use, or another session holds the lock for too long.
+    """
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(hold_lock(state / "subnets.lock"))

@@ -1,4 +1,4 @@
-"""Compiles the preloaded libraries of the servers' processes on this machine, once per session."""
+"""Compiles the libraries that the servers' processes preload, on this machine, once per session."""
 
 import functools
 import shutil
@@ -19,9 +19,12 @@ class PreloadError(OSError):
 
 @dataclass(frozen=True)
 class PreloadLibrary:
-    """A preloaded library: its source next to this module, its path on a node, and the file that controls it.
+    """A preloaded library. Its source is next to this module.
 
-    ``macro``: the preprocessor macro with the file's path. ``zero``: the file's initial content.
+    - ``path``: of the library on a node
+    - ``file``: of the file on a node that controls the library
+    - ``macro``: the preprocessor macro with the path of ``file``
+    - ``zero``: the initial content of ``file``
     """
 
     name: str
@@ -41,9 +44,9 @@ SLOWNESS = PreloadLibrary("slowness", preloaded.DISK_LIBRARY, "SLOWNESS_FILE", p
 
 @functools.cache
 def compile_library(library: PreloadLibrary) -> bytes:
-    """Returns the shared object.
+    """Returns the content of the shared object. Raises :class:`PreloadError`.
 
-    It uses so little of the C library that it also runs with a node's. Raises :class:`PreloadError`.
+    The library uses little of the C library, so that it usually runs with a node's C library, too.
     """
     if shutil.which(COMPILER) is None:
         raise PreloadError(f"there is no C compiler ({COMPILER}): `apt install gcc libc6-dev`")

@@ -1,4 +1,4 @@
-"""Images with a role's additional software, on the node image or on a user's own image.
+"""Builds images with a role's additional software, on the node image or on a user's own image.
 
 The tag is a hash of the whole content, so an image is built once and needs no network afterwards.
 """
@@ -140,7 +140,7 @@ def _ensure_with_packages(base: str, software: Software, progress: Progress) -> 
 
 
 def _ensure_with_wheels(lower: str, own: user_images.UserImage, software: Software, progress: Progress) -> str:
-    """Returns the id of a user's image that already has the tools, extended by the wheels."""
+    """Adds wheels to a user's image that already has the tools (``lower``). Returns the id of the new image."""
     python_only = Software(python=software.python)
     recipe = _dockerfile(own.labels(), DISTUTILS, python_only)
     tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"

@@ -1,8 +1,8 @@
-"""Dockerfiles that add a node's needs to a user's image: sshd, iptables, an init, Python.
+"""Dockerfiles that add the programs that a node needs to a user's image: sshd, iptables, an init, Python.
 
-They use the image's package manager if it is a known one. An image without one, such as one based on busybox, gets
-copies of the node image's programs and their libraries, which run with any C library, or none. Only missing programs
-are added. Text in, text out; ``user_images`` builds the image.
+They use the image's package manager if it is a known one. An image without one, such as an image based on busybox, gets
+copies of the node image's programs with their libraries. These run with any C library, or none. Only missing programs
+are added. This module only writes the text; ``user_images`` builds the image.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from assay.cluster.docker.image_contents import EXAMINE_SCRIPT, MANAGERS, PATH, 
 
 TOOLS_FOLDER = "/opt/assay-tools"
 NODE_IMAGE = "assay.node-image"
-"""Label with the node image that the image is used with."""
+"""Label that names the node image from which programs were copied."""
 OWN, OWN_ID = "assay.own", "assay.own-id"
-"""Labels with the name and the id of the user's image that it was built on."""
+"""Labels with the name and the id of the user's image."""
 RECIPE = "assay.recipe"
-"""Label with the :func:`recipe_hash` it was built by."""
+"""Label with the :func:`recipe_hash` by which the image was built."""
 
 _CORE = dict.fromkeys(("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"), "coreutils")
 _UTIL = dict.fromkeys(("setsid", "setpriv", "fallocate", "mount", "umount"), "util-linux")
@@ -38,9 +38,9 @@ PACKAGES: Mapping[str, Mapping[str, str]] = {
     "yum": _RPM,
     "apk": {**_SAME, "ip": "iproute2", "pkill": "procps", "setpriv": "setpriv"},
 }
-"""For each package manager: tool to package."""
+"""Maps each package manager to the packages of the tools."""
 
-# No service may start while it is installed: the system starts a node's process.
+# Installed services must not start by themselves, because the harness starts a node's process.
 APT = """\
 RUN printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d \\
  && apt-get -q update \\
@@ -55,8 +55,8 @@ INSTALL: Mapping[str, str] = {
     "apk": "RUN apk add --no-cache {packages}\n",
 }
 
-# sshd rejects root without a shell or with a locked password. It needs a user of its own, which only its packages
-# create. The script's arguments are copied tools: their links precede weaker applets of the same name in PATH.
+# sshd rejects root without a shell or with a locked password. It needs the user `sshd`, which only its packages create.
+# The script's arguments are the copied tools. In PATH their links come before applets of the same name.
 SETTLE_SCRIPT = f"""\
 #!/bin/sh
 set -e
@@ -81,10 +81,10 @@ exec "$(command -v sshd)" -D -e -f /etc/ssh/assay_sshd_config
 """
 
 COPIED = ("sshd", "iptables", "iptables-restore", "python3", "pkill", "setsid", "setpriv", "fallocate", "cksum", "ip")
-"""Tools that are copied to an image without a package manager. The shell and older programs must be there already."""
+"""Tools that are copied to an image without a package manager. The shell and the other tools must be there already."""
 
-# The dynamic linker beside a program starts it with the libraries there, without passing them on to child processes.
-# `--argv0` is needed because iptables looks at its name, and Python and sshd at their path.
+# Each tool is a script. It calls the copied dynamic linker, which starts the program with the copied libraries. Child
+# processes do not use these libraries. `--argv0` is needed because iptables reads its name, and Python and sshd their path.
 BUNDLE = f"""\
 ARG NODE
 FROM $NODE
@@ -106,7 +106,7 @@ RUN set -e; place={TOOLS_FOLDER}; mkdir -p $place/bin $place/real $place/lib $pl
 
 
 def recipe_hash() -> str:
-    """Returns a hash of everything that determines what is added to an image."""
+    """Returns a hash of all texts that determine the additions to an image."""
     parts = (EXAMINE_SCRIPT, SETTLE_SCRIPT, NODE_SCRIPT, BUNDLE, str(PACKAGES), str(INSTALL))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
@@ -114,10 +114,11 @@ def recipe_hash() -> str:
 def render_dockerfile(
     labels: str, display_name: str, found: ImageContents, packages: Sequence[str], bundle: str | None
 ) -> str:
-    """Returns a Dockerfile with the build arguments NODE and OWN. Raises ``ValueError`` if something cannot be added.
+    """Returns a Dockerfile with the build arguments NODE and OWN. Raises ``ValueError`` if a program cannot be added.
 
-    ``packages``: what the system requires. ``bundle``: the image with copies. ``display_name``: the user's image, for
-    messages.
+    - ``packages``: packages that the system requires
+    - ``bundle``: the image with copies of the node image's programs
+    - ``display_name``: the user's image, for messages
     """
     lines = ["ARG NODE", "ARG OWN", "FROM $NODE AS node", "FROM $OWN", f"LABEL {labels}"]
     lines += ['SHELL ["/bin/sh", "-c"]', "USER 0", ""]

@@ -36,11 +36,11 @@ class UserImage:
 
 
 def build_dockerfile(path: Path, progress: Progress) -> UserImage:
-    """Builds the image of a Dockerfile, as far as the engine's cache lacks it. Raises :class:`ImageError`."""
+    """Builds the image of a Dockerfile, with the engine's cache. Raises :class:`ImageError`."""
     name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
     def report_step(step: str) -> None:
-        if " LABEL assay" not in step:  # a step of this project's own
+        if " LABEL assay" not in step:  # that step was added by this project
             progress(f"{path}: {step}")
 
     options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
@@ -52,7 +52,7 @@ def build_dockerfile(path: Path, progress: Progress) -> UserImage:
 
 
 def find_or_pull(name: str, progress: Progress) -> UserImage:
-    """Returns the image of this name, and pulls it if it is missing. Raises :class:`ImageError`."""
+    """Returns the image of this name. Pulls a missing image. Raises :class:`ImageError`."""
     if not layer.exists(name):
         try:
             BuildStep(progress)(f"image {name}: docker pull", lambda: _pull(name))
@@ -70,7 +70,7 @@ def _pull(name: str) -> str:
 
 
 def ensure_extended(own: UserImage, prefix: str, packages: Sequence[str], step: BuildStep) -> str:
-    """Returns the name of the user's image extended by a node's needs and these packages; builds it if missing.
+    """Returns the name of the user's image with the programs of a node and these packages. Builds it if it is missing.
 
     Raises :class:`ImageError`.
     """

@@ -3,8 +3,8 @@
 A package with only a source distribution is first built into a wheel:
 
 1. pip downloads wheels of all requested packages and their dependencies.
-2. If pip finds no wheel of one, that package is built here, and the download is tried again.
-3. Only a wheel for any platform is accepted, because one compiled here need not run in the image.
+2. If pip finds no wheel of a package, the package is built here, and the download is tried again.
+3. A wheel that was built here must be a wheel for any platform. Compiled code may not run in the image.
 
 A build runs the package's own code on this machine, as the user who starts the cluster.
 """
@@ -23,17 +23,17 @@ from assay.cluster.docker.layer import ImageError, Progress
 PIP = (sys.executable, "-m", "pip")
 OPTIONS = ("--quiet", "--disable-pip-version-check")
 PIP_TIMEOUT = 300.0
-"""Seconds for a download, and for a build."""
+"""Maximum seconds of a download, or of a build."""
 NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)", re.MULTILINE)
 """pip's message about a package without a wheel."""
 
 
 SHORT_OUTPUT = 2
-"""Number of lines up to which pip's output says no more than its last line."""
+"""Maximum number of lines of an output of which only the last line is shown."""
 
 
 class PipError(ImageError):
-    """pip failed. The message begins with pip's last line. The lines before follow if they say more."""
+    """pip failed. The message begins with pip's last error. If the output is longer, its last lines follow."""
 
     def __init__(self, failure: str, output: str) -> None:
         self.output = output

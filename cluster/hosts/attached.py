@@ -1,4 +1,4 @@
-"""A cluster that is already running: clients use it, and the harness does nothing to it.
+"""A cluster that already runs: clients use it, and the harness changes nothing on it.
 
 Only the addresses of its nodes are known. So there are no faults, no logs and no event logs, and nothing checks whether
 the processes behind the addresses live.
@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.cluster.hosts import inventory
-from assay.cluster.naming import main_role, plan_nodes
+from assay.cluster.naming import find_main_role, plan_nodes
 from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.system import System
 
 
 class UnreachableError(NodeError, AttributeError):
-    """Nothing can be done to the node. It is an ``AttributeError`` too, so that ``hasattr`` returns False."""
+    """The node has no such ability. The error is an ``AttributeError`` too, so that ``hasattr`` returns False."""
 
 
 class AttachedNode:
-    """The part of :class:`assay.cluster.node.Node` that needs no machine. Everything else raises :class:`NodeError`."""
+    """The part of :class:`assay.cluster.node.Node` that needs no machine. Other methods raise :class:`NodeError`."""
 
     def __init__(self, name: str, role: str, index: int, address: str) -> None:
         self.name, self.role, self.index, self.address = name, role, index, address
@@ -66,7 +66,7 @@ class AttachedCluster:
     async def start(self) -> None:
         """Reads the inventory. Raises :class:`~assay.cluster.hosts.inventory.InventoryError`."""
         found = inventory.read_addresses(self._hosts)
-        chosen = inventory.choose_by_role(found, main_role(self._system.roles), self._counts, Path(self._hosts))
+        chosen = inventory.choose_by_role(found, find_main_role(self._system.roles), self._counts, Path(self._hosts))
         self.nodes = [
             cast(Node, AttachedNode(item.name, item.role, item.index, chosen[item.role][item.index - 1].ssh.address))
             for item in plan_nodes(self._system.roles, self._counts)

@@ -1,8 +1,8 @@
 """A cluster of machines that a user names: the same nodes as in containers, on hosts that outlive the run.
 
 Nothing is installed on the hosts, and existing content is not touched: a run that would overwrite a file or a data
-folder does not start. Each change is in the undo journal before it is made. At the end, or by ``assay heal``, the
-process is ended, rules are lifted and everything that the run wrote is removed.
+folder does not start. Each change is in the undo journal before it is made. At the end of the run, or by ``assay
+heal``, its processes are ended, its packet rules are removed, and so are all files that it wrote.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from assay.cluster.checked_hooks import list_written_paths, read_command
 from assay.cluster.docker import code_archive, software
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer
-from assay.cluster.naming import PlannedNode, main_role, plan_nodes
+from assay.cluster.naming import PlannedNode, find_main_role, plan_nodes
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.second_copy import second_log
@@ -29,10 +29,10 @@ from assay.cluster.ssh.ssh_address import SshAddress
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsHold, System
 
 HOME = f"/{code_archive.ROOT}"
-SSH_WITHIN = 15.0
-"""Seconds for a host to answer."""
+CONNECT_SECONDS = 15.0
+"""Maximum seconds until a host answers."""
 COPY_SECONDS = 300.0
-"""Seconds to copy the code, enough for a slow connection."""
+"""Maximum seconds to copy the code, enough for a slow connection."""
 
 
 class HostCluster(SshCluster):
@@ -58,8 +58,11 @@ class HostCluster(SshCluster):
         self._addresses: dict[str, SshAddress] = {}
 
     async def _set_up(self) -> None:
-        """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`."""
-        main = main_role(self._system.roles)
+        """Connects to the hosts and prepares them.
+
+        Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`.
+        """
+        main = find_main_role(self._system.roles)
         chosen = inventory.choose_by_role(inventory.read_inventory(self._hosts), main, self._counts, self._hosts)
         plans = plan_nodes(self._system.roles, self._counts)
         self._addresses = {item.name: chosen[item.role][item.index - 1].ssh for item in plans}
@@ -68,7 +71,7 @@ class HostCluster(SshCluster):
         self._all_nodes = [await self._in_thread(self._prepare_node, item, journal) for item in plans]
         _require_distinct(self._all_nodes)
         self._progress(f"connecting to {', '.join(str(ssh) for ssh in self._addresses.values())}")
-        deadline = time.monotonic() + SSH_WITHIN
+        deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(node.connect(deadline) for node in self._all_nodes)
         await gather_all(self._prepare(node, code, journal) for node in self._all_nodes)
         offsets = await gather_all(map(self._measure_clock, self._all_nodes))
@@ -88,15 +91,15 @@ class HostCluster(SshCluster):
         return node
 
     def _to_undo_action(self, node: str, argv: Sequence[str]) -> undo.RunOnHost:
-        """Returns the journal's action. It undoes nothing on a host that another run has claimed meanwhile."""
+        """Returns the journal's action. It does nothing on a host that another run has claimed in the meantime."""
         guarded = upkeep.guard_command(self.run_id, argv)
         return undo.RunOnHost(self._addresses[node], guarded, undo.shorten_command(argv))
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
-            return Program(zookeeper.server_command(), zookeeper.DATA, {upkeep.MARK: self.run_id})
+            return Program(zookeeper.server_command(), zookeeper.DATA, {upkeep.RUN_VARIABLE: self.run_id})
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
-        environment |= {upkeep.MARK: self.run_id}
+        environment |= {upkeep.RUN_VARIABLE: self.run_id}
         needed = software.require_software(self._system, node.role)
         user, owned = needed.user, [*self._files[node.name], *list_written_paths(self._system, node)]
         main = Program(read_command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
@@ -114,8 +117,8 @@ class HostCluster(SshCluster):
         await self._write_files(node, files)
 
     async def _plan_created_paths(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.CreatedPaths:
-        """Returns what the run will create. Raises :class:`NodeError` if the host cannot be used as it is."""
-        user, other = upkeep.parse_who(await node.shell(upkeep.WHO))
+        """Returns the paths that the run will create. Raises :class:`NodeError` if the host cannot be used as it is."""
+        user, other = upkeep.parse_who(await node.shell(upkeep.WHO_COMMAND))
         if user != "0":
             raise NodeError(f"{where}: commands run as user {user}, not as root: log in as root, or set sudo = true")
         if other:
@@ -129,7 +132,7 @@ class HostCluster(SshCluster):
                 f"{where}: another process answers at port {port} and would be mistaken for the system: end it first"
             )
         try:
-            partial_files = (path + PARTIAL_SUFFIX for path in files)  # temporary files of a killed harness
+            partial_files = (path + PARTIAL_SUFFIX for path in files)  # a harness that is killed may leave them
             wanted = sorted({*files, *partial_files, HOME, *upkeep.OWN_FOLDERS, *self._list_written(node, files)})
             paths = [upkeep.require_removable(path) for path in wanted]
         except upkeep.PathError as error:
@@ -149,7 +152,10 @@ class HostCluster(SshCluster):
         )
 
     def _list_written(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:
-        """Returns folders and files that the system writes. Files that it gets below ``/var`` lie in data folders."""
+        """Returns the folders and files that the system writes.
+
+        The folders of files that it gets below ``/var`` are included, because they are data folders.
+        """
         paths = [path.rpartition("/")[0] for path in files if path.startswith("/var/") and path.count("/") > 3]
         if node.role == ZOOKEEPER_ROLE:
             return [*paths, zookeeper.DATA]
@@ -163,12 +169,12 @@ class HostCluster(SshCluster):
         return paths
 
     async def _measure_clock(self, node: SshNode) -> str:
-        """Describes how far the host's clock is ahead of this machine's, and the error: half of the round trip.
+        """Describes how far the host's wall clock is ahead of this machine's, and the error: half of the round trip.
 
-        Also stores the difference of the monotonic clocks in the node, because its events are timed by that clock.
+        Also stores in the node how far its monotonic clock is ahead, because that clock times the node's events.
         """
         before, monotonic = time.time(), time.monotonic()
-        printed = (await node.shell(upkeep.CLOCKS)).split()
+        printed = (await node.shell(upkeep.CLOCKS_COMMAND)).split()
         half = (time.time() - before) / 2
         node.monotonic_ahead = float(printed[-1]) - (monotonic + half)
         return f"{float(printed[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
@@ -185,7 +191,7 @@ class HostCluster(SshCluster):
 
 
 def resolve_ip(node: str, address: str) -> str:
-    """Returns the source address of the host's packets, because rules take no names. Prefers IPv4."""
+    """Returns the IP address from which the host sends, because packet rules take no names. Prefers IPv4."""
     try:
         results = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError) as error:

@@ -14,12 +14,12 @@ from assay.cluster.ssh.connection import (
 )
 from assay.cluster.ssh.ssh_address import SshAddress
 
-WITHIN = 10.0
-"""Seconds for the host to answer."""
-UNDO_WITHIN = 300.0
-"""Seconds for an undo command, which ends processes and removes the run's files, maybe from a slow disk.
+CONNECT_SECONDS = 10.0
+"""Maximum seconds until the host answers."""
+UNDO_SECONDS = 300.0
+"""Maximum seconds of an undo command, which ends processes and removes the run's files, maybe from a slow disk.
 
-An aborted command can be repeated, but until then the host is neither in use nor clean.
+An aborted command can be repeated. Until then the host is not clean, so no run can use it.
 """
 
 
@@ -27,27 +27,28 @@ def run_on_host(ssh: SshAddress, command: str, timeout: float = COMMAND_TIMEOUT)
     """Returns the command's output. Raises :class:`~assay.cluster.node.NodeError`."""
     connection = SshConnection(str(ssh), ssh.login())
     try:
-        connection.connect(time.monotonic() + WITHIN)
+        connection.connect(time.monotonic() + CONNECT_SECONDS)
         return connection.run(command, timeout=timeout)
     finally:
         connection.close()
 
 
 class HostUndoer:
-    """Runs undo commands, and skips a host after it failed to answer, to log in or to finish in time.
+    """Runs undo commands. Skips a host once it did not answer, rejected the login, or did not finish in time.
 
-    Each such failure takes a whole time limit, and repeated rejected logins may cause a ban.
+    Another attempt could take a whole time limit, and repeated rejected logins may cause a ban.
     """
 
     def __init__(self) -> None:
-        self._away: dict[SshAddress, str] = {}
+        self._failed: dict[SshAddress, str] = {}
+        """Maps the hosts that are skipped to the reason."""
 
     def perform(self, action: RunOnHost) -> None:
-        """Raises :class:`~assay.cluster.node.NodeError`."""
-        if (reason := self._away.get(action.host)) is not None:
+        """Runs an undo command. Raises :class:`~assay.cluster.node.NodeError`."""
+        if (reason := self._failed.get(action.host)) is not None:
             raise NodeError(reason)
         try:
-            run_on_host(action.host, shlex.join(action.argv), UNDO_WITHIN)
+            run_on_host(action.host, shlex.join(action.argv), UNDO_SECONDS)
         except (UnansweredError, RefusedError, CommandTimeoutError) as error:
-            self._away[action.host] = str(error)
+            self._failed[action.host] = str(error)
             raise

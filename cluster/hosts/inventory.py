@@ -1,4 +1,4 @@
-"""``hosts.toml``: a user's machines, and how to reach them.
+"""Inventory of a user's machines, and how to reach them. An example of the file ``hosts.toml``:
 
 user = "root"                       # default for all hosts
 key = "~/.ssh/id_ed25519"
@@ -32,7 +32,7 @@ OPTIONS: Final = {ZOOKEEPER_ROLE: "--zookeepers", CLIENT_ROLE: "--workers"}
 
 
 class InventoryError(DeploymentError):
-    """The file is unreadable, or does not say how to reach a host. The message names both, and the remedy."""
+    """The file is unreadable, or does not say how to reach a host. The message names file, host, and remedy."""
 
 
 class _RawAddress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -59,7 +59,7 @@ class _RawInventory(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class InventoryHost:
-    """``role``: empty for the system's main role."""
+    """A machine of the inventory. ``role``: empty for the system's main role."""
 
     role: str
     ssh: SshAddress
@@ -102,7 +102,7 @@ def _parse_inventory(path: Path) -> _RawInventory:
 
 
 def _require_address(raw: _RawAddress, where: str) -> None:
-    """Raises :class:`InventoryError` unless a host and its jump hosts have an address, and only texts of one line."""
+    """Raises :class:`InventoryError` if a host or its jump host lacks an address, or a text is not printable."""
     if not raw.address:
         raise InventoryError(f"{where} has no address")
     if " " in raw.address:
@@ -115,7 +115,7 @@ def _require_address(raw: _RawAddress, where: str) -> None:
 
 
 def read_addresses(hosts: str) -> list[InventoryHost]:
-    """Returns the hosts of a file that needs no logins, only addresses.
+    """Returns the hosts of a file. The file only has to have addresses, no logins.
 
     ``compose:PROJECT`` returns the containers of that Compose project, with its services as roles. Raises
     :class:`InventoryError`.
@@ -151,7 +151,7 @@ def _address_of(container: Any) -> str:
 def choose_by_role(
     hosts: Sequence[InventoryHost], main: str | None, counts: Mapping[str, int], path: Path
 ) -> dict[str, list[InventoryHost]]:
-    """Returns the first hosts of each role, as many as counted. Raises :class:`InventoryError` if there are too few."""
+    """Returns as many hosts of each role as ``counts`` requires. Raises :class:`InventoryError` if there are too few."""
     chosen: dict[str, list[InventoryHost]] = {}
     for role, count in counts.items():
         candidates = [host for host in hosts if (host.role or main) == role]

@@ -1,7 +1,7 @@
 """Shell commands that root runs on a host before a run and after it. Nothing here connects to a machine.
 
-A run claims a host by a file with the run's id, which survives a reboot. Every undo command checks that id first, so
-that no run removes what belongs to another run. The claim is removed last.
+A run claims a host: it writes its id into a file, which survives a reboot. Every undo command checks this id first, so
+that no run removes files of another run. The claim is removed last.
 """
 
 import posixpath
@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from assay.cluster.ssh import firewall, packets, process
 
 CLAIM = "/var/lib/assay-claim"
-MARK = "ASSAY_RUN"
-"""Environment variable of everything that a run starts, which identifies even processes detached from the main one."""
+RUN_VARIABLE = "ASSAY_RUN"
+"""Environment variable with the run's id. All processes that a run starts inherit it, even detached ones."""
 OWN_FOLDERS = (process.FOLDER, process.LOG.rpartition("/")[0])
 """Folders of the harness's own files."""
 
@@ -65,12 +65,12 @@ def parse_path_states(output: str, paths: Sequence[str]) -> dict[str, str]:
     return dict(known[line] for line in output.split("\n") if line in known)
 
 
-WHO = f'echo "user $(id -u)"; echo "claim $(cat {CLAIM} 2>/dev/null)"'
+WHO_COMMAND = f'echo "user $(id -u)"; echo "claim $(cat {CLAIM} 2>/dev/null)"'
 """Prints the user who runs commands, and the run that has claimed the host, if any."""
 
 
 def parse_who(output: str) -> tuple[str, str]:
-    """Parses the output of :data:`WHO`: user id and run. A shell's greeting may precede it."""
+    """Parses the output of :data:`WHO_COMMAND`: user id and run. A shell's greeting may precede it."""
     *_, user, claimed = ["", "", *output.rstrip("\n").split("\n")]
     return user.removeprefix("user "), claimed.removeprefix("claim").strip()
 
@@ -94,11 +94,11 @@ def guard_command(run_id: str, argv: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class CreatedPaths:
-    """Everything that a run creates on a host.
+    """Paths that a run creates on a host, and that are removed after it.
 
     - ``removed``: paths that did not exist before
-    - ``emptied``: folders that were empty
-    - ``folders``: their parents that did not exist, the deepest first
+    - ``emptied``: folders that were empty before
+    - ``folders``: parent folders that did not exist before, the deepest first
     """
 
     removed: Sequence[str]
@@ -107,17 +107,14 @@ class CreatedPaths:
 
 
 def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
-    """Returns the command that ends all processes of the run, lifts all rules, and removes everything it created.
-
-    It is idempotent.
-    """
+    """Returns the command that ends all processes of the run, and removes its packet rules and its files. Idempotent."""
     chains = "\n".join(
         f"for tables in {firewall.FOUR} {firewall.SIX}; do "
         f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
         f"$tables -w -F {chain} 2>/dev/null; $tables -w -X {chain} 2>/dev/null; done"
         for chain in (firewall.CHAIN, firewall.FROZEN)
     )
-    mark = shlex.quote(f"{MARK}={run_id}")
+    mark = shlex.quote(f"{RUN_VARIABLE}={run_id}")
     parts = [
         _exit_unless_claimed(run_id),
         f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
@@ -141,7 +138,7 @@ def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
 
 
 def node_needs_command(address: str) -> str:
-    """Returns the command that prints how the host meets a node's needs, a word and a value in each line."""
+    """Returns the command that prints which needs of a node the host meets: in each line a name and a value."""
     return f"""
 echo user $(id -u)
 echo python $(python3 -c 'import sys; print(sys.version_info >= (3, 10) and "yes" or "no")' 2>/dev/null || echo no)
@@ -151,5 +148,5 @@ echo setsid $(command -v setsid || echo no)
 """
 
 
-CLOCKS = "python3 -c 'import time; print(time.time(), time.monotonic())'"
+CLOCKS_COMMAND = "python3 -c 'import time; print(time.time(), time.monotonic())'"
 """Prints the wall clock, and the monotonic clock that times events."""

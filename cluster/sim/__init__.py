@@ -1,7 +1,7 @@
-"""A whole cluster in one process and in virtual time, deterministic by its seed.
+"""A simulated cluster: all nodes in one process and in virtual time, deterministic by its seed.
 
 - ``loop``: the event loop
-- ``process``: what kill and stop act on
+- ``process``: simulated processes, which can be killed and stopped
 - ``network``: hosts and links
 - ``packet_shaping``: late and lost packets
 - ``server``: a listening socket
@@ -9,11 +9,12 @@
 - ``transport``: one end of a connection
 - ``filesystem``: visible and durable files
 - ``disk``: a node's disk
-- ``disk_faults``: what makes it slow, or fail
-- ``runtime``: what a process gets from the simulation
-- ``node``, ``cluster``: put everything together
+- ``disk_faults``: slow and failing disks
+- ``runtime``: disk, clock and random source of a process
+- ``node``, ``cluster``: the nodes, and the cluster of all of them
 - ``zookeeper``: ZooKeeper servers and client
 
-It uses no clock, no threads and only random numbers from the seed. A test checks this for all code that runs here.
+The simulation uses no clock and no threads, and all random numbers come from the seed. A test checks this for all code
+that runs in it.
 Imports ``cluster.node``, ``cluster.system`` and ``cluster.naming``; only ``harness.run`` imports it.
 """

@@ -1,8 +1,8 @@
 """A simulated cluster: nodes of each role on one simulation loop, with its own ZooKeeper servers.
 
-Names (``cluster/naming.py``) and addresses depend on the counts alone. Addresses are assigned in order from 198.18.0.2.
-Each random source (a disk, latencies of fsync, an incarnation's ``random``) is seeded by the run's seed and the name of
-its use. So a new use does not change the others.
+Names (``cluster/naming.py``) and addresses depend only on the number of nodes of each role. Addresses are assigned in
+order from 198.18.0.2. Each random source (a disk, latencies of fsync, an incarnation's ``random``) is seeded by the
+run's seed and the name of its use. So a new use does not change the other sources.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from assay.cluster.checked_hooks import list_written_paths, read_command, read_files
-from assay.cluster.naming import main_role, node_name
+from assay.cluster.naming import find_main_role, make_node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.node import Crash, SimNode
@@ -25,10 +25,11 @@ FIRST_ADDRESS = 2
 
 
 class SimCluster:
-    """Satisfies ``assay.cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is created or started.
+    """A simulated cluster. Satisfies ``assay.cluster.node.Cluster``. It must be created in a running ``SimLoop``.
 
-    ``counts``: number of nodes of each role. ``spares``: number of additional nodes of the main role that wait to join.
-    ``crashes``: processes that ended by an exception.
+    - ``counts``: number of nodes of each role
+    - ``spares``: number of additional nodes of the main role that wait to join
+    - ``crashes``: processes that ended by an exception
     """
 
     def __init__(self, system: System, counts: Mapping[str, int], seed: int, spares: int = 0) -> None:
@@ -45,12 +46,12 @@ class SimCluster:
         self._prepared: set[str] = set()
         for role, count in counts.items():
             for index in range(1, count + 1):
-                self._nodes.append(self._create_node(role, index, node_name(system.roles, role, index)))
-        main = main_role(system.roles)
+                self._nodes.append(self._create_node(role, index, make_node_name(system.roles, role, index)))
+        main = find_main_role(system.roles)
         if main is not None:
             members = counts.get(main, 0)
             for index in range(members + 1, members + 1 + spares):
-                self._spares.append(self._create_node(main, index, node_name(system.roles, main, index)))
+                self._spares.append(self._create_node(main, index, make_node_name(system.roles, main, index)))
         hosts = [node.host for node in self._nodes if node.role == ZOOKEEPER_ROLE]
         self.zookeeper = Ensemble(loop.network, hosts, lambda: EPOCH + loop.time())
         self._harness_runtimes = 0
@@ -88,9 +89,7 @@ class SimCluster:
             node.log.watch(partial(on_line, node.name))
 
     async def start(self) -> None:
-        """Does nothing, but exists as in real clusters: the nodes are created with the cluster, and nothing runs on
-        them.
-        """
+        """Does nothing, because the nodes are created with the cluster. Real clusters have the same method."""
 
     async def close(self) -> None:
         if self._closed:
@@ -105,10 +104,7 @@ class SimCluster:
             self._loop.network.remove_host(node.host)
 
     def harness_runtime(self) -> SimRuntime:
-        """Returns a runtime for a client of the harness.
-
-        It is on no node, is never cut off, and has its own random source.
-        """
+        """Creates a runtime for a client of the harness. Such a client is on no node, and no fault cuts it off."""
         self._harness_runtimes += 1
         label = f"{self._seed} harness {self._harness_runtimes}"
         return SimRuntime(
@@ -141,7 +137,7 @@ class SimCluster:
         )
         try:
             return await self._system.entry(runtime, read_command(self._system, node))
-        except SystemExit as exit_request:  # it would end the whole simulation
+        except SystemExit as exit_request:  # otherwise it would end the whole simulation
             return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
 
 

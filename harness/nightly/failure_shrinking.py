@@ -103,7 +103,7 @@ class Shrinker:
         try:
             ended = run_attempt(
                 command, Path(self.night.folder), self.path.path / log, limits, self.interrupt,
-                lambda pid: self.began(RunningAttempt(result=result, owner=str(owner.owner_of(pid) or ""),
+                lambda pid: self.began(RunningAttempt(result=result, owner=str(owner.find_owner(pid) or ""),
                 shrinks=True)),
                 self.stopping,
             )  # fmt: skip

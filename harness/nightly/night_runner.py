@@ -342,7 +342,7 @@ class NightRunner:
             return
         with suppress(ValueError):
             orphan = owner.parse_owner(running.owner)
-            if owner.owner_of(orphan.pid) == orphan:
+            if owner.find_owner(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         delete_runs(self.path)
         is_recorded = any(one.started == running.result.started for one in self.path.results())

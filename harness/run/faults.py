@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from assay.cluster.naming import node_name
+from assay.cluster.naming import make_node_name
 from assay.cluster.system import (
     CLIENT_ROLE,
     ZOOKEEPER_ROLE,
@@ -157,7 +157,7 @@ def plan_schedule(
         sessions=isinstance(system, SupportsClientSessions),
         spares=count_spares([faults[name] for name in select_possible_faults(system, settings, faults)]),
         roles=tuple(own),
-        named=tuple(node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
+        named=tuple(make_node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(

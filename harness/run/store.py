@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from assay.cluster.owner import Owner, current_owner, owner_of, parse_owner
+from assay.cluster.owner import Owner, current_owner, find_owner, parse_owner
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
@@ -231,7 +231,7 @@ def _may_be_replaced(link: Path) -> bool:
 
 def read_owner(pid: int) -> str:
     """Returns the text of a process's owner, for :meth:`RunInfo.is_made_by`; empty if there is no such process."""
-    return str(owner_of(pid) or "")
+    return str(find_owner(pid) or "")
 
 
 def encode_json(value: Any) -> bytes:

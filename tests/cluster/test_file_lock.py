@@ -88,7 +88,7 @@ def test_a_build_of_images_that_waits_too_long_is_an_image_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(image, "BUILD_LOCK", 0.1)
+    monkeypatch.setattr(image, "BUILD_LOCK_SECONDS", 0.1)
     process = hold_elsewhere(tmp_path / "assay" / "image.lock")
     try:
         with pytest.raises(image.ImageError, match=f"process {process.pid}"), image.hold_build_lock():

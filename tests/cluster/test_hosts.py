@@ -30,7 +30,7 @@ from assay.cluster.ssh.ssh_address import SshAddress, parse_host_key
 from helpers.echo_system import Echo
 from helpers.ssh_machine import machine
 
-UNDO_WITHIN = host_command.UNDO_WITHIN
+UNDO_SECONDS = host_command.UNDO_SECONDS
 
 KEY = paramiko.ECDSAKey.generate()
 HOST_KEY = f"{KEY.get_name()} {KEY.get_base64()}"
@@ -217,7 +217,7 @@ def test_what_undoes_something_has_more_time_than_another_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that is cleaned of a run may have to remove gigabytes from a slow disk."""
-    monkeypatch.setattr(host_command, "UNDO_WITHIN", 2.0)
+    monkeypatch.setattr(host_command, "UNDO_SECONDS", 2.0)
     with machine() as there:
         monkeypatch.setattr(SshAddress, "login", lambda reach: there.login)
         host = SshAddress("h", "root", "/k", HOST_KEY)
@@ -230,7 +230,7 @@ def test_what_undoes_something_has_more_time_than_another_command(
             with pytest.raises(NodeError, match="no end after 2 s"):
                 undoing.perform(endless)
         assert len(there.reached) == 3
-    assert UNDO_WITHIN >= 300
+    assert UNDO_SECONDS >= 300
 
 
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_who_is_read_behind_a_greeting() -> None:
     assert upkeep.parse_who("user 0\nclaim \n") == ("0", "")
     assert upkeep.parse_who("hello\nuser 1000\nclaim run-1\n") == ("1000", "run-1")
     assert upkeep.parse_who("") == ("", "")
-    assert upkeep.parse_who(shell(upkeep.WHO).stdout)[0] == str(os.getuid())
+    assert upkeep.parse_who(shell(upkeep.WHO_COMMAND).stdout)[0] == str(os.getuid())
 
 
 @pytest.fixture
@@ -367,7 +367,7 @@ def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Pa
 def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
     shell(upkeep.claim_command("run-1"))
     started = {
-        run: subprocess.Popen(["sleep", "60"], env={upkeep.MARK: run}, start_new_session=True)
+        run: subprocess.Popen(["sleep", "60"], env={upkeep.RUN_VARIABLE: run}, start_new_session=True)
         for run in ("run-1", "run-10", "my-run-1")
     }
     try:
@@ -431,17 +431,17 @@ time.sleep(60)
 
 def test_what_is_started_while_a_run_is_ended_is_ended_as_well(place: Path) -> None:
     shell(upkeep.claim_command("run-1"))
-    mark = {upkeep.MARK: f"run-1 {place}", "PATH": os.environ["PATH"]}
+    mark = {upkeep.RUN_VARIABLE: f"run-1 {place}", "PATH": os.environ["PATH"]}
     shell(f"rm -f {place}/claim")
-    shell(upkeep.claim_command(mark[upkeep.MARK]))
+    shell(upkeep.claim_command(mark[upkeep.RUN_VARIABLE]))
     started = subprocess.Popen([sys.executable, "-c", REPLACED, str(place / "up")], env=mark, start_new_session=True)
     deadline = time.monotonic() + 10
     while not (place / "up").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert done(upkeep.clean_command(mark[upkeep.MARK], upkeep.CreatedPaths([], [], []))) == 0
+    assert done(upkeep.clean_command(mark[upkeep.RUN_VARIABLE], upkeep.CreatedPaths([], [], []))) == 0
     started.wait(timeout=10)
-    left = [one for one in Path("/proc").glob("[0-9]*/environ") if mark[upkeep.MARK].encode() in content(one)]
+    left = [one for one in Path("/proc").glob("[0-9]*/environ") if mark[upkeep.RUN_VARIABLE].encode() in content(one)]
     for one in left:
         os.kill(int(one.parent.name), signal.SIGKILL)
     assert left == []

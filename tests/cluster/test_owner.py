@@ -42,7 +42,7 @@ def test_an_owner_of_another_boot_is_dead() -> None:
     mine = owner.current_owner()
     other = dataclasses.replace(mine, boot="00000000-0000-0000-0000-000000000000")
     assert not other.alive()
-    assert not other.of_this_boot()
+    assert not other.is_of_this_boot()
 
 
 def test_an_owner_of_another_pid_namespace_cannot_be_judged_and_counts_as_alive() -> None:

@@ -67,7 +67,7 @@ def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.S
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            mine = owner.owner_of(process.pid)
+            mine = owner.find_owner(process.pid)
             assert mine is not None
             addresses = process.stdout.readline().strip().split(",")
             assert len(addresses) == 2, process.communicate(timeout=PATIENCE)

@@ -357,7 +357,7 @@ def test_containers_and_networks_are_removed(moment: str, tmp_path: Path) -> Non
     client = docker.from_env()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            mine = {"label": f"{OWNER_LABEL}={owner.owner_of(process.pid)}"}
+            mine = {"label": f"{OWNER_LABEL}={owner.find_owner(process.pid)}"}
             if "nodes" in moment:
                 until(lambda: client.containers.list(filters=mine), process)
             else:
