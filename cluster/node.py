@@ -110,9 +110,9 @@ class Node(SupportsCommands, Protocol):
         """Returns at most ``size`` bytes; fewer at the end of the file. Raises ``FileNotFoundError``."""
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
-        """Overwrites bytes of a file, or extends it, to damage it. Raises ``NodeError`` unless the main process is dead.
+        """Damages a file: overwrites bytes, or appends some. The new bytes are durable.
 
-        The new bytes are durable. Raises ``FileNotFoundError``.
+        Raises ``NodeError`` unless the main process is dead. Raises ``FileNotFoundError``.
         """
 
     async def truncate_file(self, path: str, size: int) -> None:
@@ -404,10 +404,10 @@ class SupportsPacketShaping(Protocol):
         """Returns why packets cannot be shaped, and the remedy; None if they can. Changes nothing permanently."""
 
     async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
-        """Shapes packets to these peers from now on. Without peers, shapes all packets except SSH. None ends shaping."""
+        """Shapes packets to these peers from now on, or to all except SSH's. ``traffic`` None ends the shaping."""
 
     async def shaped(self) -> Mapping[str, int]:
-        """Returns how many packets the current shaping made ``late``, ``lost`` and ``doubled``; empty without shaping."""
+        """Returns how many packets the shaping has made ``late``, ``lost`` and ``doubled``; empty without shaping."""
 
 
 @runtime_checkable

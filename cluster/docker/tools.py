@@ -84,7 +84,7 @@ COPIED = ("sshd", "iptables", "iptables-restore", "python3", "pkill", "setsid", 
 """Tools that are copied to an image without a package manager. The shell and the other tools must be there already."""
 
 # Each tool is a script. It calls the copied dynamic linker, which starts the program with the copied libraries. Child
-# processes do not use these libraries. `--argv0` is needed because iptables reads its name, and Python and sshd their path.
+# processes do not use these libraries. `--argv0` is needed because iptables reads its name, Python and sshd their path.
 BUNDLE = f"""\
 ARG NODE
 FROM $NODE

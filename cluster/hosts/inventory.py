@@ -151,7 +151,7 @@ def _address_of(container: Any) -> str:
 def choose_by_role(
     hosts: Sequence[InventoryHost], main: str | None, counts: Mapping[str, int], path: Path
 ) -> dict[str, list[InventoryHost]]:
-    """Returns as many hosts of each role as ``counts`` requires. Raises :class:`InventoryError` if there are too few."""
+    """Returns as many hosts of each role as ``counts`` says. Raises :class:`InventoryError` if there are too few."""
     chosen: dict[str, list[InventoryHost]] = {}
     for role, count in counts.items():
         candidates = [host for host in hosts if (host.role or main) == role]

@@ -107,7 +107,7 @@ class CreatedPaths:
 
 
 def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
-    """Returns the command that ends all processes of the run, and removes its packet rules and its files. Idempotent."""
+    """Returns the command that ends all processes of the run, and removes its rules and its files. Idempotent."""
     chains = "\n".join(
         f"for tables in {firewall.FOUR} {firewall.SIX}; do "
         f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
@@ -122,7 +122,7 @@ def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
         # A found process may have just started another one, so the search repeats until it finds none.
         f'tries=0; while found=$(grep -lzxF {mark} /proc/[0-9]*/environ 2>/dev/null); [ "$found" ]; do '
         'for one in $found; do one=${one#/proc/}; kill -KILL "${one%/environ}" 2>/dev/null; done; '
-        f"tries=$((tries + 1)); [ $tries -gt {process.GONE_WITHIN * 20} ] "
+        f"tries=$((tries + 1)); [ $tries -gt {process.SIGNAL_SECONDS * 20} ] "
         "&& { echo processes of the run do not end >&2; exit 25; }; sleep 0.05; done",
         shlex.join(packets.UNSHAPE),
         chains,

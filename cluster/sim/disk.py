@@ -1,16 +1,16 @@
 """A simulated node's disk. It outlives the node's processes, and a power loss takes unsynced data.
 
-It keeps two states: what a process sees (the page cache) and what the device holds. A killed process changes neither.
-:meth:`SimDisk.cut_power` makes the device's state the only one. If POSIX leaves the device's state open, the disk's
-random generator decides:
+The disk keeps two states: the visible one, which processes see (the page cache), and the durable one on the device. A
+killed process changes neither. After :meth:`SimDisk.cut_power` only the durable state is left. POSIX does not define
+that state completely. In these cases a random generator decides:
 
-- Appended, unsynced bytes: the tail is torn at a random byte. Blocks before that may be missing, and are zeros.
-- Preallocated bytes: zeros behind the content, with the size of the last fsync or the current one. Content torn off
-  before them becomes zeros, too.
+- Appended, unsynced bytes: the tail is torn off at a random byte. Blocks before that may be missing, and are zeros.
+- Preallocated bytes: they are zeros behind the content. The file has its current size, or that of the last fsync.
+  Torn-off content before them becomes zeros, too.
 - An unsynced truncation: it survives, or it is undone as a whole, and then later appends are gone.
 - Unsynced creations, renames and removals of names: in each folder a random prefix of the operations survives. A rename
   between two folders survives in both or in neither. So a new file may vanish although its bytes were fsynced, and a
-  removed one may come back, as POSIX allows.
+  removed file may come back, as POSIX allows.
 
 A disk can be:
 
@@ -19,8 +19,8 @@ A disk can be:
 - failing (``failure_plan``): a change is rejected as a whole, with EIO, or its process ends just before or after it
 - wiped, or rolled back to a snapshot
 
-Not modelled: silent corruption (faults cause it through :meth:`SimDisk.write`), and pages that a later fsync ignores
-after a failed one. The namespace is in :mod:`assay.cluster.sim.filesystem`.
+Not modelled: silent corruption (faults cause it through :meth:`SimDisk.write`), and pages that an fsync ignores because
+an earlier fsync failed. The namespace is in :mod:`assay.cluster.sim.filesystem`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class FolderSnapshot:
 
 
 class FileState(NamedTuple):
-    """State of a file for a comparison.
+    """State of a file, to be compared with a later one.
 
-    ``version`` changes if the file is truncated or replaced. ``durable``: how many of the first ``size`` bytes survive
-    any power loss.
+    - ``version``: changes if the file is truncated or replaced
+    - ``durable``: length of the prefix of the ``size`` bytes that survives any power loss
     """
 
     version: object
@@ -86,7 +86,7 @@ FAST_FSYNC = 0.0005
 
 
 class DiskAccess(NamedTuple):
-    """Access of one process to the disk, as its storage and its open files share it."""
+    """Access of one process to the disk. The process's storage and its open files share it."""
 
     require_alive: Callable[[], None]
     """Raises an error if the process is dead."""
@@ -113,9 +113,9 @@ class DiskAccess(NamedTuple):
 
 
 class SimDisk:
-    """A node's files. A leading slash in paths is optional: ``/data/x`` is ``data/x``.
+    """A node's disk. A leading slash in paths is optional: ``/data/x`` is ``data/x``.
 
-    ``capacity``: maximum bytes of content, None for unlimited.
+    ``capacity``: maximum bytes of content; None for unlimited.
     """
 
     def __init__(self, random: Random) -> None:
@@ -134,13 +134,13 @@ class SimDisk:
     ) -> SimStorage:
         """Returns a process's view of the disk.
 
-        - ``check`` is called at the start of every operation and after each fsync's delay. The operation raises its
-          errors.
+        - ``check`` is called at the start of every operation and after each fsync's delay. Its errors end the
+          operation.
         - ``fsync_delay`` returns the seconds of the next fsync.
         - ``process``: the process that slow calls block and that the disk's failures hit.
         - ``name``: the process's name in locked files.
 
-        After a power loss the view belongs to a dead process and has no effect. Ask for a new one.
+        After a power loss a view belongs to a dead process and has no effect. A new process needs a new view.
         """
         access = DiskAccess(
             check,
@@ -172,7 +172,7 @@ class SimDisk:
         return FolderSnapshot(folder, {path: self.read(path) for path in paths})
 
     def roll_back(self, snapshot: FolderSnapshot, kept: Collection[str] = ()) -> None:
-        """Restores the snapshot durably. Later files are gone. Processes must be dead."""
+        """Restores the snapshot durably. Removes all other files. Processes must be dead."""
         self.wipe(snapshot.folder, kept)
         for path, data in snapshot.files.items():
             self.write(path, data)
@@ -187,7 +187,7 @@ class SimDisk:
                 self.wipe(path, kept)
 
     def cut_power(self) -> None:
-        """Stops the machine at once. Processes must be dead. The remaining state is durable."""
+        """Loses all data that are not durable. Processes must be dead."""
         self._names = self._names.after_power_loss(self._random)
 
     def files(self) -> list[str]:
@@ -199,11 +199,11 @@ class SimDisk:
         return {path: inode.size for path, inode in self._names.matching(pattern).items()}
 
     def read(self, path: str) -> bytes:
-        """Returns a file's content as a process that opens it sees it. Raises ``FileNotFoundError``."""
+        """Returns a file's visible content. Raises ``FileNotFoundError``."""
         return self._names.file(path).whole
 
     def names(self, folder: str) -> list[str]:
-        """Returns the visible names in a folder, in no order; empty if there is none."""
+        """Returns the visible names in a folder, in no order; empty if there is no such folder."""
         node = self._names.find(folder)
         return list(node.entries) if isinstance(node, Folder) else []
 
@@ -212,13 +212,13 @@ class SimDisk:
         return bytes(self._names.file(path).content[position:])
 
     def state(self, path: str) -> FileState:
-        """Returns the state of a file's written bytes now. Raises ``FileNotFoundError``."""
+        """Returns the current state of a file's written bytes. Raises ``FileNotFoundError``."""
         inode = self._names.file(path)
         durable = inode.durable.size if self._names.is_durable(path) else 0
         return FileState((id(inode), inode.cuts), len(inode.content), durable, inode)
 
     def write(self, path: str, data: bytes) -> None:
-        """Replaces or creates a file from outside, durably and at once; creates folders as needed."""
+        """Replaces or creates a file durably, as the harness. Creates missing folders."""
         self._names.mkdir(posixpath.dirname(path))
         inode = self._names.file(path, create=True)
         inode.truncate(0)
@@ -227,12 +227,12 @@ class SimDisk:
         self._names.pin(path)
 
     def make_folder(self, path: str) -> None:
-        """Creates a folder and its parents from outside, durably and at once. It is no error if it exists."""
+        """Creates a folder and its parents durably, as the harness. It is no error if the folder exists."""
         self._names.mkdir(path)
         self._names.pin(path)
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with its content, from outside, durably and at once."""
+        """Removes a file, or a folder with its content, durably, as the harness."""
         self._names.remove(path)
         self._names.pin(path)
 
@@ -259,7 +259,7 @@ class SimSlice:
 
 
 class SimFile:
-    """An open file. It still works when its name is removed, like an open descriptor."""
+    """An open file. Like a file descriptor, it still works when the file's name is removed."""
 
     __slots__ = ("_access", "_closed", "_inode", "size")
 
@@ -268,7 +268,7 @@ class SimFile:
         self._access = access
         self._closed = False
         self.size = len(inode.content)
-        """Size as this process knows it. A second process that writes to the file changes the content, but not this."""
+        """Size that this process knows. Writes of a second process change the content, but not this size."""
 
     def append(self, data: bytes) -> None:
         self._require_open()
@@ -317,7 +317,7 @@ class SimFile:
 class SimStorage:
     """A process's view of a disk. ``name``: the process's name in locked files.
 
-    It satisfies ``assay.cluster.runtime.Storage`` and the broker's own structurally.
+    It has the methods of ``assay.cluster.runtime.Storage`` and of the broker's own interface of storage.
     """
 
     def __init__(self, names: FileTree, access: DiskAccess, name: str) -> None:

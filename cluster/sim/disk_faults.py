@@ -29,16 +29,16 @@ class DiskUser(Protocol):
 SECOND_COPY_CALL = 0.002
 """Seconds of a read or a write of a second copy.
 
-Simulated calls normally take no time. But a real start does not read a disk in an instant, and the first process
-continues meanwhile.
+Other simulated calls take no time. But a real second copy needs time to read the disk at its start, and the first
+process continues meanwhile.
 """
 
 
 @dataclass
 class DiskSlowness:
-    """Additional seconds of each ``fsync``, and each read or write (``call``), and the counts of both.
+    """Additional seconds of each ``fsync``, and of each read or write (``call``). Counts the delayed calls.
 
-    ``halt``: seconds into the next slow fsync after which its process is stopped, once; 0: never.
+    ``halt``: the process of the next slow fsync is stopped after this many seconds of the fsync; 0: never.
     """
 
     fsync: float = 0.0
@@ -59,7 +59,7 @@ class DiskSlowness:
         return self.fsync
 
     def delay_call(self, process: DiskUser | None) -> None:
-        """Delays a call that is made now: its process is blocked until it returns."""
+        """Delays a read or write that is made now: the process is blocked for that time."""
         if process is not None and process is self.second:
             process.wait(self.call + SECOND_COPY_CALL)
         elif self.call and process is not None:
@@ -82,9 +82,9 @@ class DiskRejectionError(OSError):
 
 @dataclass
 class DiskFailurePlan:
-    """Plan of a failure: ``after`` more changes of these kinds succeed, and the next ``errors`` ones are rejected.
+    """Plan of a failure: ``after`` more changes of these kinds succeed, and the next ``errors`` changes are rejected.
 
-    With ``errors`` 0 the process ends instead, before the change, or after it if ``after_change``.
+    With ``errors`` 0 the process ends instead, before the change, or after it with ``after_change``.
     """
 
     changes: Collection[DiskChange] = ()
@@ -93,7 +93,7 @@ class DiskFailurePlan:
     after_change: bool = False
     so_far: DiskErrorEffects = field(default_factory=DiskErrorEffects)
     counted: Counter[DiskUser] = field(default_factory=Counter)
-    """Number of changes that each process has made or tried, without fsyncs."""
+    """Number of changes that each process has made or tried. Fsyncs do not count."""
 
     def strikes(self, change: DiskChange) -> bool:
         """Returns whether the plan strikes the change that is about to be made. Counts down ``after``."""
@@ -122,8 +122,8 @@ class DiskFailurePlan:
 class ChangeGuard:
     """Wraps each change that one process makes on its disk: ``with guard(DiskChange.WRITE): ...``.
 
-    Raises :class:`DiskRejectionError`. If the process has ended, it raises the error of ``require_alive``, before or
-    after the body. The body must not await.
+    Raises :class:`DiskRejectionError`. If the plan ends the process, the guard raises the error of ``require_alive``,
+    before or after the body. The body must not await.
     """
 
     __slots__ = ("_end_after", "_plan", "_process", "_require_alive")

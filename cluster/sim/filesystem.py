@@ -1,10 +1,10 @@
 """Files and folders of a simulated disk, each with a visible and a durable state.
 
-- A file's durable content is a :class:`DurableContent`: a prefix shared with the visible content, then a tail of its
-  own (bytes that were truncated since). So appends and fsyncs copy nothing, at any file size.
+- A file's durable content is a :class:`DurableContent`: a prefix that it shares with the visible content, and a tail of
+  its own (bytes that were truncated since). So appends and fsyncs copy nothing, at any file size.
 - Preallocated space reads as zeros, and becomes content when the file is opened again.
-- The namespace keeps one journal of name changes that are not yet durable. A folder's fsync commits its own changes and
-  those that they depend on.
+- The namespace keeps one journal of name changes that are not yet durable. A folder's fsync commits the changes in this
+  folder, and the changes that they depend on.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from random import Random
 BLOCK = 512
 """Bytes that a device writes atomically."""
 OUT_OF_ORDER = 0.5
-"""Probability that unsynced blocks had not been written in order at a power loss."""
+"""Probability that a power loss finds unsynced blocks written out of order."""
 MISSING = 0.3
 """Share of these blocks that are then missing, and read as zeros."""
 
 
 @dataclass(slots=True, eq=False)
 class DurableContent:
-    """An earlier content of a file: that of its fsync ``number``.
+    """Content of a file at its fsync ``number``.
 
-    It is the first ``size`` bytes of the visible content, then ``tail``, then zeros up to ``reserved``.
+    It consists of the first ``size`` bytes of the visible content, then ``tail``, then zeros up to ``reserved``.
     """
 
     size: int
@@ -54,9 +54,9 @@ class Inode:
         self.content = bytearray(content)
         self.durable = DurableContent(len(content), b"", 0)
         self.cuts = 0
-        """How often it was truncated or overwritten."""
+        """How often the file was truncated or overwritten."""
         self.reserved = 0
-        """Size of the file, if it is larger than its content."""
+        """Size of the file with its preallocated space; 0 without such space."""
         self.holds_lock: Callable[[], bool] | None = None
         """Whether the process that locked the file last still has the lock; None if no process locked it."""
         self._fsyncs = 0
@@ -80,7 +80,7 @@ class Inode:
     def write(self, position: int, data: bytes) -> None:
         """Writes ``data`` at ``position``. A gap behind the end of the content becomes zeros.
 
-        A process appends at the end that it knows. The real end only differs if a second process has written.
+        A process appends at the end of the file that it knows. A second process may have written beyond it.
         """
         content = self.content
         if position == len(content):
@@ -100,13 +100,13 @@ class Inode:
         del self.content[size:]
 
     def _before_cut(self, size: int) -> None:
-        """Must be called before the content from ``size`` on is truncated or replaced."""
+        """Saves durable bytes. Must be called before the content from ``size`` on is truncated or replaced."""
         self.durable.before_cut(self.content, size)
         for flight in self._flights:
             flight.before_cut(self.content, size)
 
     def begin_fsync(self) -> DurableContent:
-        """Returns the content that must be durable after this fsync, whatever happens to the file until then."""
+        """Begins an fsync. Returns the content that it makes durable, even if the file changes until its end."""
         self._fsyncs += 1
         flight = DurableContent(len(self.content), b"", self._fsyncs, self.reserved)
         self._flights.append(flight)
@@ -116,7 +116,7 @@ class Inode:
         self._flights.remove(flight)
 
     def finish_fsync(self, flight: DurableContent) -> None:
-        """Finishes an fsync. It changes nothing if a later one has finished already, because that one covered it."""
+        """Finishes an fsync. Changes nothing if a later fsync has finished already."""
         self._flights.remove(flight)
         if flight.number > self.durable.number:
             self.durable = flight
@@ -126,7 +126,7 @@ class Inode:
 
     def after_power_loss(self, random: Random) -> Inode:
         if self.holds_lock is not None:
-            return Inode()  # the content only informs people, so no random draw is needed
+            return Inode()  # a lock file's content is not tested, so no random number is drawn for it
         durable = self.durable
         size = durable.reserved
         if size != self.reserved:
@@ -138,10 +138,7 @@ class Inode:
         return Inode(survived.ljust(size, b"\0"))
 
     def _tear(self, random: Random) -> bytes:
-        """Returns the content up to a random byte behind the durable part.
-
-        Some of the unsynced blocks may be missing. The file's length follows from the last block written.
-        """
+        """Returns the content up to a random byte behind the durable part. Some unsynced blocks may be missing."""
         survived = self.content[: random.randint(self.durable.size, len(self.content))]
         unsynced_blocks = range(-(-self.durable.size // BLOCK) * BLOCK, len(survived) - BLOCK, BLOCK)
         if unsynced_blocks and random.random() < OUT_OF_ORDER:
@@ -152,7 +149,7 @@ class Inode:
 
 
 class Folder:
-    """A folder: visible names, and names on the device."""
+    """A folder: its visible names (``entries``) and its durable names."""
 
     __slots__ = ("durable", "entries")
 
@@ -165,7 +162,7 @@ Node = Inode | Folder
 
 
 class NameChange:
-    """Name changes of one operation: ``(folder, name, new node)``, with None for a removed name."""
+    """Changes of names by one operation: ``(folder, name, new node)``, with None for a removed name."""
 
     __slots__ = ("edits", "folders", "number")
 
@@ -185,7 +182,7 @@ class NameChange:
                 folder.durable[name] = node
 
     def forget(self, folder: Folder, name: str) -> None:
-        """Drops one name, because it became durable in another way."""
+        """Drops the change of one name, because the name became durable in another way."""
         if folder in self.folders:
             self._set([edit for edit in self.edits if edit[0] is not folder or edit[1] != name])
 
@@ -264,7 +261,7 @@ class FileTree:
         self._change((*self._parent(path), None))
 
     def is_durable(self, path: str) -> bool:
-        """Returns whether the device holds this path: its name and its parents' names, for their current nodes."""
+        """Returns whether the path is durable: its name and the names of its parents, with their current nodes."""
         folder = self._root
         for part in _split_path(path):
             node = folder.entries.get(part)
@@ -278,7 +275,7 @@ class FileTree:
         return sorted(_walk(self._root, ""))
 
     def matching(self, pattern: str) -> dict[str, Inode]:
-        """Returns the files that match a shell pattern, by path, sorted. Each part of the path is matched alone."""
+        """Returns the files that match a shell pattern, sorted by path. A wildcard does not match a slash."""
         found: list[tuple[str, Node]] = [("", self._root)]
         for part in _split_path(pattern):
             found = [

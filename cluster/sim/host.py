@@ -26,7 +26,10 @@ class PacketFate(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class FlowRule:
-    """Drops or rejects every n-th packet of a flow. ``seen``: packets so far; ``count``: packets that did not pass."""
+    """Drops or rejects every n-th packet of a flow.
+
+    ``seen``: number of packets so far. ``count``: number of packets that did not pass.
+    """
 
     source: SimHost
     flow: Flow
@@ -54,7 +57,7 @@ class SimHost:
     - ``rejected``: the hosts of ``rules`` whose packets are answered with a reset
     - ``flows``: rules that drop or reject only some packets of a peer
     - ``filtering``: whether the host is frozen or has any rule
-    - ``shaping``: delay, loss and so on of the packets that the host sends
+    - ``shaping``: delays and losses of the packets that the host sends
     - ``listeners``: servers by port
     """
 

@@ -1,14 +1,14 @@
 """A deterministic asyncio event loop: virtual time, in-memory network, processes that can be killed and stopped.
 
-Time begins at 0 and only advances when nothing is ready: it jumps to the exact value of the next timer. Timers due at
-the same time run in creation order. A step costs no time. But a program that never waits is charged a millisecond per
-:data:`STEPS_PER_MILLISECOND` steps, so that a busy loop with a deadline ends as on a real machine.
+Time begins at 0 and only advances when nothing is ready: it jumps to the exact time of the next timer. Timers due at
+the same time run in creation order. A step takes no time. But a program that never waits advances the time by a
+millisecond per :data:`STEPS_PER_MILLISECOND` steps. So a busy loop with a deadline ends as on a real machine.
 
 Everything that asyncio leaves to chance has an order here. Tasks and futures hash in creation order
 (:class:`SimFuture`). There are no threads and no executor. The network draws its latencies from the loop's seed.
 
-It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is stopped. ``asyncio.Runner(loop_factory=...)``,
-``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.
+The loop is a ``BaseEventLoop`` whose ``_run_once`` runs until the loop is stopped.
+``asyncio.Runner(loop_factory=...)``, ``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from assay.cluster.sim.server import SimServer
 
 
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]
-    """Future with a deterministic hash: its rank among all futures and tasks, by the time of the first hash.
+    """Future with a deterministic hash: a number that counts the futures and tasks in the order of their first hash.
 
-    ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate over those. The default hash
-    is an address, which differs between two runs of one program. A task is hashed when it is created
+    ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep futures in sets and iterate over the sets. The
+    default hash is an address, which differs between two runs of one program. A task is hashed when it is created
     (:meth:`SimLoop.create_task`), a future when it first goes into a set.
     """
 
@@ -66,11 +66,11 @@ STEPS_PER_MILLISECOND = 10_000
 GC_THRESHOLDS = (200_000, 20, 100)
 """Garbage collector thresholds of the generations in a process that simulates."""
 COMPACTION_MINIMUM = 1000
-"""Cancelled timers are removed if there are more than this many and they are more than half of all."""
+"""Cancelled timers are removed if there are more than this many, and they are more than half of all timers."""
 
 
 class DeadlockError(RuntimeError):
-    """Nothing is ready, no timer is set and the main future is not done: nothing can ever happen again."""
+    """Nothing is ready, no timer is set, and the main future is not done. So the run cannot continue."""
 
 
 class UncaughtError(NamedTuple):
@@ -91,7 +91,7 @@ def _find_process(context: Mapping[str, Any]) -> Process | None:
 
 
 class SimHandle(asyncio.Handle):
-    """A ready callback. It runs in its context if the context's process is running."""
+    """A ready callback. It runs in its context, once the context's process is running."""
 
     __slots__ = ()
 
@@ -159,13 +159,13 @@ class SimLoop(asyncio.BaseEventLoop):
     """The event loop of one simulation. ``seed`` decides the network's latencies."""
 
     simulated = True
-    """Tells the interpreter not to use threads, and thus no blocking clients."""
+    """Tells the harness to use no threads, and thus no blocking clients."""
     _stopping: bool
     _closed: bool
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
-        # Stays set after the loop is closed: most remains of a run are freed soon after, without the collector.
+        # Stays set after the loop is closed. Most objects of a run are freed without the collector soon after its end.
         gc.set_threshold(*GC_THRESHOLDS)
         self._now = 0.0
         self._sequence = 0
@@ -215,17 +215,14 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def schedule(self, when: float, runnable: Runnable) -> None:
-        """Schedules an event of the kernel (packet, retransmission) without handle or context.
-
-        It cannot be cancelled.
-        """
+        """Schedules an event of the kernel (packet, retransmission). It has no context and cannot be cancelled."""
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, runnable))
 
     def call_before(self, when: float, call: Callable[[], object]) -> None:
-        """Calls ``call`` between two steps, at the last moment not later than ``when`` with nothing ready.
+        """Calls ``call`` between two steps: when nothing is ready and the next timer is later than ``when``.
 
-        The order of the timers stays as it is, because the call is no timer.
+        It is not a timer, so it does not change the order of the timers.
         """
         self._call_between_steps_count += 1
         heapq.heappush(self._calls_between_steps, (when, self._call_between_steps_count, call))
@@ -244,7 +241,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.append(runnable)
 
     def run_before_ready(self, runnables: Iterable[Runnable]) -> None:
-        """Puts these before everything that is ready now, in their order."""
+        """Puts these, in their order, before all callbacks that are ready now."""
         self._ready.extendleft(reversed(list(runnables)))
 
     def count_cancelled_timer(self) -> None:
@@ -322,9 +319,9 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Reports an error that no code handles, in the process whose code raised it, so that its log shows it.
+        """Reports an error that no code handles, in the context of its process, so that the process's log shows it.
 
-        An error in a process that is dead is dropped: a kill unwinds code that has no more effect.
+        An error of a dead process is dropped, because code that a kill unwinds has no effect.
         """
         process = _find_process(context)
         if process is None:

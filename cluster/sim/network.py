@@ -1,14 +1,14 @@
 """The simulated network: hosts with addresses, listening ports, and links that can be cut in each direction.
 
-- A link is a pair of hosts in one direction. Cutting it drops every arriving packet and counts it on the receiving
-  host, as an ``iptables`` DROP rule in INPUT would. ``transport`` has the effects on a connection.
-- Latency is drawn per message from the seed, so connections are reordered against each other, but never within one
-  direction.
-- A rule can reject instead: the sender gets a reset, as from REJECT with tcp-reset. Resets themselves pass such a rule.
+- A link is a pair of hosts in one direction. If it is cut, the receiving host drops and counts every packet, as with an
+  ``iptables`` DROP rule in INPUT. ``transport`` describes the effects on a connection.
+- Each message has its own random latency. So messages of different connections may overtake each other, but never
+  messages in one direction of a connection.
+- A rule can reject packets instead: the sender gets a reset, as from REJECT with tcp-reset. Resets pass such a rule.
 - A rule can be restricted to a *flow*: one direction of the connections on one port, or every third packet of it.
-- A *frozen* host neither sends nor receives packets, not even the outside's. Its timers continue.
+- A *frozen* host neither sends nor receives packets, not even those of the harness. Its timers continue.
 
-Code that belongs to no process (the harness) lives on its own host, ``outside``, which no rule affects.
+Code that belongs to no process (the harness) runs on its own host, ``outside``, which no rule affects.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from assay.cluster.sim.server import SimServer
 from assay.cluster.sim.transport import KernelTimer, SimSender, SimSocket, SimTransport
 
 LATENCY = (0.0001, 0.001)
-"""Seconds one way, uniform: a rack's network with a busy kernel at each end."""
+"""Range of the seconds that a packet takes, uniformly distributed: a rack's network with busy kernels."""
 SYN_RETRY = 1.0
-"""Seconds until an unanswered connection request is repeated; doubles (Linux: 1 s)."""
+"""Seconds until an unanswered connection request is repeated. They double each time (Linux: 1 s)."""
 CONNECT_TIMEOUT = 15.0
 """Seconds until connecting fails with ETIMEDOUT (Linux: about two minutes)."""
 OUTSIDE = "198.18.255.254"
@@ -45,15 +45,15 @@ class Network:
         self.loop = loop
         self.random = source
         self.outside = SimHost("harness", OUTSIDE)
-        # Keeps connections alive, as a selector would. Otherwise idle ones are garbage, collected at nondeterministic
-        # times.
+        # Keeps connections alive, as a selector would. Otherwise idle ones would be garbage, and would be collected at
+        # times that are not deterministic.
         self.connections: dict[SimTransport, None] = {}
         self._hosts: dict[str, SimHost] = {OUTSIDE: self.outside, "harness": self.outside}
         self._draw = source.random
         self._base, self._spread = LATENCY[0], LATENCY[1] - LATENCY[0]
 
     def add_host(self, name: str, address: str) -> SimHost:
-        """Raises ``ValueError`` if the name or the address is taken."""
+        """Adds a host. Raises ``ValueError`` if the name or the address is taken."""
         if name in self._hosts or address in self._hosts:
             raise ValueError(f"host {name} or address {address} is taken")
         host = self._hosts[name] = self._hosts[address] = SimHost(name, address)
@@ -77,7 +77,7 @@ class Network:
         return self._base + self._spread * self._draw()
 
     def shape(self, source: SimHost, traffic: Traffic | None, peers: Collection[SimHost] | None = None) -> None:
-        """Shapes what ``source`` sends to these peers, or to all, from now on."""
+        """Shapes packets from ``source`` to these peers, or to all, from now on."""
         source.shaping = None if traffic is None else PacketShaper(traffic, peers, self._draw)
 
     def drop(self, source: SimHost, target: SimHost) -> None:
@@ -114,11 +114,11 @@ class Network:
         host.filtering = bool(host.rules or host.flows)
 
     def is_cut(self, source: SimHost, target: SimHost) -> bool:
-        """Returns whether no packet of the link passes, except resets (see ``is_silenced``)."""
+        """Returns whether all packets of the link are lost or rejected. For resets see ``is_silenced``."""
         return source in target.rules or source.frozen or target.frozen
 
     def fate(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> PacketFate:
-        """Returns the fate of a packet from ``source`` between these ports. The rule that it meets counts it."""
+        """Returns the fate of a packet from ``source`` between these ports. A rule that matches counts the packet."""
         if self.is_cut(source, target):
             self.count(source, target)
             rejects = source in target.rejected and not (source.frozen or target.frozen)
@@ -147,7 +147,7 @@ class Network:
 
     def listen(self, factory: Callable[[], Any], address: str | None, port: int) -> SimServer:
         """Listens for the current process, on its host. Raises ``OSError`` (EADDRINUSE, EADDRNOTAVAIL)."""
-        process, host = self._current_place()
+        process, host = self._find_current_host()
         if address is not None and address not in ANY | LOOPBACK and self._hosts.get(address) is not host:
             raise OSError(errno.EADDRNOTAVAIL, f"cannot assign {address} on {host.name}")
         port = port or host.next_ephemeral_port()
@@ -162,7 +162,7 @@ class Network:
 
         Raises ``ConnectionRefusedError``, ``OSError`` (ETIMEDOUT, EHOSTUNREACH).
         """
-        process, host = self._current_place()
+        process, host = self._find_current_host()
         target = host if address in LOOPBACK else self._hosts.get(address)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, f"no route from {host.name} to {address}")
@@ -171,7 +171,7 @@ class Network:
         transport.attach(protocol)
         return transport, protocol
 
-    def _current_place(self) -> tuple[Process | None, SimHost]:
+    def _find_current_host(self) -> tuple[Process | None, SimHost]:
         process = PROCESS.get()
         return (None, self.outside) if process is None else (process, process.host)
 

@@ -1,6 +1,6 @@
 """A simulated node: a host of the network, a disk, a clock, and one main process at a time.
 
-A fault may start a second copy of the main process, which belongs to that fault.
+A fault may start a second copy of the main process, and also ends it.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from assay.cluster.sim.process import Process
 
 MEMORY_PRESSURE = 0.3
 """Seconds from the shortage of memory until the kernel kills a process."""
-TERMINATE_WITHIN = 15.0
-"""Seconds of virtual time for a process to end by itself."""
-LOOK_EVERY = 0.01
-"""Polling interval for the end of a process that its last step has stopped."""
+TERMINATE_SECONDS = 15.0
+"""Maximum seconds of virtual time until a process that was asked to end has ended."""
+POLL_SECONDS = 0.01
+"""Seconds between two checks whether a process has ended that was stopped by its last step."""
 
 PROBE_BYTES = 4096
 """Size of the write that is tried when a disk is examined."""
@@ -51,7 +51,7 @@ _log = logging.getLogger("assay.sim")
 class Crash:
     """A main process that ended by an exception, at ``time`` seconds of virtual time.
 
-    ``expected``: it was asked to end, or its disk had rejected a change.
+    ``expected``: whether the process was asked to end, or its disk had rejected a change.
     """
 
     node: str
@@ -78,7 +78,7 @@ class NodeEventLog:
             self._on_line(line)
 
     def watch(self, on_line: Callable[[str], None]) -> None:
-        """Calls ``on_line`` with each existing line, and with each new one before the process does anything more."""
+        """Calls ``on_line`` with each existing line, and with each new line as soon as the process writes it."""
         for line in self._lines:
             on_line(line)
         self._on_line = on_line
@@ -108,7 +108,10 @@ class NodeEventLog:
 
 
 class SimNode:
-    """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
+    """A simulated node. Satisfies ``assay.cluster.node.Node``.
+
+    ``clock_offset``: seconds by which the node's wall clock is ahead.
+    """
 
     def __init__(
         self, loop: Any, host: SimHost, role: str, index: int, disk: SimDisk, main: Main, crashes: list[Crash]
@@ -120,9 +123,9 @@ class SimNode:
         self.log = NodeEventLog()
         self.exit_code: int | None = None
         self.losses = 0
-        """How often its files lost data, or were rolled back, while it had no process."""
+        """How often its files were rolled back or lost data while it had no process."""
         self.damaged = False
-        """Whether anything except its processes wrote into its files."""
+        """Whether a fault has changed its files."""
         self.role = role
         self.index = index
         self._main = main
@@ -156,7 +159,7 @@ class SimNode:
     async def write_file(self, path: str, data: bytes) -> None:
         self._require_reachable()
         if not path.startswith("/"):
-            # a real node would resolve it in some home folder
+            # A real node would look for it in a home folder.
             raise NodeError(f"{self.name}: {path!r} is not an absolute path")
         self.disk.write(path, data)
 
@@ -230,13 +233,13 @@ class SimNode:
         return self.second_events.append if process is self._second_process else self.log.append
 
     def _finish(self, process: Process, task: asyncio.Task[int]) -> None:
-        """Ends the process after its main coroutine has returned or raised, and records how.
+        """Ends the process after its main coroutine has returned or raised, and records the exit code or the error.
 
-        An exception of a second copy is logged for the copy, and does not count as a crash of the system.
+        An error of a second copy is only logged. It does not count as a crash of the system.
         """
         if process.dead:
             return
-        if process.stopped:  # stopped by its last step: it ends after the resume
+        if process.stopped:  # its last step has stopped it, so it ends after the resume
             process.call_after_resume(self._finish, process, task)
             return
         error = None if task.cancelled() else task.exception()
@@ -280,13 +283,13 @@ class SimNode:
             raise NodeError(f"{self.name}: cannot terminate its process: there is none; start it first")
         self._asked_to_end = True
         task.cancel()
-        deadline = self._loop.time() + TERMINATE_WITHIN
-        await asyncio.wait([task], timeout=TERMINATE_WITHIN)
+        deadline = self._loop.time() + TERMINATE_SECONDS
+        await asyncio.wait([task], timeout=TERMINATE_SECONDS)
         while not process.dead:
             if self._loop.time() < deadline:
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
                 continue
-            raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of being asked to")
+            raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_SECONDS:g} s of being asked to")
 
     async def memory_unavailable(self) -> str | None:
         return None
@@ -347,7 +350,7 @@ class SimNode:
         return None
 
     async def unsynced(self, pattern: str) -> Mapping[str, int]:
-        """Returns how many bytes of each file a power loss could take, of files that match and have such bytes."""
+        """Maps each matching file with bytes that a power loss could take to the number of these bytes."""
         return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}
 
     def slowness_unavailable(self) -> str | None:
@@ -438,10 +441,7 @@ class SimNode:
         self._process.stop()
 
     async def resume(self) -> None:
-        """Continues the process.
-
-        It is no error if the process was killed meanwhile, because a heal accepts any state.
-        """
+        """Continues the process. It is no error if the process is dead, because a heal accepts any state."""
         self._require_reachable()
         if self._process is not None:
             self._process.resume()

@@ -2,8 +2,8 @@
 
 A connection is TCP, so its bytes always arrive once and in order:
 
-- A lost packet arrives after its retransmission, and everything behind it on its connection later still.
-- An overtaken packet arrives late, which a reader cannot tell from reordering.
+- A lost packet arrives when it is retransmitted, and later packets of its connection after it.
+- A packet that others overtake arrives late. A reader cannot distinguish that from reordering.
 - A duplicate is invisible and is only counted.
 """
 
@@ -14,7 +14,7 @@ from assay.cluster.node import Traffic
 HEADER = 66
 """Bytes of headers per packet: Ethernet, IP and TCP with timestamps."""
 RETRANSMISSION = 0.2
-"""Seconds until a lost packet is sent again (Linux: TCP_RTO_MIN); doubles."""
+"""Seconds until a lost packet is sent again (Linux: TCP_RTO_MIN). They double with each loss of the packet."""
 MAX_LOSSES = 5
 """Maximum number of losses of one packet."""
 LONGEST_WAIT = 1.0
@@ -25,7 +25,7 @@ A real queue of that length would be full and slow the sender down.
 
 
 class PacketShaper:
-    """Shaping in force on one host. ``peers``: the hosts it applies to, None for all."""
+    """Shapes the packets that one host sends. ``peers``: the hosts to which it sends them; None for all."""
 
     __slots__ = ("_draw", "_free_at", "_traffic", "counts", "peers")
 
@@ -58,5 +58,5 @@ class PacketShaper:
         return delay
 
     def _draw_hit(self, share: float, effect: str) -> bool:
-        """Draws whether a packet has this effect. The first one always has it, so that there is one."""
+        """Draws whether a packet has this effect. The first packet always has it, so that the effect occurs."""
         return share >= 1.0 or not self.counts[effect] or self._draw() < share

@@ -1,17 +1,17 @@
-"""A simulated process: what kill, stop and resume act on, and how code is attributed to it.
+"""A simulated process, which can be killed, stopped and resumed, and the context variable that names it.
 
-The context variable :data:`PROCESS` names the process of a task or a callback. Tasks and callbacks inherit it like
-every context variable, so everything that a process starts belongs to it. ``None`` is the harness: clients, nemesis and
-observers, which no fault touches.
+The context variable :data:`PROCESS` holds the process of a task or a callback. Tasks and callbacks inherit it like any
+context variable, so everything that a process starts belongs to that process. ``None`` means the harness: clients,
+nemesis and observers, which no fault touches.
 
 The loop, the transports, the disk and the runtime together keep three rules:
 
-- *stopped*: its callbacks are queued and run in order after the resume. Effects that the stopping step still has on the
-  outside world (network, event log) are queued too. So a process that stops itself (fault ``hold``) in the middle of a
-  step seems to have stopped right there. A process that waits for its disk in a system call is stopped in the same way
-  until the call returns (:meth:`Process.wait`), without a signal.
-- *dead*: its callbacks never run again, and anything its code does while being unwound has no effect.
-- Unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
+- While a process is *stopped*, its callbacks are queued. They run in order after the resume. If a step stops its own
+  process (fault ``hold``), its further effects on the outside world (network, event log) are queued too. So the process
+  seems to have stopped in the middle of the step. While a process waits for its disk in a system call
+  (:meth:`Process.wait`), it is stopped in the same way, without a signal.
+- Once a process is *dead*, its callbacks never run again. Its code is unwound, which has no effect on other code.
+- Unwinding happens at the kill, in creation order, not at the time when the garbage collector finds the coroutines.
 
 All simulated processes share the tester's operating system process. :class:`ExitCalls` makes calls such as
 ``os._exit`` end the simulated process instead.
@@ -32,7 +32,7 @@ T = TypeVar("T")
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 UNWIND_LIMIT = 100
-"""Attempts to close a coroutine that awaits again inside ``finally``; then it is abandoned."""
+"""Maximum number of attempts to close a coroutine that awaits again inside ``finally``. Then it is abandoned."""
 
 
 class Runnable(Protocol):
@@ -42,13 +42,13 @@ class Runnable(Protocol):
 
 
 class Resource(Protocol):
-    """Something that the kernel closes when its process ends: a connection, a listening socket."""
+    """A connection or a listening socket. The kernel closes it when its process ends."""
 
     def on_process_death(self) -> None: ...
 
 
 class DeferredCall:
-    """A call that happens later in its original context, whatever state the process is in."""
+    """A call that happens later in its original context, in any state of the process."""
 
     __slots__ = ("_args", "_call", "_context")
 
@@ -62,11 +62,12 @@ class DeferredCall:
 
 
 class Process:
-    """An incarnation of a node's main process.
+    """One start of a process.
 
-    ``loop`` is the ``SimLoop``; this module cannot import its class, because the loop imports this module. ``host`` is
-    only kept for others. ``running`` is false while stopped and once dead. ``suspended`` is true from SIGSTOP to
-    SIGCONT.
+    - ``loop``: the ``SimLoop``; this module cannot import its class, because the loop imports this module
+    - ``host``: the process's host, for the network
+    - ``running``: False while the process is stopped, and once it is dead
+    - ``suspended``: True from SIGSTOP to SIGCONT
     """
 
     __slots__ = (
@@ -96,7 +97,7 @@ class Process:
 
     @property
     def stopped(self) -> bool:
-        """Whether it is alive but blocked: suspended, or waiting in a system call."""
+        """Whether the process is alive but blocked: suspended, or waiting in a system call."""
         return not self.running and not self.dead
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -110,12 +111,12 @@ class Process:
         self._resources.pop(resource, None)
 
     def hold_back(self, runnable: Runnable) -> None:
-        """Queues something that would run now if the process were running."""
+        """Queues a callback that would run now if the process were running."""
         if not self.dead:
             self._held.append(runnable)
 
     def call_after_resume(self, call: Callable[..., object], *args: Any) -> None:
-        """Queues a call of a process that is not running. It happens after the resume if stopped, never if dead."""
+        """Queues a call of a process that is not running. A stopped process makes it after the resume."""
         if not self.dead:
             self._held.append(DeferredCall(call, args))
 
@@ -132,7 +133,7 @@ class Process:
             self._continue()
 
     def wait(self, seconds: float) -> None:
-        """Blocks the process in a system call of ``seconds``, after the calls that it already waits for."""
+        """Blocks the process in a system call for ``seconds``. Pending system calls end first."""
         if self.dead:
             return
         if self._waits_until is None:
@@ -159,8 +160,8 @@ class Process:
     def kill(self) -> None:
         """Sends SIGKILL. Afterwards only the process's files are left.
 
-        If the process kills itself, its current step still runs to its next await, without effect. Its task is unwound
-        after that.
+        If the process kills itself, its current step still runs to its next ``await``, without effect. After that the
+        task is unwound.
         """
         if self.dead:
             return
@@ -178,7 +179,7 @@ class Process:
                 unwind(task, self.context)
 
     def exit(self, code: int) -> None:
-        """Ends the process at its own request; if it has stopped itself in this step, after the resume."""
+        """Ends the process at its own request. If it has stopped itself in this step, it ends after the resume."""
         if self.stopped:
             self.call_after_resume(self.exit, code)
         elif not self.dead:
@@ -191,11 +192,11 @@ class ProcessExit(BaseException):
 
 
 class ExitCalls:
-    """Replaces ``os._exit``, ``os.abort``, and ``os.kill`` with SIGKILL of the own process, from begin to end.
+    """Replaces ``os._exit``, ``os.abort``, and ``os.kill`` (if it sends SIGKILL to this process) during a run.
 
-    Servers call them after fatal errors. Called by a simulated process, they end only that process, with the exit code
-    of a real one. Called by other code during a run, ``os._exit(0)`` would end the session as if all tests had passed.
-    The tester then ends with 1 and says so.
+    Servers call them after fatal errors. If a simulated process calls them, only that process ends, with the exit code
+    of a real process. If other code calls ``os._exit(0)`` during a run, the session would end as if all tests had
+    passed. So it then ends with exit code 1 and a message.
     """
 
     def __init__(self) -> None:
@@ -231,7 +232,7 @@ class ExitCalls:
 
 
 def _exit_simulated(code: int) -> None:
-    """Ends the simulated process that runs, and does not return then."""
+    """Ends the simulated process that calls, and raises :class:`ProcessExit`. Returns if the harness calls."""
     process = PROCESS.get()
     if process is not None:
         process.exit(code)
@@ -247,7 +248,7 @@ def _unwind_remainder(task: asyncio.Task[Any], context: Context) -> None:
 
 
 def unwind(task: asyncio.Task[Any], context: Context) -> None:
-    """Ends a dead process's task. Its ``finally`` blocks run now, in its context, where they have no effect."""
+    """Ends a dead process's task. Its ``finally`` blocks run now, in the dead process's context, without effect."""
     coroutine = task.get_coro()
     for _ in range(UNWIND_LIMIT):
         try:
@@ -256,7 +257,7 @@ def unwind(task: asyncio.Task[Any], context: Context) -> None:
             if getattr(coroutine, "cr_running", False):
                 break
             continue
-        except ValueError:  # already executing: the step that asked for its own death
+        except ValueError:  # it is executing, because its own step has killed the process
             break
         except BaseException:  # noqa: BLE001 - errors of a dead process are irrelevant
             continue

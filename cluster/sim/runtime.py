@@ -1,4 +1,7 @@
-"""Runtime of a simulated process. It satisfies ``assay.cluster.runtime.Runtime`` and the broker's own structurally."""
+"""Runtime of a simulated process: its disk, clock, random source, event log and ZooKeeper client.
+
+It has the methods of ``assay.cluster.runtime.Runtime`` and of the broker's own interface of runtimes.
+"""
 
 import errno
 from collections.abc import Callable
@@ -13,13 +16,13 @@ EPOCH = 1_700_000_000.0
 
 
 class DeadProcessError(OSError):
-    """A killed process tried to use its disk while it was being unwound. Nothing happened."""
+    """A killed process tried to use its disk while it was being unwound. The disk was not changed."""
 
 
 class SimRuntime:
     """Runtime of one process.
 
-    ``process`` is None for the harness, which cannot hold and whose event log is not read.
+    ``process`` is None for the harness. The harness cannot be stopped, and its event log is not read.
     """
 
     def __init__(
@@ -73,8 +76,8 @@ class SimRuntime:
     def hold(self) -> None:
         """Stops the process. The calling step continues to its next ``await``.
 
-        Its effects on the outside world until then (network, event log) are delayed until the resume. Only its own disk
-        and memory change immediately.
+        The step's effects on the outside world (network, event log) are delayed until the resume. Only the process's
+        own disk and memory change immediately.
         """
         if self._process is not None:
             self._process.stop()

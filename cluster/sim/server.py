@@ -14,7 +14,10 @@ from assay.cluster.sim.transport import SimSocket, SimTransport
 
 
 class SimServer(asyncio.AbstractServer):
-    """Accepts in the context, and thus the process, that created it. A stopped process's backlog waits."""
+    """A listening socket. It accepts connections in the context, and so in the process, that created it.
+
+    While that process is stopped, new connections wait.
+    """
 
     def __init__(
         self,
@@ -119,10 +122,10 @@ class SimServer(asyncio.AbstractServer):
                 raise
 
     async def wait_closed(self) -> None:
-        """Returns when the server is closed and all its connections are lost, like asyncio's from Python 3.12 on.
+        """Returns when the server is closed and all its connections have ended, as in asyncio from Python 3.12 on.
 
-        Python 3.11 does not wait for connections. A simulation is equal on every Python, so this method always waits. A
-        dead process does not wait, because its ``finally`` blocks are being unwound.
+        In Python 3.11, asyncio does not wait for connections. A simulation must be equal on every Python, so this
+        method always waits. In a dead process, which is being unwound, it does not wait.
         """
         if self.process is not None and self.process.dead:
             return

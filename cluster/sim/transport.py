@@ -1,20 +1,24 @@
-"""An end of an in-memory TCP connection, with the kernel's share of the work.
+"""One end of an in-memory TCP connection, including the work of the kernel.
 
-A transport is also the queue of data that it has sent and its peer has not received (``_flight``), and the event "the
-head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share one.
+A transport holds the queue of data that it has sent and its peer has not received (``_flight``). It is also the loop's
+event "the head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share it.
 
 :class:`SimSender` is the sending side. It models these parts of TCP:
 
-- Bytes arrive in order, once. Each message has its own latency, so connections overtake each other.
+- Bytes arrive in order, once. Each message has its own latency, so messages of different connections overtake each
+  other.
 - A sender that is too far ahead of its receiver has to pause.
-- A packet that meets a cut link is dropped, counted, and sent again with exponential back-off. So a healed link carries
-  data again only at the next retransmission.
-- A cut link in the other direction loses the acknowledgements. Data still arrive up to the window, but the sender
-  retransmits.
+- A packet on a cut link is dropped, counted, and sent again with exponential back-off. So after a heal, data flow again
+  only at the next retransmission.
+- If the link in the other direction is cut, acknowledgements are lost. Data still arrive until the window is full, but
+  the sender retransmits them.
 - A sender without acknowledgements gives up with ``ETIMEDOUT`` after :data:`RETRANSMISSION_LIMIT` seconds.
 
-The receiving side models these parts: a closed end answers data with a reset. The kernel of a stopped process still
-receives. Data written before a kill or an abort still arrive, then a reset.
+The receiving side models these parts:
+
+- A closed end answers data with a reset.
+- The kernel of a stopped process still receives data.
+- Data written before a kill or an abort still arrive, and then a reset.
 
 Not modelled: bandwidth, segmentation of one write, slow start, keep-alive (an idle end never notices a dead peer).
 """
@@ -39,11 +43,11 @@ HIGH_WATER = 64 * 1024
 WINDOW = 64 * 1024
 """Bytes that may be in flight without an acknowledgement."""
 RTO_MINIMUM = 0.2
-"""First retransmission, seconds (Linux TCP_RTO_MIN); doubles."""
+"""Seconds until the first retransmission (Linux: TCP_RTO_MIN). They double each time."""
 RTO_MAXIMUM = 2.0
-"""Linux allows 120 s. Simulated runs last some 30 s and must still see traffic after a heal."""
+"""Maximum seconds between retransmissions (Linux: 120 s). Simulated runs of 30 s must see traffic after a heal."""
 RETRANSMISSION_LIMIT = 15.0
-"""Seconds (Linux: tcp_retries2, about 15 minutes by default; production brokers lower it)."""
+"""Seconds after which a sender gives up (Linux: tcp_retries2, about 15 minutes; production brokers lower it)."""
 
 
 class ControlPacket:
@@ -60,7 +64,7 @@ RESET = ControlPacket("RESET")
 
 
 class KernelTimer:
-    """A kernel timer. It fires in any state of the processes."""
+    """A timer of the kernel. It fires in any state of the processes."""
 
     __slots__ = ("_args", "_call")
 
@@ -73,7 +77,7 @@ class KernelTimer:
 
 
 class SimSender(asyncio.Transport):
-    """Base of :class:`SimTransport`; ``peer`` is the other end."""
+    """Sending side of :class:`SimTransport`. ``peer`` is the other end of the connection."""
 
     __slots__ = (
         "_closing", "_context", "_eof_sent", "_flight", "_high", "_last_due", "_loop", "_lost", "_low", "_network",
@@ -106,10 +110,10 @@ class SimSender(asyncio.Transport):
         self._eof_sent = False
         # retransmission
         self._sends_once = False
-        """Whether lost packets are not sent again, because it was aborted with ``SO_LINGER`` of 0 seconds."""
+        """Whether lost packets are not sent again, because this end was aborted with ``SO_LINGER`` of 0 seconds."""
         self._stalled = False
         self._void_events = 0
-        """Number of scheduled arrivals that are void, because the flight stalled or was discarded."""
+        """Number of scheduled arrivals to be skipped, because the flight stalled or was discarded."""
         self._retrying = False
         self._rto = RTO_MINIMUM
         self._unacknowledged = 0
@@ -133,7 +137,7 @@ class SimSender(asyncio.Transport):
             self._protocol.pause_writing()
 
     def _count_consumed(self, size: int) -> None:
-        """Takes ``size`` bytes, which the receiver has read, off the send buffer."""
+        """Removes ``size`` bytes, which the receiver has read, from the send buffer."""
         self._outstanding -= size
         if self._write_paused and self._outstanding <= self._low:
             self._write_paused = False
@@ -168,7 +172,7 @@ class SimSender(asyncio.Transport):
     def _transmit_head(self) -> bool:
         """Sends the head of the flight. Returns whether it reaches the peer's machine.
 
-        If it does not, the method has handled all consequences.
+        If it does not, the method has already scheduled its retransmission, or ended the connection.
         """
         network = self._network
         if self._void_events:  # in flight when the connection stalled: it is sent again later
@@ -182,7 +186,7 @@ class SimSender(asyncio.Transport):
             if forth is PacketFate.LOST or self.peer.is_silenced:
                 self._stall()
             else:
-                self._halt()  # packets behind it are out of order, and their reader never sees them
+                self._halt()  # packets behind it are out of order, so the receiver never sees them
                 self._send_back_reset()
             return False
         back = network.fate_of(self.peer)
@@ -205,7 +209,7 @@ class SimSender(asyncio.Transport):
         return self._network.is_silenced(self.host, self.peer.host, self.ports)
 
     def _transmit_reset(self) -> bool:
-        """Returns whether the reset at the head arrives. A lost reset is dropped: the peer never learns of it."""
+        """Returns whether the reset at the head arrives. A lost reset is not sent again, so the peer never gets it."""
         if not self.is_silenced:
             return True
         self._network.fate_of(self)
@@ -213,7 +217,7 @@ class SimSender(asyncio.Transport):
         return False
 
     def _deliver_unacknowledged(self) -> bool:
-        """Delivers a packet, if the window allows, while the link back is cut and loses its acknowledgement."""
+        """Delivers a packet whose acknowledgement is lost, because the link back is cut. The window limits this."""
         head = self._flight[0]
         size = 1 if isinstance(head, ControlPacket) else sum(map(len, head))
         rejected = self.peer._lost
@@ -306,7 +310,7 @@ class SimSender(asyncio.Transport):
         self._unacknowledged = 0
 
     def _drop_unbuffered(self) -> None:
-        """Discards what asyncio has not given to the kernel yet."""
+        """Discards data that asyncio has not given to the kernel yet."""
         while self._outstanding > SEND_BUFFER and self._flight and isinstance(item := self._flight[-1], list):
             self._outstanding -= len(item.pop())
             if not item:
@@ -314,7 +318,7 @@ class SimSender(asyncio.Transport):
                 self._void_events += not self._stalled
 
     def set_earliest_arrival(self, due: float) -> None:
-        """Makes everything that this end sends arrive no earlier than ``due``."""
+        """Delays all data that this end sends: they arrive at ``due`` or later."""
         self._last_due = due
 
     def _deliver(self, item: list[bytes] | ControlPacket) -> None:
@@ -331,9 +335,9 @@ class SimSender(asyncio.Transport):
 
 
 class SimSocket:
-    """Socket of ``get_extra_info("socket")`` and ``server.sockets``: its name and its options.
+    """Socket that ``get_extra_info("socket")`` and ``server.sockets`` return, with its name and its options.
 
-    Options have no effect, except ``SO_LINGER`` of 0 seconds: then closing drops what the kernel has not sent.
+    Options have no effect, except ``SO_LINGER`` of 0 seconds: then an abort drops data that the kernel has not sent.
     """
 
     def __init__(self, name: tuple[str, int]) -> None:
@@ -350,7 +354,7 @@ class SimSocket:
 
 
 class SimTransport(SimSender):
-    """An end of a connection; ``peer`` is the other. The network creates them in pairs."""
+    """One end of a connection. ``peer`` is the other end. The network creates both together."""
 
     __slots__ = ("_arrived", "_close_requested", "_reading", "server")
 
@@ -360,7 +364,7 @@ class SimTransport(SimSender):
         super().__init__(network, host, process, context, extra)
         self._arrived: deque[list[bytes] | ControlPacket] = deque()
         self._reading = True
-        self._close_requested = False  # by the step that stopped the process
+        self._close_requested = False  # possibly by a step that had stopped its process
         self.server: Listener | None = None  # the server that accepted it
         network.connections[self] = None
         if process is not None:
@@ -445,9 +449,9 @@ class SimTransport(SimSender):
         self._loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
-        """Closes like asyncio: data in the kernel still go out, however late, then a reset.
+        """Closes like asyncio: the kernel still sends its data, however late, and then a reset.
 
-        With ``SO_LINGER`` of 0 nothing is sent again.
+        With ``SO_LINGER`` of 0 seconds, nothing is sent again.
         """
         self._close_requested = True
         if self._defer_if_stopped(self.abort) or self._lost:
@@ -471,7 +475,7 @@ class SimTransport(SimSender):
             self._loop.run_soon(KernelTimer(self._drain))
 
     def _defer_if_stopped(self, call: Callable[[], None]) -> bool:
-        """Returns True if the process is not running. The call then happens after its resume, if ever."""
+        """Returns True if the process is not running. Then the call is queued until the resume."""
         process = self._process
         if process is None or process.running:
             return False
@@ -571,13 +575,13 @@ class SimTransport(SimSender):
         self._network.connections.pop(self, None)
         if self._process is not None:
             self._process.remove_resource(self)
-        for item in self._arrived:  # their bytes no longer count against the sender's buffer
+        for item in self._arrived:  # frees the sender's buffer
             if type(item) is list:
                 self.peer._count_consumed(sum(map(len, item)))
         self._arrived.clear()
 
     def on_process_death(self) -> None:
-        """Closes a killed process's socket as the kernel does: written data still go out, then a reset."""
+        """Closes a killed process's socket as the kernel does: it still sends written data, and then a reset."""
         if self._lost:
             return
         self._lost = True

@@ -16,7 +16,7 @@
 - ``stream``: lines of a long-running command
 - ``node``: the node, built from all of these
 - ``usage``: the memory and the disk space that a node uses
-- ``logs``: when each log had which size, and the collection of the logs
+- ``logs``: the sizes of the logs over time, and the collection of the logs
 
-``cluster.docker``, ``cluster.hosts``, ``cluster.doctor``, ``cluster.journal`` and the worlds of the harness import it.
+``cluster.docker``, ``cluster.hosts``, ``cluster.doctor``, ``cluster.journal`` and ``harness.run`` import it.
 """

@@ -1,8 +1,8 @@
 """A persistent SSH connection to one machine: commands, files and streamed lines, for calls from worker threads.
 
-paramiko blocks, so everything here runs in an executor's threads; the coroutines are in ``cluster/ssh/node.py``. The
-next call reconnects a broken connection. A command is only sent again if no channel for it could be opened. Once it may
-have run, its loss is an error, because running ``kill`` or ``start`` twice differs from running it once.
+paramiko blocks, so everything here runs in an executor's threads; the coroutines are in ``cluster/ssh/node.py``. If a
+connection breaks, the next call connects again. A command is only sent again if no channel for it could be opened. If a
+connection breaks while a command may run, that is an error, because a second ``kill`` or ``start`` could do harm.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ import paramiko
 from assay.cluster.node import CommandResult, NodeError, join_host_port
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds for one attempt to connect."""
+"""Maximum seconds of one attempt to connect."""
 COMMAND_TIMEOUT = 30.0
-"""Seconds for a command to end."""
+"""Default time limit of a command in seconds."""
 KEEPALIVE = 5
 """Seconds between keep-alive packets, which detect a dead peer."""
 GRACE = 5.0
 """Seconds after a command's time limit until its machine must have reported the end."""
 KILLED = (-1, 137)
-"""Exit codes of a command that a signal has ended: paramiko's and the shells'."""
+"""Exit codes of a command that a signal has ended: paramiko's and that of shells."""
 TAIL_LINES = 5
 PARTIAL_SUFFIX = ".assay-part"
 """Suffix of a file that is being written."""
@@ -51,11 +51,11 @@ class Login:
     host_key: paramiko.PKey
     port: int = 22
     sudo: bool = False
-    """The user is not root, and can become root without a password."""
+    """Whether the user is not root, but can become root without a password."""
     jump: "Login | None" = None
-    """The machine through which this one is reached."""
+    """The jump host through which this machine is reached."""
     plain_shell: bool = True
-    """The user's login shell understands the syntax of ``sh``."""
+    """Whether the user's login shell understands the syntax of ``sh``."""
 
 
 class UnansweredError(NodeError):
@@ -63,7 +63,7 @@ class UnansweredError(NodeError):
 
 
 class RefusedError(NodeError):
-    """The machine rejects this user, or is another machine. Retries are useless and may cause a ban."""
+    """The machine rejects this user, or has another host key. Retries are useless and may cause a ban."""
 
 
 class CommandTimeoutError(NodeError):
@@ -78,9 +78,7 @@ class SshConnection:
         self._login = login
         self._lock = threading.Lock()
         self._session_lock = threading.Lock()
-        """Held while a session is opened. paramiko stores the reason of a rejection once for all threads. Without the
-        lock, another thread would miss its reason, and consider the connection broken.
-        """
+        """Held while a session is opened, because paramiko stores the reason of a rejection once for all threads."""
         self._transport: paramiko.Transport | None = None
         self._jump_transports: list[paramiko.Transport] = []
         """Connections to jump hosts, the nearest last."""
@@ -89,10 +87,7 @@ class SshConnection:
         self._closed = False
 
     def connect(self, deadline: float) -> None:
-        """Retries until the machine answers or ``deadline`` (a ``time.monotonic()``).
-
-        Raises :class:`NodeError` then.
-        """
+        """Retries until the machine answers. Raises :class:`NodeError` at ``deadline`` (by ``time.monotonic()``)."""
         pause = threading.Event()
         while True:
             try:
@@ -113,10 +108,10 @@ class SshConnection:
         return done.output
 
     def run_to_completion(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> CommandResult:
-        """Returns how a shell command ended. Raises :class:`NodeError` if it hangs or cannot be sent.
+        """Runs a shell command and returns its result. Raises :class:`NodeError` if it hangs or cannot be sent.
 
-        A command that hangs is killed on the node a moment later. Otherwise it could take effect after its caller has
-        given up on it and undone it.
+        A command that hangs is killed on the node a moment later. Otherwise it could take effect after the caller has
+        undone it.
         """
         channel, began = self._open_channel(), time.monotonic()
         try:
@@ -286,7 +281,7 @@ class SshConnection:
             raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
 
     def _open_session(self, transport: paramiko.Transport) -> paramiko.Channel:
-        """Opens a session. If sshd grants no more, it waits for one to end: most last some milliseconds."""
+        """Opens a session. If sshd allows no more sessions, waits until one ends. Most last only some milliseconds."""
         deadline = time.monotonic() + CONNECT_TIMEOUT
         while True:
             try:
@@ -349,9 +344,10 @@ class SshConnection:
 
 
 def _limit_time(command: str, timeout: float) -> str:
-    """Adds a time limit, if the machine has the program ``timeout``.
+    """Adds a time limit to a command, if the machine has the program ``timeout``.
 
-    It kills the command with its children. Processes with sessions of their own, such as the node's, continue.
+    The program kills the command with its children. Processes with sessions of their own, such as the node's main
+    process, continue.
     """
     limit = f"timeout -s KILL {math.ceil(timeout) + 1}"
     return f"limit='{limit}'; $limit true 2>/dev/null || limit=; exec $limit sh -c {shlex.quote(command)}"
@@ -361,7 +357,7 @@ def _limit_time(command: str, timeout: float) -> str:
 def _limit_waiting(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
     """Closes the channel after a time and raises ``TimeoutError``.
 
-    The channel's own limit holds for each read, and not for paramiko's wait until the machine accepts a command.
+    The channel's own timeout limits each read, but not paramiko's wait until the machine accepts a command.
     """
     expired = threading.Event()
 
@@ -386,7 +382,7 @@ def _limit_waiting(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
 
 
 def _drain(channel: paramiko.Channel) -> tuple[str, str]:
-    """Reads both streams to their ends, one after the other: the commands' errors fit paramiko's 2 MB window."""
+    """Reads standard output, and then standard error, to their ends. The errors fit into paramiko's window of 2 MB."""
     output, errors = bytearray(), bytearray()
     while data := channel.recv(65536):
         output += data
@@ -402,7 +398,7 @@ def _make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:
         sftp.stat(folder)
     except FileNotFoundError:
         _make_folders(sftp, posixpath.dirname(folder))
-        # another process created it in between; the following open reports a real error
+        # Another process may have created the folder in between. The next `open` reports a real error.
         with contextlib.suppress(OSError):
             sftp.mkdir(folder)
 

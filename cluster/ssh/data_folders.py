@@ -1,6 +1,6 @@
-"""Shell commands for a node's data folder: list, remove, copy and restore. Text in, text out.
+"""Shell commands that list, remove, copy and restore a node's data folder, and parsers of their output.
 
-The copy lies next to the folder. It is on another disk if the folder is a separate disk.
+The copy lies next to the folder. If the folder is a separate disk, the copy is on another disk.
 """
 
 import re
@@ -17,13 +17,16 @@ def undo_copy(folder: str) -> list[str]:
 
 
 def contents_command(folder: str, kept: Collection[str] = ()) -> str:
-    """Prints checksum, size and path of each file except ``kept``. Prints nothing if the folder does not exist."""
+    """Returns the command that prints checksum, size and path of each file except ``kept``.
+
+    It prints nothing if the folder does not exist.
+    """
     quoted = shlex.quote(folder)
     return f"[ ! -d {quoted} ] || find {quoted} -type f {_find_exclusions(kept)} -exec cksum {{}} +"
 
 
 def remove_command(folder: str, kept: Collection[str] = ()) -> str:
-    """Removes everything except the files ``kept`` and their parent folders."""
+    """Returns the command that removes everything except the files ``kept`` and their parent folders."""
     quoted = shlex.quote(folder)
     if not kept:
         return f"[ ! -d {quoted} ] || {{ find {quoted}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {quoted}; }}"
@@ -33,7 +36,10 @@ def remove_command(folder: str, kept: Collection[str] = ()) -> str:
 
 
 def copy_command(folder: str, kept: Collection[str] = ()) -> str:
-    """Makes the copy, without the files ``kept``. Prints the output of :func:`contents_command` for the copy."""
+    """Returns the command that makes the copy, without the files ``kept``.
+
+    It prints the output of :func:`contents_command` for the copy.
+    """
     quoted, copy = shlex.quote(folder), shlex.quote(folder + SUFFIX)
     others = shlex.join(folder + SUFFIX + path.removeprefix(folder) for path in sorted(kept))
     remove_kept = f"rm -f {others} && " if kept else ""

@@ -1,4 +1,4 @@
-"""Shell commands that fill a node's separate disk to the last block, look at it, and free the space again.
+"""Shell commands that fill a node's separate disk to the last block, examine it, and free the space again.
 
 Blocks are preallocated, not written (``fallocate``). This takes some milliseconds, and the disk's image stays small.
 """
@@ -12,7 +12,7 @@ PROBE_BYTES = 4096
 
 
 def fill_command(folder: str) -> str:
-    """Fills the disk until no block is free."""
+    """Returns the command that fills the disk until no block is free."""
     sizes = " ".join(map(str, CHUNKS))
     return f"""file={shlex.quote(f"{folder}/{FILLER}")} at=0
 for size in {sizes}; do
@@ -28,7 +28,7 @@ def undo_command(folder: str) -> tuple[str, ...]:
 
 
 def probe_command(folder: str) -> str:
-    """Prints the free blocks, their size, and the result of writing one block."""
+    """Returns the command that tries to write one block. It prints the free blocks, their size, and the result."""
     probe = shlex.quote(f"{folder}/{PROBE}")
     return f"""said=$(LC_ALL=C dd if=/dev/zero of={probe} bs={PROBE_BYTES} count=1 conv=fsync 2>&1)
 rm -f {probe}

@@ -1,12 +1,13 @@
-"""Packet filter of a node: one chain, first in INPUT, that drops or rejects packets from given addresses.
+"""Packet filter of a node: commands for a chain, first in INPUT, that drops or rejects packets from given addresses.
 
-The rules live in the node's network namespace. Packets dropped on arrival stall an established connection as a cut
-cable would: neither side gets a reset. A rejected packet is answered with a reset. Resets themselves pass, because
-otherwise two nodes that reject each other would never notice. ``-w`` waits for the lock of xtables instead of failing.
-Nodes known by IPv6 addresses use the filter for IPv6.
+The rules live in the node's network namespace. Dropped packets stall an established connection like a cut cable:
+neither side gets a reset. A rejected packet is answered with a reset. The resets themselves pass, because otherwise two
+nodes that reject each other would get none. ``-w`` waits for the lock of xtables instead of failing. Nodes with IPv6
+addresses use the filter for IPv6.
 
 A second chain silences a machine before it is frozen. A frozen container shares the host's kernel, which would go on
-acknowledging packets. So the chain drops everything but SSH, which no process answers while the machine is frozen.
+acknowledging packets. So the chain drops all packets except SSH's, which no process answers while the machine is
+frozen.
 """
 
 import re
@@ -19,7 +20,7 @@ CHAIN = "ASSAY"
 FOUR, SIX = "iptables", "ip6tables"
 """Filter programs for IPv4 and IPv6."""
 NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
-"""Neighbour discovery: IPv6 needs these packets to find a machine. IPv4's ARP is not filtered by iptables."""
+"""Matches packets of neighbour discovery, which IPv6 needs to find a machine. (iptables does not filter IPv4's ARP.)"""
 
 
 def filter_program(address: str) -> str:
@@ -28,7 +29,7 @@ def filter_program(address: str) -> str:
 
 
 def set_up_command(tables: str) -> str:
-    """Creates the chain. Idempotent."""
+    """Returns the command that creates the chain. Idempotent."""
     return (
         f"{tables} -w -N {CHAIN} 2>/dev/null; "
         f"{tables} -w -C INPUT -j {CHAIN} 2>/dev/null || {tables} -w -I INPUT 1 -j {CHAIN}"
@@ -40,7 +41,7 @@ def flush_command(tables: str) -> str:
 
 
 def undo_command(tables: str) -> tuple[str, ...]:
-    """Flushes the chain. It is no error if the chain is gone, for example after a reboot."""
+    """Returns the command that flushes the chain. It is no error if the chain is gone, for example after a reboot."""
     return ("sh", "-c", f"{tables} -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {flush_command(tables)}")
 
 
@@ -49,7 +50,7 @@ def count_command(tables: str) -> str:
 
 
 def apply_command(tables: str) -> str:
-    """Reads the output of :func:`render_rules` from standard input and applies all of them atomically."""
+    """Returns the command that reads the output of :func:`render_rules` and applies all rules atomically."""
     return f"{tables}-restore -w --noflush"
 
 
@@ -61,7 +62,7 @@ SILENCE = (
     f"for way in INPUT OUTPUT; do iptables -w -C $way -j {FROZEN} 2>/dev/null "
     f"|| iptables -w -I $way 1 -j {FROZEN}; done"
 )
-"""Idempotent, like the command that undoes it."""
+"""Command that silences a machine. It is idempotent, like ``UNSILENCE``."""
 UNSILENCE = (
     "sh",
     "-c",
@@ -76,7 +77,7 @@ def render_rules(
 ) -> bytes:
     """Returns one rule per peer address, in the format of iptables-restore.
 
-    ``spared``: TCP ports on either side that no rule applies to: SSH's ports, if a peer may be a jump host.
+    ``spared``: TCP ports, on either side, to which no rule applies: SSH's ports, because a peer may be a jump host.
     """
     action = REJECTED if reject else DROPPED
     if flow is not None:
@@ -104,8 +105,8 @@ def parse_counts(listing: str, names: Mapping[str, str]) -> dict[str, int]:
         if len(fields) >= 8 and fields[2] in ("DROP", "REJECT") and fields[0].isdigit():
             address = next((field for field in fields[3:] if field in names), None)
             if address is not None:
-                whose = names[address] + _parse_flow(line)
-                packets[whose] = packets.get(whose, 0) + int(fields[0])
+                key = names[address] + _parse_flow(line)
+                packets[key] = packets.get(key, 0) + int(fields[0])
     return packets
 
 

@@ -1,8 +1,8 @@
 """The logs of a cluster's nodes: their sizes during a run, and their collection after it.
 
-Each node reports the sizes of its text logs twice a second. A size's time is the arrival of the answer, by the clock of
-the event loop. So all data below a size had been written by that time, whatever the node's clock says. Log lines
-without a timestamp get their time from that.
+Each node reports the sizes of its text logs twice a second. The harness notes the time at which a report arrives, by
+the clock of the event loop. So all bytes up to that size had been written by that time, whatever the node's clock says.
+Log lines without a timestamp get their times from these sizes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System
 COMMANDS: Final = "assay-commands.log"
 """Commands of a user's system, fault or workload that changed something on the node."""
 GROWTH: Final = "growth.json"
-"""File in the folder of logs: node to log name to pairs of time (seconds of the loop) and size."""
+"""File in the folder of logs. For each node and log, it has pairs of time (seconds of the loop) and size."""
 MAX_SIZES: Final = 20_000
-"""Maximum number of sizes kept for one log. Beyond it every second one is dropped."""
+"""Maximum number of sizes kept for one log. If there are more, every second one is dropped."""
 
 
 async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> list[str]:
@@ -51,7 +51,7 @@ def local_log_names(system: System, node: SshNode) -> dict[str, str]:
 async def _collect_node(system: System, node: SshNode, folder: Path) -> list[str]:
     missing = []
     events = None if node.role == ZOOKEEPER_ROLE else system.event_log(node)
-    optional = None if events is None else second_log(events)  # a second copy that is refused at its start opens none
+    optional = None if events is None else second_log(events)  # a second copy may end before it opens its log
     for path, name in local_log_names(system, node).items():
         try:
             data = await node.read_file(path)
@@ -81,7 +81,7 @@ class LogSizes:
         self._printed: list[str] = []
 
     def take(self, line: str, now: float) -> None:
-        """Takes one line printed by :func:`assay.cluster.ssh.stream.size_watch_command`. An empty line ends a round."""
+        """Takes one line of :func:`assay.cluster.ssh.stream.size_watch_command`. An empty line ends a round."""
         if line:
             self._printed.append(line)
             return
@@ -144,6 +144,6 @@ class LogGrowthRecorder:
 
 
 def log_patterns(system: System, node: SshNode) -> list[str]:
-    """Returns the text logs that :func:`collect` copies, as words of the shell."""
+    """Returns the text logs that :func:`collect` copies, as quoted words or patterns of the shell."""
     own = f"{process.LOG.rpartition('/')[0]}/*.log"
     return [own] if node.role == ZOOKEEPER_ROLE else [own, *map(shlex.quote, system.logs(node))]

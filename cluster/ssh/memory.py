@@ -1,7 +1,7 @@
-"""Exhausts memory: allocates up to the machine's limit, until the kernel kills the main process, and frees it then.
+"""Exhausts memory: allocates up to the machine's limit, until the kernel kills the main process, and then frees it.
 
-The limit is that of the node's control group, as a container has one. A machine without a limit is left alone, because
-its kernel could kill any process. ``oom_score_adj`` makes the main process the kernel's first victim.
+The limit is that of the node's control group, which a container has. A machine without such a limit is left alone,
+because its kernel could kill any process. ``oom_score_adj`` makes the kernel kill the main process first.
 
 This module runs on the node, by :func:`command`, with the standard library alone and as root. It prints one JSON value.
 On failure it prints the reason and exits with code 1.
@@ -25,20 +25,20 @@ GROUPS = (
 )
 """Files with the limit and the count of killed processes (line ``oom_kill``), in cgroup version 2 and version 1."""
 MAX_LIMIT = 4 << 30
-"""Bytes. A machine with a higher limit counts as one without a limit."""
+"""Bytes. A machine with a higher limit counts as a machine without a limit."""
 CHUNK = 256 << 10
-"""Bytes per allocation, less than any killed process frees.
+"""Bytes per allocation. Every killed process frees more than that.
 
 With larger chunks, the kernel could kill this process for the part that is still to be allocated.
 """
 KILL_TIMEOUT = 15.0
-"""Seconds for the process to be gone."""
+"""Maximum seconds until the process is gone."""
 
 
 def command(what: str, *arguments: str) -> str:
-    """Returns the shell command that runs ``look``, or ``exhaust`` with a process id, on the node.
+    """Returns the shell command that runs :func:`look`, or :func:`exhaust` with a process id, on the node.
 
-    The id can be ``$pid``.
+    The process id may be the shell variable ``$pid``.
     """
     return f"{shlex.join(['python3', '-c', Path(__file__).read_text(), what])} {' '.join(arguments)}"
 
@@ -77,15 +77,15 @@ def exhaust(pid: str) -> dict[str, int]:
     finally:
         enough[0] = 1
         _, status = os.waitpid(allocator, 0)
-    # The kernel may also kill the allocator, if the other process dies slowly. This process never signals it: the
-    # kernel counts first and kills then, so a signal in between would appear as the exit status instead.
+    # If the main process dies slowly, the kernel may also kill the allocator. This process sends the allocator no
+    # signal, because the allocator's exit status must show whether the kernel has killed it.
     allocator_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     now = look()
     return {**now, "ended": now["ended"] - allocator_killed, "before": before["ended"], "taken": _read_counter(taken)}
 
 
 def _allocate(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
-    """Allocates memory in a process of its own, until it is killed, ``enough`` is set, or its parent is gone."""
+    """Allocates memory in a child process until it is killed, ``enough`` is set, or the parent is gone."""
     held: list[bytes] = []
     while not enough[0] and os.getppid() == parent:
         if len(held) * CHUNK < limit:

@@ -1,7 +1,8 @@
 """A node reached over SSH: the :class:`assay.cluster.node.Node` of Docker clusters and of hosts that a user names.
 
-Every fault appends its undo to the journal before it acts, and marks it done once undone. Blocking calls run in the
-cluster's executor. Each has a deadline, so a cancelled coroutine leaves no thread behind for long.
+Before a fault acts, its undo is written to the journal. After the fault is undone, the entry is marked as done.
+Blocking calls run in the cluster's executor. Each call has a deadline, so that the thread of a cancelled coroutine ends
+soon.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NodeDisk:
-    """A separate disk for the system's data: the device, and where it is mounted."""
+    """A separate disk for the system's data: the device, and the folder at which it is mounted."""
 
     device: str
     folder: str
@@ -46,7 +47,7 @@ class UndoLog(Protocol):
 
 
 class Freezer(Protocol):
-    """Freezes all processes of a machine from outside, and notes the undo before. The calls block."""
+    """Freezes all processes of a machine from outside. Writes the undo to the journal before. The calls block."""
 
     def freeze(self) -> None: ...
 
@@ -57,7 +58,7 @@ class Freezer(Protocol):
 
 
 class SshNode(SecondCopyMethods, PreloadMethods):
-    """The methods are specified in :class:`assay.cluster.node.Node`."""
+    """A node reached over SSH. Its methods are specified in :class:`assay.cluster.node.Node`."""
 
     def __init__(
         self,
@@ -88,17 +89,17 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._freezer = freezer
         self.stop_signal = stop_signal
         self._disk: NodeDisk | str = "it has no disk of its own"
-        """The disk, or why there is none whose power can be cut."""
+        """The separate disk, or the reason why there is none."""
         self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that cuts and packet shaping leave alone. If empty, shaping spares port 22, and cuts spare none."""
+        """TCP ports that cuts and packet shaping do not affect. If empty, only shaping spares port 22."""
         self.monotonic_ahead = 0.0
-        """Seconds by which the clock of its events is ahead of this machine's."""
+        """Seconds by which the node's monotonic clock, which times its events, is ahead of this machine's."""
         self._streams: set[LineStream] = set()
         self.changes: list[str] = []
-        """Commands of users that changed something, each a line with its time and its result."""
+        """Commands of the user's code that changed something: for each, a line with time and result."""
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.role} {self.address}>"
@@ -125,17 +126,17 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         changes: bool = False,
         undo: str | Sequence[str] | None = None,
     ) -> CommandResult:
-        """Notes a change in the journal before the command.
+        """Writes a change to the journal before the command runs.
 
-        ``changes`` without ``undo`` is noted as a change that nothing reverts. A later command that equals an open
-        ``undo`` marks its change as undone if it exits with status 0.
+        A command with ``changes`` and without ``undo`` is noted as a change that nothing reverts. If a later command
+        equals a noted ``undo`` and exits with status 0, its change is marked as undone.
         """
         self._require_reachable()
         text = to_shell_text(command)
         if undo is not None:
             await self._record_undo(_change_key(to_shell_text(undo)), ("sh", "-c", to_shell_text(undo)))
         elif changes:
-            # The undo does nothing; its text is a note for readers of the journal.
+            # This undo command does nothing. Its text tells readers of the journal what was not undone.
             await self._record_undo(_change_key(text), ("true", "not undone:", text))
         done: CommandResult | None = None
         began = datetime.now(UTC)
@@ -202,7 +203,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         await self._mark_undone("copy")
 
     async def _make_durable(self, path: str) -> None:
-        """Syncs what the harness writes: it is not the system's data and must survive a power loss."""
+        """Syncs a file that the harness has written, because it must survive a power loss."""
         if isinstance(self._disk, NodeDisk) and path.startswith(f"{self._disk.folder}/"):
             await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
@@ -211,7 +212,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             raise NodeError(f"{self.name}: cannot change {path} while the {alive[0]} process is alive; kill it first")
 
     async def _prepare_start(self) -> Program:
-        # a process that finds an unmounted, empty folder would seem to have lost all data
+        # Without the mount, the process would find an empty folder and seem to have lost all data.
         if isinstance(self._disk, NodeDisk):
             await self._power("mount", self._disk)
         return self._main_program()
@@ -223,9 +224,9 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         return self._event_log(self)
 
     async def give_disk(self, disk: NodeDisk) -> None:
-        """Mounts the disk before the first start, and tests that it loses unsynced data and nothing else.
+        """Mounts the disk before the first start, and tests that a power loss takes unsynced data and nothing else.
 
-        If that fails the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
+        If the test fails, the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
         """
         try:
             await self._power("trial", disk)
@@ -235,7 +236,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             self._disk = disk
 
     def set_disk_unavailable(self, reason: str) -> None:
-        """Sets why the node is given no disk."""
+        """Sets the reason why the node has no separate disk."""
         self._disk = reason
 
     def own_disk_unavailable(self) -> str | None:
@@ -258,7 +259,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def exhaust_memory(self) -> Exhaustion:
         found = json.loads(await self.shell(process.ending_command(memory.command("exhaust", "$pid"))))
-        await self._mark_undone("stop")  # the process has ended, and a stop of it with it
+        await self._mark_undone("stop")  # the process has ended, so that its stop needs no undo
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
@@ -359,7 +360,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         return counts
 
     def events(self) -> AsyncIterator[str]:
-        """Follows the file by name from its first line; ends when the node is closed, or at once without a file."""
+        """Yields all lines of the event log until the node is closed. Yields none if the node has no event log."""
         path = self._event_log(self)
         return self._lines(None if path is None else follow_command(path), f"tail {path}")
 
@@ -387,7 +388,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             raise stream.error
 
     async def close(self) -> None:
-        """Ends the streams and the connection; the machine and its process stay as they are. Idempotent."""
+        """Ends the streams and the connection. Does not change the machine and its processes. Idempotent."""
         for stream in sorted(self._streams, key=id):
             await self._in_thread(stream.close)
         await self._in_thread(self._connection.close)
@@ -401,7 +402,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             await self._in_thread(self._undo.done, entry)
 
     async def _record_undo(self, fault: str, undo: Sequence[str]) -> None:
-        """Notes one entry per kind of active fault: the undo of the first cut also undoes a second one."""
+        """Writes the undo of a fault to the journal. One entry per kind is enough: it also undoes a second cut."""
         if fault not in self._open_entries:
             self._open_entries[fault] = await self._in_thread(self._undo.command, self.name, undo)
 
@@ -412,5 +413,5 @@ def to_shell_text(command: str | Sequence[str]) -> str:
 
 
 def _change_key(undo: str) -> str:
-    """Returns the journal's name for the change that this command undoes."""
+    """Returns the key in ``_open_entries`` of the change that this command undoes."""
     return f"change {undo}"

@@ -12,16 +12,15 @@ from assay.cluster.ssh import process
 from assay.cluster.ssh.process import MAIN
 
 SIDECAR_MARK = "ASSAY_BESIDE"
-"""Environment variable of sidecars.
+"""Environment variable of sidecars. Preloaded libraries do not count the calls of processes that have it.
 
-Preloaded libraries do not record these, because they prove nothing about the main process.
+The calls of sidecars prove nothing about the main process.
 """
 
 
 @dataclass(frozen=True)
 class Program:
-    """A node's main process as it is launched. It is built again at every start, because a defect or fault may change
-    it.
+    """Command and settings of a node's main process. Every start builds a new one.
 
     - ``user``: the process's user, if not root
     - ``owned``: files, and folders (with a ``/`` at the end), that this user gets
@@ -39,10 +38,10 @@ class Program:
 
 
 def add_sidecars(main: Program, sidecars: Mapping[str, Sidecar]) -> Program:
-    """Adds the sidecars to the main process's program. They inherit its settings unless they set their own.
+    """Adds the sidecars to the main process's program. They inherit its settings unless they have their own.
 
-    A sidecar with another user owns none of the main process's files. It starts first, so the folders are created for
-    it.
+    A sidecar with another user owns none of the main process's files. But it starts before the main process, so the
+    folders are created at its start.
     """
     folders = [path for path in main.owned if path.endswith("/")]
     programs = {}
@@ -57,7 +56,7 @@ def add_sidecars(main: Program, sidecars: Mapping[str, Sidecar]) -> Program:
 
 @dataclass(frozen=True)
 class OneProcess:
-    """See :class:`assay.cluster.node.Part`."""
+    """One process of a node; see :class:`assay.cluster.node.Part`."""
 
     node: ProcessMethods
     process_name: str

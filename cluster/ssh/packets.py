@@ -1,12 +1,11 @@
-"""Shapes the packets that a node sends, in a queue outside the kernel: delay, loss, duplication, reordering, rate
-limit.
+"""Shapes the packets that a node sends: delay, loss, duplication, reordering, rate limit.
 
 Kernels of containers often lack ``netem``. Instead, a rule passes each outgoing packet to this program (``NFQUEUE``),
-which releases it when it is due. If the program ends, packets pass as without the rule (``--queue-bypass``), and held
-packets go out at once. SSH always passes.
+which releases the packet when it is due. If the program ends, held packets go out at once, and further packets pass as
+without the rule (``--queue-bypass``). SSH always passes.
 
-Wire format: ``linux/netfilter/nfnetlink_queue.h``. The kernel splits large segments and fills in checksums before it
-queues a packet, so the counts are packets as on the wire.
+The format of messages is that of ``linux/netfilter/nfnetlink_queue.h``. The kernel splits large segments and fills in
+checksums before it queues a packet, so the counts are those of packets on the wire.
 
 This module runs on the node, by :func:`command`, with the standard library alone and as root.
 """
@@ -39,7 +38,7 @@ MARK = 0x4745
 FOLDER = "/run/assay"
 PID, COUNTS = f"{FOLDER}/packets.pid", f"{FOLDER}/packets.json"
 LONGEST_WAIT = 1.0
-"""Seconds that a packet may wait under a rate limit. Longer waits lose the packet, as in a full router."""
+"""Maximum seconds that a packet waits because of a rate limit. Otherwise it is lost, as in a full router."""
 
 NETLINK_NETFILTER, SUBSYSTEM = 12, 3 << 8
 PACKET, VERDICT, CONFIG = 0, 1, 2
@@ -58,7 +57,7 @@ UNSHAPE = (
     f'ours && kill "$pid"; tries=0; while ours && [ $tries -lt 500 ]; do tries=$((tries + 1)); sleep 0.01; done; '
     f"rm -f {PID} {COUNTS}",
 )
-"""Idempotent. The rules go first, so that no packet is queued while the held ones go out."""
+"""Command that ends the shaping. Idempotent. It removes the rules first, so that no further packet is queued."""
 READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
 
 
@@ -68,10 +67,12 @@ def command(
     spared: Sequence[int] = (22,),
     tables: str = "iptables",
 ) -> str:
-    """Shapes packets to these addresses, or to all with None. Fails and leaves nothing if the kernel cannot.
+    """Returns the command that shapes packets to these addresses, or to all with None.
 
-    ``spared``: TCP ports that are not shaped, on either side: SSH's ports, if this node may be a jump host. ``tables``:
-    ``ip6tables`` if the node and its peers are known by IPv6 addresses.
+    If the kernel cannot shape packets, the command fails and changes nothing.
+
+    - ``spared``: TCP ports, on either side, that are not shaped: SSH's ports, because this node may be a jump host
+    - ``tables``: ``ip6tables`` if the node and its peers have IPv6 addresses
     """
     destinations = [f"-d {address} " for address in addresses] if addresses is not None else [""]
     exempt = [f"-m mark --mark {MARK}", "-o lo"]
@@ -96,13 +97,13 @@ done
 
 
 def trial_command(tables: str) -> str:
-    """Tests whether shaping works here. Queues no packet and leaves nothing."""
+    """Returns the command that tests whether shaping works on the node. It queues no packet and removes its rules."""
     nowhere = "2001:db8::1" if tables == SIX else "192.0.2.1"
     return command({}, [nowhere], tables=tables) + shlex.join(UNSHAPE)
 
 
 class PacketQueue:
-    """The kernel's queue: packets come in, verdicts go out."""
+    """The kernel's queue of packets. This program reads packets from it and returns verdicts."""
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
@@ -169,9 +170,9 @@ class Shaper:
         self.counts = {"seen": 0, "late": 0, "lost": 0, "doubled": 0}
 
     def due(self, packet: bytes, now: float) -> tuple[float, bool] | None:
-        """Returns the time to send it, and whether twice; None if it is lost.
+        """Returns the time at which the packet is sent, and whether it is sent twice; None if the packet is lost.
 
-        The first packet always hits each share.
+        The first packet has every effect.
         """
         traffic, counts = self._traffic, self.counts
         counts["seen"] += 1

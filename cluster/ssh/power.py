@@ -34,8 +34,8 @@ OPTIONS = "noatime,noauto_da_alloc,commit=60"
 - ``noauto_da_alloc``: by default ext4 flushes a file that is renamed over another.
 - ``commit``: by default ext4 writes new names every 5 s.
 """
-RELEASED_WITHIN = 10.0
-"""Seconds for processes that still have a file open to close it."""
+UNMOUNT_SECONDS = 10.0
+"""Maximum seconds until the disk can be unmounted, because processes may still have files open."""
 
 CANARY = ".assay-canary"
 
@@ -63,10 +63,10 @@ def mount(device: str, folder: str) -> None:
 
 
 def lose_power(device: str, folder: str) -> dict[str, int]:
-    """Cuts the power. Returns path to lost bytes. Raises ``RuntimeError``.
+    """Cuts the power. Maps each file that lost bytes to their number. Raises ``RuntimeError``.
 
-    No process may have a file open on the disk. An unsynced file is written right before: if it survives, no power was
-    lost.
+    No process may have a file open on the disk. An unsynced file is written just before: if that file survives, the
+    power was not cut.
     """
     before = _sizes(folder)
     canary = os.path.join(folder, CANARY)
@@ -134,8 +134,8 @@ def _is_alive(folder: str) -> bool:
 
 
 def _unmount(folder: str) -> None:
-    """Waits until files are closed: mounting a disk that is still mounted would show the same dead file system."""
-    deadline = time.monotonic() + RELEASED_WITHIN
+    """Unmounts the disk, once its files are closed. Without that, a new mount would show the same dead file system."""
+    deadline = time.monotonic() + UNMOUNT_SECONDS
     while True:
         try:
             _run("umount", folder)

@@ -1,13 +1,14 @@
 """Faults by libraries preloaded into a node's main process: a shifted clock, a slow or failing disk.
 
 When a process starts, each library (``cluster/docker/clock.c``, ``slowness.c``) maps a file of int64 words. The harness
-writes words, and the running process obeys them at once. The library also counts in words what it did, so the proof is
-what the process itself has met. The files are never truncated: a process that has one mapped would die of SIGBUS.
+writes some words, and they take effect in the running process at once. In other words the library counts its effects,
+which proves that the process was affected. The files are never truncated, because processes that have them mapped would
+die of SIGBUS.
 
 - Clock: the file's shift is added to the wall clock that the process reads.
 - Disk: calls on files in one folder are delayed, or fail.
 
-Programs with direct system calls (Go, static ones) are not affected and not counted, nor are memory-mapped files and
+The libraries do not affect or count programs with direct system calls (Go, static programs), memory-mapped files, and
 queued calls (io_uring).
 """
 
@@ -26,7 +27,7 @@ WORD_SIZE = 8
 
 
 def write_words_command(file: str, first: int, *words: int) -> str:
-    """Returns the shell command that overwrites words from index ``first`` on and leaves the others."""
+    """Returns the shell command that overwrites words from index ``first`` on, and no others."""
     octal = "".join(f"\\{byte:03o}" for byte in struct.pack(f"<{len(words)}q", *words))
     return f"printf '{octal}' | dd of={file} bs={WORD_SIZE} seek={first} conv=notrunc status=none"
 
@@ -42,11 +43,13 @@ CLOCK_FOLDER = "/opt/assay-clock"
 CLOCK_LIBRARY = f"{CLOCK_FOLDER}/shift.so"
 CLOCK_FILE = f"{CLOCK_FOLDER}/shift"
 CLOCK_ZERO = bytes(3 * WORD_SIZE)
-"""Initial content: the shift, the shift shown last, and the number of clock reads."""
+"""Initial content: the shift, the shift of the latest clock read, and the number of clock reads."""
 NANOSECONDS = 1_000_000_000
+"""Nanoseconds per second."""
 CLOCK_READ_ATTEMPTS = 30
-"""How often to look whether the process has read its clock: some seconds altogether."""
+"""Maximum number of checks whether the process has read its clock."""
 CLOCK_READ_INTERVAL = 0.05
+"""Seconds between two of these checks."""
 
 READ_CLOCK = read_words_command(CLOCK_FILE)
 
@@ -60,7 +63,7 @@ UNDO_SHIFT = ("sh", "-c", shift_command(0.0))
 
 
 def parse_shown(output: str) -> tuple[float, int]:
-    """Parses the output of :data:`READ_CLOCK`: the shift shown last, in seconds, and the number of clock reads."""
+    """Parses the output of :data:`READ_CLOCK`: the shift of the latest clock read in seconds, and the count of reads."""
     _, last, times = map(int, output.split())
     return last / NANOSECONDS, times
 
@@ -80,13 +83,14 @@ DISK_ZERO = bytes(12 * WORD_SIZE)
 - the five counts, and the id of the process that stopped itself last
 """
 MICROSECONDS = 1_000_000
+"""Microseconds per second."""
 HALT = 2
 AFTER = 3
 KINDS = 5
 COUNTS = 6
 STOPPED = 11
 ENDS, ENDS_AFTER = -1, -2
-"""Values in place of the number of rejected changes: the process ends before the change, or after it."""
+"""Special values of the number of rejected changes: the process ends before the change, or after it."""
 BITS: Final[Mapping[DiskChange, int]] = {
     DiskChange.WRITE: 1,
     DiskChange.FSYNC: 2,
@@ -96,7 +100,7 @@ BITS: Final[Mapping[DiskChange, int]] = {
 
 
 def read_disk_command(file: str = DISK_FILE) -> str:
-    """Prints all words, and the state (proc(5)) of the process that has stopped itself."""
+    """Returns the command that prints all words, and the state (proc(5)) of the process that has stopped itself."""
     state = "sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -c 1"
     words = read_words_command(file)
     return f"set -- $(od -An -v -t d8 -j {STOPPED * WORD_SIZE} {file}); {words} && {state}"
@@ -138,7 +142,7 @@ def parse_failures(output: str) -> DiskErrorEffects:
 
 
 class PreloadMethods(CommandMethods):
-    """Mixin of :class:`assay.cluster.ssh.node.SshNode`."""
+    """Mixin of :class:`assay.cluster.ssh.node.SshNode` for shifted clocks, and slow and failing disks."""
 
     def __init__(self) -> None:
         self._clock_missing: str | None = "its processes were started without the library that shifts clocks"
@@ -159,7 +163,7 @@ class PreloadMethods(CommandMethods):
             await self._mark_undone("clock")
 
     async def clock_shift(self) -> float:
-        """Returns the shift that the main process has read since the last change, or 0 if it has not read the clock."""
+        """Returns the shift that the main process has read since the last change; 0 if it has not read the clock."""
         self._require_clock()
         for _ in range(CLOCK_READ_ATTEMPTS):
             seconds, reads = parse_shown(await self.shell(READ_CLOCK))

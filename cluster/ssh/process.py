@@ -1,9 +1,9 @@
-"""Shell commands for a node's process: launch, signal, status. Text in, text out; nothing here connects to a machine.
+"""Shell commands for a node's process: launch, signal, status. Nothing here connects to a machine.
 
-The process leads its own session (``setsid``). It is identified by pid *and* start time, so that a reused pid is never
-mistaken for it. The process writes its pid file itself just before ``exec``, so a pid in the file was truly started.
-Signals also go to all that the process has started: to its session, and to children with sessions of their own (as
-PostgreSQL has them), while their parents live.
+The process leads its own session (``setsid``). It is identified by pid *and* start time, because pids are reused. The
+process writes its pid file itself just before ``exec``, so a pid in the file was really started. Signals also go to all
+descendants of the process: to its session, and to children with sessions of their own (as PostgreSQL has them), while
+their parents live.
 """
 
 import re
@@ -16,12 +16,12 @@ from assay.cluster.node import ProcessState, ProcessStatus
 
 FOLDER = "/run/assay"
 LOG = "/var/log/assay/process.log"
-"""Standard output and error of all incarnations of the main process, one after the other."""
+"""File with standard output and error of all incarnations of the main process, one after the other."""
 MAIN = "main"
 """Name of the process that every node has."""
 
-GONE_WITHIN = 10
-"""Seconds for a signal to show in /proc. A process in uninterruptible sleep dies when its system call returns."""
+SIGNAL_SECONDS = 10
+"""Maximum seconds until /proc shows a signal's effect. A process in uninterruptible sleep dies only after its call."""
 
 
 def log_path(process: str) -> str:
@@ -41,11 +41,11 @@ state=$1
 """
 
 
-# sed strips "pid (name) ". So field 22 of proc(5), the start time, is the 20th of the rest, and the state the first.
+# sed strips "pid (name) ". The state is the first field of the rest. The start time, field 22 of proc(5), is the 20th.
 
 
 IGNORED: Final = (Signals.SIGINT, Signals.SIGQUIT)
-"""Signals that a background process of a shell ignores. No shell can reset them."""
+"""Signals that a background process of a shell ignores. A shell cannot reset them."""
 RESET_SIGNALS: Final = """
 import os, signal, sys
 for one in ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):  # the last two are what an interpreter itself ignores
@@ -65,10 +65,11 @@ def launch_command(
     process: str = MAIN,
     stop_signal: Signals = Signals.SIGTERM,
 ) -> str:
-    """Starts a process unless one is alive. The command ends when the process is about to execute ``argv``.
+    """Returns the command that starts a process. It fails if the process is alive already.
 
-    ``stop_signal`` ends the process unless the process handles it.
+    The command ends when the process is about to execute ``argv``.
 
+    - ``stop_signal``: the process starts with the default handler of this signal, even if the shell ignores it.
     - ``user``: ``name``, ``name:group`` or numbers, instead of root.
     - ``owned``: files, and folders (with a ``/`` at the end), that are created if missing and given to this user. For
       root only the folders are created, because root can create files anywhere.
@@ -100,16 +101,16 @@ cat {pid}
 
 
 def _make_folders(paths: Sequence[str]) -> str:
-    """Creates missing folders: the ``paths`` that end in ``/``, and the parents of the files."""
+    """Returns the command that creates missing folders: ``paths`` that end in ``/``, and the parents of files."""
     folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
     return f"mkdir -p {shlex.join(filter(None, folders))} || exit 26" if any(folders) else ""
 
 
 def _become(user: str, owned: Sequence[str]) -> str:
-    """Sets ``$as``, which runs a program as that user, and ``$who``, the user's part of the environment.
+    """Returns commands that set two shell variables: ``$as``, a prefix that runs a program as the user, and ``$who``.
 
-    As with the Docker engine, numeric users need not exist, and have group 0 then. The absolute path is used because
-    some shells prefer a built-in applet (busybox has a weaker one).
+    ``$who`` is the user's part of the environment. As with the Docker engine, numeric users need not exist; they have
+    group 0 then. The absolute path of setpriv is used because some shells prefer a built-in applet, which can do less.
     """
     name, _, group = user.partition(":")
     return f"""
@@ -135,17 +136,17 @@ done
 """
 
 
-TERMINATE_WITHIN = 15
-"""Seconds for a process to end by itself."""
+TERMINATE_SECONDS = 15
+"""Maximum seconds until a process that was asked to end has ended."""
 MAX_LISTINGS = 8
-"""How often children are listed while new ones appear. Some processes start others all the time."""
+"""Maximum number of listings of children while new ones appear. Some processes start others all the time."""
 
 
 def _define_kin(until: str) -> str:
-    """Defines the shell function ``kin``, which finds a process's descendants.
+    """Returns the definition of the shell function ``kin``, which finds a process's descendants.
 
-    It adds to ``$family`` the session ``$sid`` and everything started by its members. It sets ``$left`` to the members
-    whose state is not in ``until``.
+    The function adds the members of the session ``$sid``, and all their descendants, to ``$family``. It sets ``$left``
+    to the members whose state is not in ``until``.
     """
     fields = r"s/^\([0-9]*\) (.*) \(.\) \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \3 \4 \2/p"
     return f"""family=" $sid "
@@ -167,12 +168,12 @@ kin() {{
 """
 
 
-def signal_command(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
-    """Sends a signal to the process and its children, and waits until the process's state is in ``until``.
+def signal_command(name: str, until: str, seconds: int = SIGNAL_SECONDS, process: str = MAIN) -> str:
+    """Returns the command that sends a signal to the process and its children.
 
-    For KILL and STOP it waits for the children, too. A request to end skips children with sessions of their own,
-    because the process ends them itself. States are letters of proc(5); ``-`` means gone. Fails (exit code 20) if there
-    is no process.
+    It waits until the process's state is in ``until``, for KILL and STOP also the states of the children. States are
+    letters of proc(5); ``-`` means gone. A request to end skips children with sessions of their own, because the
+    process ends them itself. The command fails (exit code 20) if there is no process.
     """
     identify = _identify(process)
     send, list_left = {
@@ -201,7 +202,10 @@ done
 
 
 def list_family_command(process: str = MAIN) -> str:
-    """Sets ``$left`` to the ids of the process and all that it has started, each after a space; empty without one."""
+    """Returns commands that set ``$left`` to the ids of the process and its descendants, each after a space.
+
+    ``$left`` is empty if the process is dead.
+    """
     return f"""{_identify(process)}
 left= sid=$pid
 case "$state" in ''|Z|X) ;; *)
@@ -210,9 +214,9 @@ esac"""
 
 
 def ending_command(command: str) -> str:
-    """Runs a command that ends the process, given ``$pid``, and then kills the remaining children.
+    """Wraps a command that ends the process ``$pid``: afterwards the remaining children are killed.
 
-    Fails (exit code 20) if there is no process.
+    The result fails (exit code 20) if there is no process.
     """
     return f"""{_identify(MAIN)}
 [ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
@@ -225,12 +229,12 @@ kin
 
 
 def kill_command(process: str = MAIN) -> str:
-    """``$name`` stands for the process that this shell variable names."""
+    """Returns the command that kills a process. ``process`` may be a shell variable that holds the process's name."""
     return signal_command("KILL", "ZX-", process=process)
 
 
 def terminate_command(process: str = MAIN, by: Signals = Signals.SIGTERM) -> str:
-    return signal_command(by.name.removeprefix("SIG"), "ZX-", TERMINATE_WITHIN, process)
+    return signal_command(by.name.removeprefix("SIG"), "ZX-", TERMINATE_SECONDS, process)
 
 
 def stop_command(process: str = MAIN) -> str:
@@ -247,7 +251,7 @@ def undo_stop_command(process: str = MAIN) -> tuple[str, ...]:
 
 
 def tolerate_missing(command: str) -> str:
-    """Wraps a :func:`signal_command` to a process that need not run."""
+    """Wraps a :func:`signal_command`: it is no error if there is no process."""
     return f"({command}) || [ $? -eq 20 ]"
 
 
@@ -258,9 +262,9 @@ PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 
 
 def files_command(pattern: str) -> str:
-    """Prints size and path of each file. Raises ``ValueError`` if it is not a plain pattern.
+    """Returns the command that prints size and path of each matching file. Skips a file that is removed meanwhile.
 
-    A file that is removed meanwhile is skipped.
+    Raises ``ValueError`` for an invalid pattern.
     """
     if PATTERN.fullmatch(pattern) is None:
         raise ValueError(f"not a pattern of absolute paths: {pattern!r}")
@@ -269,7 +273,7 @@ def files_command(pattern: str) -> str:
 
 
 def parse_files(output: str) -> dict[str, int]:
-    """Parses the output of :func:`files_command`: path to bytes, sorted."""
+    """Parses the output of :func:`files_command`: maps each path to its size in bytes, sorted."""
     found = (line.split(" ", 1) for line in output.splitlines())
     return dict(sorted((path, int(size)) for size, path in found))
 

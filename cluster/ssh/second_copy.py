@@ -1,8 +1,8 @@
-"""The second copy of a real node's main process, which belongs to the fault that started it.
+"""The second copy of a real node's main process. The fault that starts it also ends it.
 
 A tracer (:mod:`assay.cluster.ssh.tracing`) runs the copy, counts the changes that the copy makes to the data, and
-writes its exit status to a file. The copy gets the same command; only the path of the event log in the command or the
-environment is replaced, so that its events are kept apart.
+writes its exit status to a file. The copy gets the same command and environment, except for the path of the event log:
+the copy has its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_copy(main: Program, events: str | None, data: str | None) -> Program:
 
 
 def parse_changes(counted: str) -> tuple[int | None, str | None]:
-    """Returns the number of changes, and why there may be more, from what the tracer has written."""
+    """Parses the tracer's count. Returns the number of changes, and the reason why there may be more."""
     number, _, trouble = counted.strip().partition(" ")
     if not number:
         return None, "the tracer of the copy has counted nothing"
@@ -48,7 +48,7 @@ class SecondCopyMethods(ProcessMethods):
         raise NotImplementedError
 
     def event_log_path(self) -> str | None:
-        """Returns where the main process writes its events."""
+        """Returns the path of the main process's event log."""
         raise NotImplementedError
 
     def second_unavailable(self) -> str | None:

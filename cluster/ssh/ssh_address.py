@@ -1,4 +1,4 @@
-"""How to reach a machine over SSH, as plain data, for lists of hosts and for the undo journal."""
+"""Address and credentials of a machine as plain data, for inventories and for the undo journal."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ class SshAddress(msgspec.Struct, frozen=True):
     port: int = 22
     sudo: bool = False
     jump: "SshAddress | None" = None
-    """The machine through which this one is reached."""
+    """The jump host through which this machine is reached."""
 
     def __str__(self) -> str:
         return f"{self.user}@{join_host_port(self.address, self.port)}"

@@ -14,23 +14,23 @@ import paramiko
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.connection import SshConnection
 
-LOOK_EVERY: Final = 0.5
-"""Seconds between two looks at the logs. Each costs a node two processes of a millisecond."""
+POLL_SECONDS: Final = 0.5
+"""Seconds between two reads of the sizes. Each read costs a node two processes of a millisecond."""
 
 Command = Callable[[int], str]
 """Returns the shell command that continues after the given number of delivered lines."""
 
 
 def follow_command(path: str) -> Command:
-    """Follows a file from its first line, by name, even if it does not exist yet."""
+    """Returns the command that prints a file from its first line on, even if the file does not exist yet."""
     folder, file = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
     return lambda delivered: f"mkdir -p {folder}; exec tail -n +{delivered + 1} -F {file} 2>/dev/null"
 
 
-def size_watch_command(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
-    """Prints size and path of each file that these shell words name, whenever a size has changed.
+def size_watch_command(words: Sequence[str], every: float = POLL_SECONDS) -> Command:
+    """Returns the command that prints size and path of the files that these shell words name, if a size has changed.
 
-    Each look ends with an empty line. Writing it also ends the command once no one reads any more.
+    Each read ends with an empty line. The write of that line also ends the command once its output is closed.
     """
     sizes = f"stat -c '%s %n' {' '.join(words)} 2>/dev/null"
     once = f"""now=$({sizes}); [ "$now" = "$before" ] || printf '%s\\n' "$now"; before=$now; echo"""
@@ -38,9 +38,9 @@ def size_watch_command(words: Sequence[str], every: float = LOOK_EVERY) -> Comma
 
 
 class LineStream:
-    """A separate thread per command. It waits in ``recv`` as long as the run lasts.
+    """The lines of one command, read by a separate thread and put into ``queue``.
 
-    A broken connection is resumed after the lines that were already delivered.
+    After a broken connection the command is run again, and continues after the lines that were already delivered.
     """
 
     def __init__(self, connection: SshConnection, command: Command, loop: asyncio.AbstractEventLoop, name: str) -> None:

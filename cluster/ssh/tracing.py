@@ -1,15 +1,15 @@
 """Counts the changes that a command makes to the files of one folder, by tracing its system calls with ptrace(2).
 
-1. The command runs as a child of this program, which stops it and all that it starts at each system call.
-2. Before a call that may change a file, the path behind its arguments is looked up. The path decides whether the call
-   is about the folder, and for an open whether the call will make or empty the file.
+1. The command runs as a child of this program, which stops the command and its children at each system call.
+2. Before a call that may change a file, the file's path is looked up. The path decides whether the call concerns the
+   folder. For an open it also decides whether the call will create or empty the file.
 3. After the call, a change is counted if the call succeeded. A write counts if it wrote at least one byte.
 4. The count is written to a file at each change, and the exit status of the command to another file at its end.
 
-Changes are: bytes written, a file made shorter or longer, a name made, changed or removed, and a writable shared
-mapping. Mode, owner and times of a file do not count. The program notes a reason if it cannot follow something
-(io_uring, a 32-bit program, a path that it may not look up). A count of 0 would then prove nothing. If the
-command cannot be traced at all, it runs untraced, and the reason is noted.
+Changes are: written bytes, a changed length of a file, a name that is created, changed or removed, and a writable
+shared mapping. Mode, owner and times of a file do not count. If the program cannot follow a call (io_uring, a 32-bit
+program, a path that it may not look up), it notes the reason, because a count of 0 then proves nothing. If the command
+cannot be traced at all, it runs untraced, and the reason is noted.
 
 This module runs on the node, as the user of the command (:func:`command`). It uses only the standard library of Python
 3.9.
@@ -34,7 +34,7 @@ except ImportError:  # a minimal Python may lack it
 PEEK, SYSCALL, SEIZE, INTERRUPT, LISTEN, INFO = 2, 24, 0x4206, 0x4207, 0x4208, 0x420E
 """Requests of ptrace(2)."""
 OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
-"""Mark stops at system calls; follow fork, vfork, clone and exec; kill everything if the tracer ends."""
+"""Options of ptrace(2): mark stops at system calls; follow fork, vfork, clone and exec; kill all if the tracer ends."""
 ALL_CHILDREN = 0x40000000
 """A flag of waitpid(2): wait for threads, too."""
 CALL_STOP = signal.SIGTRAP | 0x80
@@ -50,10 +50,12 @@ DESCRIPTOR, NAME, OPEN, MAPPING, OPAQUE = "descriptor", "name", "open", "mapping
 
 
 class Call(NamedTuple):
-    """A system call that may change a file. The places are those of its arguments, and depend on its kind.
+    """A system call that may change a file. ``places``: indexes of these arguments, which depend on the kind:
 
-    ``DESCRIPTOR``: the descriptor. ``NAME``: pairs of a folder's descriptor (None: the call has none) and a path.
-    ``OPEN``: one such pair and the flags (None: creat). ``MAPPING``: protection, flags and descriptor.
+    - ``DESCRIPTOR``: the descriptor
+    - ``NAME``: pairs of a folder's descriptor (None: the call has none) and a path
+    - ``OPEN``: one such pair, and the flags (None: creat)
+    - ``MAPPING``: protection, flags and descriptor
     """
 
     kind: str
@@ -98,20 +100,20 @@ X86_64, ARM64 = 0xC000003E, 0xC00000B7
 """Architectures, as linux/audit.h numbers them."""
 TABLES: Final[Mapping[int, Mapping[int, Call]]] = {X86_64: X86, ARM64: ARM}
 OPENAT2 = 437
-"""The flags of this call are in memory."""
+"""Number of openat2(2), whose flags are in memory."""
 X32_FLAG = 0x40000000
 """Flag in the call numbers of x86-64 programs with 32-bit pointers (x32)."""
 
 
 class Untraceable(Exception):
-    """A call that concerns the folder, or may, cannot be followed. The message says which."""
+    """A call that may concern the folder cannot be followed. The message names it."""
 
 
 @dataclass
 class Tracer:
-    """Traces one command, and counts its changes below ``folder`` except those of the file ``excluded_file``.
+    """Traces one command, and counts its changes to files below ``folder``, except to ``excluded_file``.
 
-    ``folder`` is empty if it is not known: the command is not traced then.
+    If ``folder`` is empty, the command is not traced. ``doubt``: why there may be changes that were not counted.
     """
 
     folder: str
@@ -121,7 +123,7 @@ class Tracer:
     changes: int = 0
     doubt: str = ""
     _pending_calls: dict[int, bool] = field(default_factory=dict)
-    """Thread in a call that may change the folder -> whether the call's result is a number of bytes."""
+    """Maps each thread in a call that may change the folder to whether the call's result is a number of bytes."""
 
     _libc: Any = None
     _info: Any = None
@@ -235,7 +237,7 @@ class Tracer:
             self._pending_calls[thread] = in_bytes
 
     def _changes_by_opening(self, path: str, flags: int | None) -> bool:
-        """Returns whether an open makes or empties a file of the folder. ``flags``: None for creat(2)."""
+        """Returns whether an open creates or empties a file of the folder. ``flags``: None for creat(2)."""
         flags = os.O_CREAT | os.O_TRUNC if flags is None else flags
         if not flags & (os.O_CREAT | os.O_TRUNC) or not self._is_counted_path(path):
             return False
@@ -246,7 +248,7 @@ class Tracer:
         return inside and path != self.excluded_file
 
     def _path(self, thread: int, folder: int | None, address: int | None, *, follow: bool) -> str:
-        """Returns an absolute path with links resolved. ``follow``: also in the last part of the path."""
+        """Returns an absolute path with links resolved. ``follow``: whether also a link in its last part."""
         text = os.fsdecode(self._text(thread, address or 0))
         if not text.startswith("/"):
             start = CURRENT_FOLDER if folder is None else to_signed(folder)
@@ -295,7 +297,7 @@ def to_signed(value: int | None) -> int:
 
 
 def read_proc_link(thread: int, name: str) -> str:
-    """Returns where a link of the thread's folder in /proc leads. Raises :class:`Untraceable`."""
+    """Returns the target of a link in the thread's folder in /proc. Raises :class:`Untraceable`."""
     try:
         return os.readlink(f"/proc/{thread}/{name}")
     except FileNotFoundError:
@@ -305,7 +307,7 @@ def read_proc_link(thread: int, name: str) -> str:
 
 
 def execute(argv: list[str]) -> NoReturn:
-    """Replaces this process by the command, with the default signal handlers that Python changes restored."""
+    """Replaces this process by the command. Restores the default signal handlers that Python has changed."""
     for one in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(one, signal.SIG_DFL)
     try:

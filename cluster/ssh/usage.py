@@ -1,7 +1,7 @@
 """The memory and the disk space that a node uses, printed by one long-running shell command on the node.
 
-Resident memory of several processes is hard to add up, because processes share pages. The command adds the private
-pages (``RssAnon``) of all processes, and the shared ones (``RssFile``, ``RssShmem``) of the process that has most.
+Processes share pages, so their resident memory cannot simply be added up. The command adds the private pages
+(``RssAnon``) of all processes, and the shared pages (``RssFile``, ``RssShmem``) of the process that has most of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN: Final = "-"
 class Usage:
     """Bytes that a node uses. None: no process is alive, or there is no such folder.
 
-    ``uptime``: seconds since the node's kernel started. A line may arrive late, because the harness was busy.
+    ``uptime``: the time of the measurement, in seconds since the node's kernel started.
     """
 
     uptime: float
@@ -31,9 +31,10 @@ class Usage:
 
 
 def usage_watch_command(processes: Sequence[str], folder: str | None, every: float, rounds: int) -> Command:
-    """Prints a line for :func:`parse_usage` every so many seconds. The interval doubles after ``rounds`` lines.
+    """Returns the command that prints a line for :func:`parse_usage` every ``every`` seconds.
 
-    ``processes``: names of the node's processes. ``folder``: that of the system's data, if it has one.
+    After ``rounds`` lines it doubles the interval. ``processes``: names of the node's processes. ``folder``: the
+    system's data folder, if it has one.
     """
     members = "".join(f"{list_family_command(one)}\nmembers=$members$left\n" for one in processes)
     fields = " ".join(f"-e 's/^Rss{name}:[^0-9]*\\([0-9]*\\) kB$/\\1/p'" for name in ("Anon", "File", "Shmem"))

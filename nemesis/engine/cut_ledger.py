@@ -55,7 +55,7 @@ class CutLedger:
         self.troubles: list[str] = []
         """Errors of nodes whose counters could not be read before their rules were removed.
 
-        Those counts are lost, never guessed.
+        The counts are lost, never guessed.
         """
 
     async def add(self, holder: int, drops: Sequence[Drop], manner: CutManner = CutManner.DROP) -> None:

@@ -5,7 +5,7 @@ Shapes (*cut from* means that all links between the two are cut):
 - ``one``: the targets are cut from all other servers. A seeded choice decides whether from ZooKeeper as well.
 - ``halves``: half of the servers is cut from the other half. Both still reach ZooKeeper.
 - ``majority-minority``: a minority of the servers is cut from the majority. Both still reach ZooKeeper.
-- ``random-halves``: all nodes, including ZooKeeper's, are split into two halves. One half loses ZooKeeper's quorum.
+- ``random-halves``: all nodes, including ZooKeeper's, are split into two halves. Only one half has ZooKeeper's quorum.
 - ``isolate-leader``: the leader of a key is cut from all other servers. All still reach ZooKeeper.
 - ``isolate-controller``: the same for the controller
 - ``majorities-ring``: every server reaches a majority, and no two servers the same majority. All reach ZooKeeper. It

@@ -59,7 +59,7 @@ KIND_COUNTS: Final = (3, 6)
 DURATION_SHARES: Final = (0.3, 0.5)
 """Range of a fault's duration, as shares of the interval."""
 AWAY_SHARES: Final = (0.4, 0.5)
-"""The same for faults that take servers away: longer than a session and a failover."""
+"""Such a range for faults that take servers away: longer than a session and a failover."""
 CONTROLLER_SHARE: Final = 0.6
 """Duration of a fault of the controller's connection, as a share of the interval."""
 KILL_SHARE: Final = 0.75

@@ -2,7 +2,7 @@
 
 - ``tree``: znodes, versions, transactions
 - ``ensemble``: state shared by the servers: sessions, watches, the quorum
-- ``wire``: frames
+- ``wire``: frames of the protocol
 - ``server``: one server process
 - ``client``: the client for the system under test
 

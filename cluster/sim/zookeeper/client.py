@@ -1,4 +1,4 @@
-"""The ZooKeeper client of the simulation; satisfies ``assay.system_under_test.runtime.ZooKeeper`` structurally.
+"""The ZooKeeper client of the simulation. It has the methods of ``assay.system_under_test.runtime.ZooKeeper``.
 
 It uses asyncio streams, so partitions, kills and stops affect it like any other connection. A task keeps the session:
 
@@ -6,9 +6,9 @@ It uses asyncio streams, so partitions, kills and stops affect it like any other
 2. It reads answers and events.
 3. It gives up a connection that was silent for two thirds of the session timeout.
 
-All notifications (results, watches, states) go through ``loop.call_soon`` in reading order, which is the ordering that
-the interface promises. As in kazoo, requests in flight on a broken connection end in ``ConnectionLoss``, and later
-requests wait. After ``close`` no callback runs.
+All notifications (results, watches, states) go through ``loop.call_soon`` in the order in which they were read. The
+interface promises this order. As in kazoo, requests in flight on a broken connection end in ``ConnectionLoss``, and
+later requests wait. After ``close`` no callback runs.
 """
 
 import asyncio
@@ -47,7 +47,10 @@ class _Request:
 
 
 class SimZooKeeper:
-    """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, subject to negotiation."""
+    """A client of simulated ZooKeeper servers.
+
+    ``servers`` is ``host:port,host:port``. ``session_timeout``: the requested timeout in seconds.
+    """
 
     def __init__(self, servers: str, session_timeout: float, source: random.Random) -> None:
         self._servers = [_parse_address(server) for server in servers.split(",")]
@@ -114,7 +117,7 @@ class SimZooKeeper:
         if self._closed:
             return
         if self._writer is not None:
-            # without an answer the session expires later
+            # Without an answer the session expires later.
             with contextlib.suppress(TimeoutError, exceptions.ConnectionLoss, exceptions.SessionExpiredError):
                 async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._ask("close")
@@ -301,7 +304,7 @@ class SimZooKeeper:
         self._fail_all(exceptions.SessionExpiredError(f"session {expired:#x} expired"))
 
     def _notify_listeners(self, state: str, session: int) -> None:
-        """Notifies the user. The session's id visible to the user changes at the notification, not before."""
+        """Notifies the listeners. The property ``session_id`` changes at the notification, not before."""
         self._call_soon(self._announce, state, session)
 
     def _announce(self, state: str, session: int) -> None:
@@ -348,7 +351,7 @@ class SimZooKeeper:
 
 
 def _set_error(future: asyncio.Future[Any], error: Exception) -> None:
-    """Sets an error as the answer. asyncio must not report it as unretrieved, for example after a kill."""
+    """Sets an error as the result. Marks it as retrieved, so that asyncio never reports it, such as after a kill."""
     future.set_exception(error)
     future.exception()
 

@@ -1,12 +1,12 @@
 """State shared by the ZooKeeper servers of one simulated cluster: the tree, the sessions, the watches, the quorum.
 
-There is one replicated tree. A server serves it only while it can reach a majority of the ensemble (itself included),
-by the network's rules and the states of the processes. Each session is kept alive by everything that its client sends,
-and expires after a silence of its timeout.
+There is one replicated tree. A server serves it only while it can reach a majority of the ensemble (itself included).
+That depends on the network's rules and the states of the processes. Every message of a client keeps its session alive.
+A session expires if its client is silent for the session timeout.
 
-Deadlines restart after the ensemble had no quorum, and when a lone server starts, because a new leader grants every
-session a full timeout. A lone server that was merely stopped grants nothing: after the resume it finds sessions
-overdue, as the real one does.
+A new leader grants every session a full timeout. So deadlines restart after the ensemble had no quorum, and when a
+single server starts. A single server that was only stopped grants nothing: after the resume it finds sessions overdue,
+like a real server.
 
 Not modelled: reads from a lagging follower, the pause of an election while a majority stays up, the transaction log's
 disk, ACLs, quotas, and containers. Every server reads the latest tree, so ``sync`` is only a round trip.
@@ -24,9 +24,9 @@ from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, Tree
 
 TICK = 0.5
-"""Seconds; ``tickTime`` of test clusters. Sessions last between 2 and 20 ticks."""
+"""Seconds of a tick: ``tickTime`` of test clusters. Session timeouts are between 2 and 20 ticks."""
 QUORUM_GAP = 0.4
-"""Seconds without any serving server after which the quorum counts as lost. Servers check it every 0.1 s."""
+"""Seconds without a serving server after which the quorum counts as lost. Serving servers report every 0.1 s."""
 FIRST_SESSION = 0x0100_0000_0000_0000
 
 
@@ -48,7 +48,7 @@ class ZooKeeperSession:
 
 
 class Ensemble:
-    """State shared by all servers. It survives them, as their disks would."""
+    """State shared by all servers. It survives the end of their processes, like the servers' disks."""
 
     def __init__(self, network: Network, hosts: Sequence[SimHost], wall_clock: Callable[[], float]) -> None:
         self.tree = Tree()
@@ -70,21 +70,20 @@ class Ensemble:
 
     def register_server(self, process: Process) -> None:
         """Registers a server's new process."""
-        lone = self.standalone
         self._processes[process.host] = process
-        if lone:
+        if self.standalone:
             self._renew_all()
 
     def is_serving(self, host: SimHost) -> bool:
         """Returns whether the server on that host may answer: it is connected to a majority in both directions."""
-        near = 0
+        reachable = 0
         for other in self._hosts:
             process = self._processes.get(other)
             if process is None or not process.running:
                 continue
             if other is host or not (self._network.is_cut(host, other) or self._network.is_cut(other, host)):
-                near += 1
-        return 2 * near > len(self._hosts)
+                reachable += 1
+        return 2 * reachable > len(self._hosts)
 
     def expire_sessions(self) -> None:
         """Ends overdue sessions. Each serving server calls it every 0.1 s."""
@@ -108,7 +107,7 @@ class Ensemble:
         return tuple(self._sessions)
 
     def open_session(self, timeout: float, connection: ClientConnection) -> ZooKeeperSession:
-        """Opens a session. ``timeout`` is the requested one in seconds; it is granted within the limits."""
+        """Opens a session. ``timeout``: the requested timeout in seconds. It is granted within ZooKeeper's limits."""
         timeout = min(max(timeout, 2 * TICK), 20 * TICK)
         identifier = self._next_session
         self._next_session += 1

@@ -1,7 +1,7 @@
 """A simulated ZooKeeper server: a process of a node of role ``zookeeper``, listening on port 2181.
 
 It answers a connection's requests in order. It sends the watch events of a write before the answer to any later
-request. It closes every connection while the ensemble does not let it serve.
+request. Without a quorum it closes every connection.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RUOK, SRVR, CONS, DUMP = b"ruok", b"srvr", b"cons", b"dump"
 
 
 async def serve(ensemble: Ensemble) -> int:
-    """Runs as the main coroutine of the server's process. It ends only by being killed."""
+    """Runs as the main coroutine of the server's process. It ends only when the process is killed."""
     process = PROCESS.get()
     if process is None:
         raise RuntimeError("a simulated ZooKeeper server runs as a process of a node")
@@ -45,6 +45,7 @@ class _Server:
         return self.ensemble.is_serving(self.host)
 
     def enforce_quorum(self) -> None:
+        """Expires overdue sessions if there is a quorum, else closes all connections."""
         if self.serving:
             self.ensemble.expire_sessions()
         else:
@@ -117,7 +118,7 @@ class _Connection:
             request = await wire.receive(reader)
             if not self._server.serving or not self._ensemble.is_alive(session):
                 return
-            # the session has moved: late requests are rejected, as by the real server
+            # The session has moved to another connection. A real server rejects late requests on this one, too.
             if session.connection is not self:
                 return
             self._ensemble.renew_session(session)

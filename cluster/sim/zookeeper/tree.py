@@ -1,8 +1,8 @@
 """ZooKeeper's data tree: znodes, versions, and atomic transactions.
 
-It has no clock, no sessions and no connections. A transaction returns its results and its events, in order; the
-ensemble manages watches. Stat fields are those of ZooKeeper 3.8, including two visible oddities: a sequence number is
-the count of creations below the parent, and ``cversion`` counts creations and deletions.
+The tree has no clock, no sessions and no connections. A transaction returns its results and its events, in order; the
+ensemble manages watches. Stat fields are those of ZooKeeper 3.8. A sequence number is the count of creations below the
+parent, and ``cversion`` counts creations and deletions.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Event = tuple[str, str]
 
 @dataclass(frozen=True)
 class Create:
-    """``owner`` is the session of an ephemeral znode, 0 for a persistent one."""
+    """Creates a znode. ``owner``: the session of an ephemeral znode; 0 for a persistent znode."""
 
     path: str
     data: bytes
@@ -104,13 +104,13 @@ def check_path(path: str) -> None:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Returns parent and name."""
+    """Returns the parent's path and the name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 
 
 class Tree:
-    """The replicated state. ``zxid`` is the last transaction's."""
+    """The replicated state. ``zxid``: number of the last transaction."""
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -173,7 +173,7 @@ class Tree:
         return node
 
     def _create(self, change: Create, now: int, undo: list[Callable[[], object]], events: list[Event]) -> str:
-        # the name of a sequence node may be empty before its number is appended
+        # The name of a sequence node may be empty before its number is appended.
         check_path(change.path + "0" if change.sequence else change.path)
         parent_path, name = split_path(change.path)
         parent = self._nodes.get(parent_path)

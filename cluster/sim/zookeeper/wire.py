@@ -1,13 +1,13 @@
 """Frames between the simulated ZooKeeper and its client: a 4-byte big-endian length, then one msgpack value.
 
-The format is not ZooKeeper's own (jute), because no other client connects to this server. Only the four-letter words
-``ruok`` and ``srvr`` are real, so that one readiness check serves real and simulated servers.
+The format is not ZooKeeper's own (jute), because no other client connects to this server. Only four-letter words such
+as ``srvr`` are real, so that the harness can send them to real and simulated servers alike.
 
-Shapes, as lists:
+Messages are lists:
 
-- ``[session or 0, timeout ms]`` is answered by ``[session, timeout ms]`` (session 0 = expired)
-- then ``[xid, verb, ...]`` is answered by ``[xid, error code, result]``
-- watch events are ``[WATCH, type, path]``
+- The first request is ``[session or 0, timeout ms]``. Its answer is ``[session, timeout ms]`` (session 0 = expired).
+- Later requests are ``[xid, verb, ...]``. Their answers are ``[xid, error code, result]``.
+- Watch events are ``[WATCH, type, path]``.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import msgspec
 WATCH = -1
 PING = -2
 MAX_FRAME = 8 * 1024 * 1024
-"""Maximum bytes of a frame. A longer one is not of this protocol."""
+"""Maximum bytes of a frame. Longer frames come from a peer with another protocol."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
