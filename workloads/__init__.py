@@ -1,12 +1,12 @@
 """Workloads: each ``test_`` module is one or more experiments that pytest runs.
 
-A workload consists of a generator (the operations), a client (how each is executed), ``effects`` (what the checks read
-of an operation), a contract and a drain. Read ``test_log`` first.
+A workload consists of a generator of operations, a client that executes them, ``effects`` (an operation's rows for the
+checks), a contract and a drain. Read ``test_log`` first.
 
 Tests of the example broker, with the modules in ``broker``:
 
 - ``test_log``, ``test_storage``, ``test_async_sends``: the partitioned log
-- ``test_controller``: topics that come and go, partitions that move
+- ``test_controller``: created and deleted topics, moved partitions
 - ``test_group``, ``test_draft_group``, ``test_zookeeper_group``, ``test_migration``: consumer groups
 - ``test_offsets``: committed offsets as registers
 
@@ -14,6 +14,6 @@ Tests of the example broker, with the modules in ``broker``:
 ``test_etcd``, ``test_redis``, ``test_redis_cluster``, ``test_nats``, ``test_rabbitmq``, ``test_postgresql``,
 ``test_mariadb``, ``test_galera``, ``test_patroni`` and ``test_kafka``.
 
-They import the harness, the contracts of the checks, and the broker's client, protocol and deployment. They import
+Workloads import the harness, the contracts of the checks, and the broker's client, protocol and deployment. They import
 nothing else of the broker.
 """

@@ -1,4 +1,4 @@
-"""The log with asynchronous producers: message sets of one client never overtake each other.
+"""The log with asynchronous producers: the message sets of a client must be in the log in the order of sending.
 
 pytest workloads/test_async_sends.py --nemesis=partition-one-way
 pytest workloads/test_async_sends.py --cluster=sim --nemesis=kill,partition-one-way
@@ -27,7 +27,7 @@ CONTRACT = build_contract(*(anomaly for anomaly in LOG_ANOMALIES if anomaly != S
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_async_sends(settings: Settings) -> Generator:
-    """Acknowledged records are there, once, and in the order in which each client sent them."""
+    """Acknowledged records are in the log once, in the order in which each client sent them."""
     keys = SYSTEM.keys()
     traffic = mix(Burst.draw(keys), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
     return traffic | drain(keys, seconds=CONTRACT.recovery_deadline)

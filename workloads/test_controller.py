@@ -1,7 +1,7 @@
-"""Leaders and controllers: one of each per epoch, and no broker goes back to an older controller.
+"""Leaders and controllers: at most one of each per epoch, and no broker goes back to an older controller.
 
-Topics come and go while clients write to a log that stays. So every controller has leaders to elect, and every leader
-has records to append. Each fault that hits a controller or a leader costs an epoch.
+Topics are created and deleted while clients write to a permanent log. So every controller must elect leaders, and every
+leader must append records. Each fault of a controller or leader causes a new epoch.
 
 ``test_moves`` moves the log's own partitions between brokers and elects their preferred leaders.
 
@@ -22,24 +22,24 @@ from assay.workloads.broker.log_operations import traffic
 from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-# The short-lived topics need one copy of a record only, which may be on the broker that loses its power.
+# A record of a short-lived topic needs only one copy, which may be on the broker that loses its power.
 CONTRACT = build_contract(*LOG_ANOMALIES, may_stall=("outage",))
-CHANGES_EVERY = 0.15
-"""Average seconds between changes: each change costs ZooKeeper about ten writes and every broker a request."""
-
-MOVES_EVERY = 0.5
+CHANGE_SECONDS = 0.15
+"""Average seconds between changes. Each change costs ZooKeeper about ten writes and every broker a request."""
+MOVE_SECONDS = 0.5
+"""Average seconds between moves."""
 
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_controller(settings: Settings) -> Generator:
     """Each epoch has at most one leader and at most one controller, under every fault."""
     keys = SYSTEM.keys()
-    return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
+    return mix(traffic(keys), stagger(CHANGE_SECONDS, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
 
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_moves(settings: Settings) -> Generator:
-    """Replicas move between brokers, preferred leaders return, and no record is lost on the way."""
+    """No record is lost while replicas move between brokers and preferred leaders are elected."""
     keys = SYSTEM.keys()
-    moving = stagger(MOVES_EVERY, moves(keys, settings.nodes, SYSTEM.replication))
+    moving = stagger(MOVE_SECONDS, moves(keys, settings.nodes, SYSTEM.replication))
     return mix(traffic(keys), moving) | drain(keys, seconds=CONTRACT.recovery_deadline)

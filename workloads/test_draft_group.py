@@ -1,10 +1,10 @@
-"""The group workload with the draft protocol: the coordinator assigns partitions and keeps generations in ZooKeeper.
+"""Consumer groups of the draft design: the coordinator assigns partitions and keeps generations in ZooKeeper.
 
 pytest workloads/test_draft_group.py --nemesis=kill
 pytest workloads/test_draft_group.py --cluster=sim --nemesis=mix --workload-mix=random --repeat=60 --rate=100 -q
 
-Traffic and checks are those of ``test_group``. The points at which a coordinator can die during a rebalance differ
-(docs/broker/groups.md); ``--replay=schedules/draft-failover-4.json`` kills it at one of them.
+Traffic and checks are those of ``test_group``. A coordinator can die at other points of a rebalance
+(docs/broker/groups.md). ``--replay=schedules/draft-failover-4.json`` kills it at one of them.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ from assay.workloads.broker.group_mixes import member_experiment
 from assay.workloads.test_group import CONTRACT as LATER_DESIGN
 from assay.workloads.test_group import MIXES, SYSTEM, build_group_traffic
 
-# The draft keeps generations in ZooKeeper, not in the offsets topic, so no event says that one was stored there.
+# In the draft design, no event reports a generation stored in the offsets topic, because ZooKeeper keeps generations.
 CONTRACT = msgspec.structs.replace(
     LATER_DESIGN, needed=tuple(name for name in LATER_DESIGN.needed or () if name != GENERATION_REUSE.anomaly)
 )

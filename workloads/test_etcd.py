@@ -1,16 +1,16 @@
-"""etcd 3.4: registers with linearizable reads, judged by a model alone. In Docker; nodes install it from Debian.
+"""Registers in etcd 3.4 with linearizable reads, and a set under etcd's lock. In Docker; nodes install it from Debian.
 
 pytest workloads/test_etcd.py --rate=100 --nemesis=kill --nemesis=partition --nemesis=stop --nemesis=power-loss
 
 pytest workloads/test_etcd.py::test_etcd --rate=100 --nemesis=partition-isolate-leader --workload-mix=serializable-reads
 pytest workloads/test_etcd.py::test_lock --rate=10 --nemesis=stop-consumer --nemesis-interval=12
 
-The register client has no ``effects``, because the search for a legal order needs only arguments and results. With
-``serializable`` reads, which may be stale (https://etcd.io/docs/v3.4/learning/api_guarantees/), the search finds no
+The register client has no ``effects``, because the search for a legal order needs only arguments and results.
+``serializable`` reads may be stale (https://etcd.io/docs/v3.4/learning/api_guarantees/). With them, the search finds no
 legal order.
 
-etcd's lock is held by a lease. So another client can acquire it while a paused holder still believes that it has it
-(https://jepsen.io/analyses/etcd-3.4.3).
+etcd's lock belongs to a lease. If the lease of a paused holder expires, another client acquires the lock. After the
+pause the first holder still writes (https://jepsen.io/analyses/etcd-3.4.3).
 """
 
 from base64 import b64decode
@@ -27,14 +27,14 @@ KEYS = tuple(f"r{number}" for number in range(5))
 
 STALE = WorkloadMix(
     name="serializable-reads",
-    description="reads are answered by any member from what it has, and may be stale",
+    description="reads are answered by any member from its own data, and may be stale",
     client={"serializable-reads": (True,)},
     promised=False,
 )
 
 
 class EtcdRegisters(Registers):
-    """Client of the member on its endpoint."""
+    """Client of the etcd member at its endpoint."""
 
     errors = TROUBLE
 
@@ -63,18 +63,18 @@ CONTRACT = linearizable("cas-register", patience=SECONDS, may_stall=["outage", "
 
 @experiment(system=Etcd(), client=EtcdRegisters, contract=CONTRACT, mixes=[STALE])
 def test_etcd(settings: Settings) -> Generator:
-    """A read shows the latest write, and a compare-and-set replaces what it expected."""
+    """A read returns the latest write, and a compare-and-set replaces only the expected value."""
     return few_values(KEYS)
 
 
 WITH_FENCE = WorkloadMix(
     name=FENCED,
-    description="a holder writes only if its lock is there still, by the same transaction",
+    description="a holder writes only if it still has the lock, in one transaction",
     client={FENCED: (True,)},
 )
 
 
 @experiment(system=Etcd(), client=EtcdLockedSet, contract=forbid(*SET_ANOMALIES), client_nodes=True, mixes=[WITH_FENCE])
 def test_lock(settings: Settings) -> Generator:
-    """No client that changes a set under etcd's lock undoes the change of another."""
+    """No client that changes a set under etcd's lock undoes the change of another client."""
     return sets.traffic()

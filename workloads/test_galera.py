@@ -1,13 +1,13 @@
-"""MariaDB Galera 10.11, three servers that all accept writes: the promises of its isolation levels. In Docker.
+"""Isolation levels of MariaDB Galera 10.11, with three servers that all accept writes. In Docker.
 
 pytest workloads/test_galera.py -k lists --nemesis=none --nemesis=partition
 pytest workloads/test_galera.py -k lists --set=innodb_snapshot_isolation=ON
 pytest workloads/test_galera.py -k elements --set=wsrep_sync_wait=1
 
-If two transactions write the same row on two servers, one of them is rolled back at commit. Rows that a transaction
-only read are not certified, so updates are lost (https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster) unless
-``innodb_snapshot_isolation`` is on. A server may also lag behind the commits that another one acknowledged: reads are
-stale unless ``wsrep_sync_wait`` makes them wait.
+If two transactions write the same row on two servers, one of them is rolled back at commit. Galera does not check rows
+that a transaction only read. So updates are lost (https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster), unless
+``innodb_snapshot_isolation`` is on. A server may also lag behind commits that another server acknowledged. Its reads
+are then stale, unless ``wsrep_sync_wait`` makes them wait.
 """
 
 from collections.abc import Sequence
@@ -88,5 +88,5 @@ class GaleraElements(GaleraSession):
 
 @experiment(system=CLUSTER, client=GaleraElements, contract=forbid(*SET_ANOMALIES))
 def test_elements(settings: Settings) -> Generator:
-    """Each server shows the elements that any other has acknowledged, at once."""
+    """Once a server has acknowledged an element, every server returns it."""
     return mix(unfold(sets.step, 0), repeat(Operation(sets.READ, sets.KEY))) | sets.final_reads()

@@ -1,15 +1,15 @@
-"""A consumer group at work: members join, leave, die and fall silent while records are sent, read and committed.
+"""Consumer groups: members join, leave, die and fall silent while records are sent, read and committed.
 
 pytest workloads/test_group.py --nemesis=stop
 pytest workloads/test_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
-The owner of a partition reads on from the group's committed offset. The checks judge
+The owner of a partition continues to read at the group's committed offset. The checks judge
 
 - each commit as the write of a register, and by its generation
-- what members own, in each generation
-- what members read, as for any reader of the log
+- the partitions that members own in each generation
+- the records that members read, as for any reader of the log
 
-At the end a fresh group reads everything from the beginning, and the members that worked read on to the end.
+At the end a new group reads all records from the beginning, and the earlier members read to the end.
 """
 
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, GROUP_CONVERGENCE
@@ -45,7 +45,7 @@ MIXES = (*adapt_to_groups(LOG_MIXES, WORKERS), *GROUP_MIXES)
 
 
 def build_group_traffic(settings: Settings) -> Generator:
-    """Traffic, then the drain, then the members catch up and stay; for any design with a coordinator."""
+    """Returns traffic and a drain, after which the members catch up and stay; for any design with a coordinator."""
     shared, seconds = list_subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
     main = traffic(SYSTEM.keys(), owned=list_owned(SYSTEM, settings))
     return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds) | stay_in_group()

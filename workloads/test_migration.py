@@ -1,10 +1,10 @@
-"""A live group moves its offsets from ZooKeeper to the offsets topic and back, in rolling steps, while it works.
+"""Live migration: a group moves its offsets from ZooKeeper to the offsets topic and back, in rolling steps.
 
 pytest workloads/test_migration.py --nemesis=kill
 pytest workloads/test_migration.py --cluster=sim --nemesis=partition --repeat=60 --rate=100 -q
 
-A new owner of a partition resumes at the last committed offset, wherever it is stored at that time. An acknowledged
-offset is never followed by a lower one.
+A new owner of a partition must resume at the last committed offset, in both storages. No owner may resume below an
+acknowledged offset.
 """
 
 from dataclasses import replace
@@ -21,16 +21,14 @@ from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
-"""The group is declared because its offsets have a coordinator while they are in the offsets topic, unlike in
-ZooKeeper.
-"""
+"""The group is declared, because it has a coordinator while its offsets are in the offsets topic."""
 
 
 @member_experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, mixes=adapt_to_groups(OLD_GROUP_MIXES))
 def test_migration(settings: Settings) -> Generator:
-    """No offset is lost or goes back on the way from one storage to the other and back again."""
+    """No offset is lost or goes back during the migration to the other storage and back."""
     keys, shared = SYSTEM.keys(), list_subscribed(SYSTEM, settings)
     traffic = mix(Send.draw(keys), migration(shared), End.draw(keys), weights=(6, 18, 1))
-    # They rejoin in a mode that reads both stores.
-    parting = leave_and_rejoin(GROUP, mode=TO_TOPIC, step=1)
-    return traffic | parting | drain(shared, seconds=CONTRACT.recovery_deadline)
+    # Members rejoin in a mode that reads both storages.
+    rejoining = leave_and_rejoin(GROUP, mode=TO_TOPIC, step=1)
+    return traffic | rejoining | drain(shared, seconds=CONTRACT.recovery_deadline)

@@ -1,12 +1,13 @@
-"""NATS JetStream 2.9: is an acknowledged message still in its stream? In Docker; nodes install it from Debian.
+"""Durability of messages in NATS JetStream 2.9: are acknowledged messages in the stream in the end?
 
 pytest workloads/test_nats.py --rate=200 --nemesis=kill
 pytest workloads/test_nats.py --rate=200 --nemesis=power-loss --nemesis-target=all
 
-A server acknowledges a message once a majority has it, but calls fsync only later: every two minutes by default. So
-acknowledged messages survive the death of processes, but not a power loss on all servers
-(https://jepsen.io/analyses/nats-2.12.1). JetStream does not promise that a consumer sees acknowledged messages, or
-those that another consumer saw (https://github.com/nats-io/nats-architecture-and-design/pull/358).
+The system runs in Docker, and the nodes install it from Debian. A server acknowledges a message once a majority has it,
+but calls fsync only later: every two minutes by default. So acknowledged messages survive the death of processes, but
+not a power loss on all servers (https://jepsen.io/analyses/nats-2.12.1). JetStream does not promise that a consumer
+sees at once all acknowledged messages, or all messages that another consumer saw
+(https://github.com/nats-io/nats-architecture-and-design/pull/358).
 """
 
 from nats.js.errors import NotFoundError
@@ -17,7 +18,7 @@ from assay.workloads.systems.nats import TROUBLE, JetStream, connect
 
 
 class NatsElements(sets.SetClient):
-    """Publishes to the server on its endpoint, and reads the stream from its first message to its last."""
+    """Publishes to the server at its endpoint, and reads the stream from its first message to its last."""
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
         self.client = await connect(endpoint.address)

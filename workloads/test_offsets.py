@@ -1,11 +1,11 @@
-"""Committed offsets: one register per group and partition, which no member of an old generation can write.
+"""Committed offsets: one register per group and partition, which no member of an old generation may write.
 
 pytest workloads/test_offsets.py --nemesis=kill
 pytest workloads/test_offsets.py --cluster=sim --nemesis=partition,stop
 
-Members of one group join, leave and fall silent throughout the run, so that generations change. Sometimes a member
-deliberately commits in the previous generation. Any client commits to the second group, which has no members. The first
-partition rarely gets a commit, but is fetched as often as the others.
+Members of one group join and leave throughout the run, so that generations change. Sometimes a member deliberately
+commits in the previous generation. Any client may commit to the second group, which has no members. The first partition
+rarely gets a commit, but is fetched as often as the others.
 """
 
 from assay.checkers.groups.family import GROUP_ANOMALIES
@@ -22,7 +22,7 @@ SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).wi
 PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
 BUSY = KEYS[1:]
-"""The first key is left out, so that its offset grows old like that of a group whose members have nothing to read."""
+"""Keys that get most commits. The first key is left out, so that its offset grows old, as in an idle group."""
 CONTRACT = build_contract(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
 WEIGHTS = (Commit.f,) * 10 + (Fetch.f,) * 8 + (Zombie.f,) * 2 + (Leave.f,)
 

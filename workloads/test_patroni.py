@@ -1,11 +1,11 @@
-r"""PostgreSQL 15 with Patroni: do committed rows survive a failover? In Docker, from Debian.
+r"""Durability of rows in PostgreSQL 15 with Patroni: do committed rows survive a failover? In Docker, from Debian.
 
 pytest workloads/test_patroni.py --rate=100 --nemesis=partition-leader-and-follower --nemesis-interval=60 \
     --time-limit=80 [--set=synchronous_mode=on]
 
-Replication is asynchronous by default. An isolated primary commits until it notices its isolation; these commits are
+Replication is asynchronous by default. An isolated primary commits until it notices its isolation. These commits are
 lost when another server is promoted (https://patroni.readthedocs.io/en/latest/replication_modes.html). With
-``synchronous_mode`` a commit waits for a replica, and only such a replica is promoted.
+``synchronous_mode`` a commit waits for a replica, and only a replica with all commits is promoted.
 """
 
 from collections.abc import Sequence

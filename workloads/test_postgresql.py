@@ -1,9 +1,10 @@
-"""PostgreSQL 15 on one node, at each isolation level. In Docker; nodes install it from Debian.
+"""Isolation levels of PostgreSQL 15 on one node. In Docker; the node installs it from Debian.
 
 pytest workloads/test_postgresql.py --nemesis=none --nemesis=kill --nemesis-interval=8
 
-Anomalies that a level allows are tolerated by name and reported with the reason. Repeatable read allows write skew, and
-read committed allows lost updates (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows none.
+A contract tolerates the anomalies that its level allows, by name, and runs report them with the reason. Repeatable read
+allows write skew, and read committed allows lost updates (https://www.postgresql.org/docs/15/transaction-iso.html).
+Serializable allows no anomalies.
 """
 
 from typing import Any

@@ -1,12 +1,12 @@
-"""RabbitMQ 3.10: is a confirmed message delivered? In Docker; nodes install it from Debian.
+"""Delivery by RabbitMQ 3.10: are all confirmed messages delivered? In Docker; nodes install it from Debian.
 
 pytest workloads/test_rabbitmq.py --rate=100 --nemesis=kill --nemesis=partition
 pytest workloads/test_rabbitmq.py -k mirrored --rate=100 --nemesis=partition-isolate-leader --nemesis-interval=30
 
 A quorum queue confirms a message once a majority has written it. A mirrored queue confirms a message once all mirrors
-known to the leader have it. In a partition each side knows its own mirrors only, and one side's messages are discarded
-afterwards. ``--set=partition-handling=`` takes ``autoheal`` or ``pause_minority``; the default, ``ignore``, leaves both
-sides alone until an operator restarts one.
+known to the leader have it. In a partition each side knows only its own mirrors, and afterwards the messages of one
+side are discarded. ``--set=partition-handling=`` takes ``autoheal`` or ``pause_minority``. With the default,
+``ignore``, both sides continue until an operator restarts one of them.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from assay.workloads.systems.rabbitmq import (
 
 
 class RabbitElements(queues.QueueClient):
-    """Client of the server on its endpoint. Acknowledges each element at once; lost deliveries are redelivered.
+    """Client of the server at its endpoint. It acknowledges each element at once. Lost deliveries are redelivered.
 
-    It connects again after an error, because a late answer would end its channel.
+    The client connects again after an error, because a late answer would close its channel.
     """
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
@@ -60,10 +60,10 @@ class RabbitElements(queues.QueueClient):
                         break
             return Completion(Outcome.OK, taken)
         except (*TROUBLE, asyncio.CancelledError) as error:
-            if is_cancelled():  # by the tester; the library also cancels what waits for a connection that it loses
+            if is_cancelled():  # by the harness; the library also raises CancelledError if a connection is lost
                 raise
             await self.close()
-            # an element whose delivery was not acknowledged is delivered again
+            # An element whose delivery was not acknowledged is delivered again.
             certain = operation.f == queues.DEQUEUE and not taken
             return Completion(Outcome.FAIL if certain else Outcome.INFO, taken, error=type(error).__name__)
 

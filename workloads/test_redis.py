@@ -1,11 +1,12 @@
-"""Redis with Sentinel in Docker: is an acknowledged element still there? The nodes install Redis from Debian.
+"""Durability of elements in Redis with Sentinel: are acknowledged elements still in the set in the end?
 
 pytest workloads/test_redis.py --nemesis=partition-isolate-leader --nemesis-interval=20
 pytest workloads/test_redis.py --nemesis=partition-isolate-leader --nemesis-interval=20 --set=min-replicas-to-write=1
 
-An isolated primary continues to acknowledge writes, and loses them when it becomes a replica of the newly elected
-primary. With ``min-replicas-to-write`` it rejects writes, but only after ``min-replicas-max-lag``, so some are lost
-even then. Redis does not promise otherwise (https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/).
+The system runs in Docker, and the nodes install it from Debian. An isolated primary continues to acknowledge writes,
+and loses them when it becomes a replica of the newly elected primary. With ``min-replicas-to-write`` it rejects writes,
+but only after ``min-replicas-max-lag``, so some writes are lost even then. Redis does not promise more
+(https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/).
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from assay.workloads.systems.resp import ask, converse
 
 
 class RedisElements(sets.SetClient):
-    """Talks to its endpoint's server if that is the primary; otherwise to the primary that the sentinels name."""
+    """Client of the server at its endpoint if that is the primary, else of the primary that the sentinels name."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.sentinels = endpoint.roles["sentinel"]
@@ -40,9 +41,7 @@ class RedisElements(sets.SetClient):
             return Completion(Outcome.INFO, error=type(error).__name__)
 
     async def _read(self) -> Sequence[str]:
-        """Returns the elements. Checks the role as well, because a demoted primary silently answers from a replica's
-        data.
-        """
+        """Returns the elements. Checks the server's role as well, because a demoted primary also answers reads."""
         elements, role = await converse(self.primary, ("SMEMBERS", sets.KEY), ("ROLE",))
         for reply in (elements, role):
             if isinstance(reply, ValueError):

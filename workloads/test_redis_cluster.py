@@ -1,4 +1,4 @@
-"""Redis Cluster: is an acknowledged element still there? In Docker; six nodes install it from Debian.
+"""Durability of elements in Redis Cluster: are acknowledged elements still in the sets in the end?
 
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader --workload-mix=wait
@@ -6,10 +6,10 @@ pytest workloads/test_redis_cluster.py --rate=200 --nemesis=kill
 
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=power-loss --nemesis-target=all --set=appendfsync=always
 
-An isolated master continues to acknowledge writes for one node timeout. It loses them when it becomes a replica of the
-newly elected master ("write safety" in https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
-With ``WAIT`` after each add, a client learns whether a replica has the element, and counts it as acknowledged only
-then.
+The system runs in Docker, and six nodes install it from Debian. An isolated master continues to acknowledge writes for
+one node timeout. It loses them when it becomes a replica of the newly elected master ("write safety" in
+https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/). With ``WAIT`` after each add, a client
+learns whether a replica has the element. An element without a replica then does not count as acknowledged.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ WAIT = WorkloadMix(
 
 
 class RedisClusterElements(sets.SetClient):
-    """Asks the last known owner of a key, or the node on its endpoint if no owner is known."""
+    """Client of the last known owner of each key, or of the node at its endpoint if no owner is known."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.own, self.waits, self.owners = endpoint.address, WAIT.name in endpoint.options, dict[str, str]()
@@ -62,9 +62,9 @@ class RedisClusterElements(sets.SetClient):
         return Completion(Outcome.INFO, error=f"unreplicated: WAIT {replicas[0]}")  # not acknowledged, but may survive
 
     async def _follow(self, key: str, *commands: Sequence[object]) -> list[Any]:
-        """Returns the answers of the key's owner, following permanent (MOVED) and one-time (ASK) redirections.
+        """Returns the answers of the key's owner. Follows permanent (MOVED) and one-time (ASK) redirections.
 
-        Raises ``ValueError`` if the first answer is another error.
+        Raises ``ValueError`` if the first answer is any other error.
         """
         address, asking = self.owners.get(key, self.own), list[Sequence[object]]()
         for _ in range(REDIRECTIONS):
@@ -84,7 +84,7 @@ class RedisClusterElements(sets.SetClient):
 
 
 CONTRACT = forbid(*SET_ANOMALIES, patience=SECONDS, may_stall=["power-loss", "outage", "outage-power-loss"])
-"""A power loss on all nodes or an outage leaves no server."""
+"""Contract. After a power loss on all nodes, or during an outage, no request is served."""
 
 
 @experiment(system=RedisCluster(), client=RedisClusterElements, contract=CONTRACT, mixes=[WAIT])

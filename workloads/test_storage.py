@@ -1,14 +1,14 @@
-"""The log's disks: acknowledged records survive damage on a minority, and the loss of power everywhere.
+"""The log's disks: acknowledged records survive damage on a minority of brokers, and a power loss on all brokers.
 
 pytest workloads/test_storage.py --nemesis=truncate-tail,garbage-tail,corrupt
 pytest workloads/test_storage.py --cluster=sim --nemesis=power-loss --nemesis-target=all
 
-Every record is flushed before it is acknowledged (``flush.messages=1``), so a power loss must not take any. In
-``test_unflushed`` a partition is flushed after every fortieth record only.
+Every record is flushed before it is acknowledged (``flush.messages=1``), so a power loss must not lose any. In
+``test_unflushed`` a partition is only flushed after every fortieth record.
 
-Segments and index intervals are small, so that a run has many of each. Readers also look into the middle of the log,
-throughout the run and all over the log at its end. Record sizes are small multiples of one unit: a lookup that is led
-to a wrong position often finds a valid record there, so the answer is plausible but wrong.
+Segments and index intervals are small, so that a run has many of each. Readers also read in the middle of the log
+during the run, and in many places of the log at its end. All record sizes are small multiples of one unit. So a lookup
+with a wrong position often finds a valid record there, and the answer is plausible but wrong.
 """
 
 from collections.abc import Sequence
@@ -31,19 +31,19 @@ SYSTEM = (
     .with_setting("segment.bytes", "16384")
     .with_setting("index.interval.bytes", "128")
 )
-# If all brokers lose power, no one serves until they are back, which is the purpose of these faults.
+# If all brokers lose power, no request is served until they are back.
 CONTRACT = build_contract(*LOG_ANOMALIES, may_stall=(*OUTAGES, "power-loss", "power-loss-in-fsync"))
 UNIT = 48
 """Size in bytes of the smallest record on disk; other records are twice or three times as large."""
 OVERHEAD = 34
 """Size in bytes of a record without key and value."""
-PLACES = 400
-"""Number of positions per partition that readers look at in the end."""
+POSITIONS = 400
+"""Number of positions per partition at which readers read in the end."""
 FLUSH_MESSAGES = 40
 
 
 class StorageSend(Send):
-    """Sends records that have a key of one of three lengths in addition to their value."""
+    """Sends records with keys, so that each record is one, two or three units large."""
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
@@ -61,7 +61,7 @@ def _make_key(value: int) -> bytes:
 
 @experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_storage(settings: Settings) -> Generator:
-    """Acknowledged records survive damage to the disks of a minority, and a loss of power of all."""
+    """Acknowledged records survive damage to the disks of a minority, and a power loss on all brokers."""
     return _build_operations()
 
 
@@ -69,12 +69,12 @@ def test_storage(settings: Settings) -> Generator:
     system=SYSTEM.with_setting("flush.messages", str(FLUSH_MESSAGES)),
     client=StorageClient,
     contract=CONTRACT.tolerate_unflushed(FLUSH_MESSAGES),
-    # A loss in a compacted log cannot be told apart from compaction, so the cut is unknown. Without acknowledged last
-    # records (tails) the cut is unknown as well: only a reported end says whether they were there.
+    # In a compacted log, a loss cannot be distinguished from compaction. With the mix of leader-only tails, the last
+    # records are not acknowledged. So in both cases the lost part of a log is unknown.
     mixes=tuple(one for one in LOG_MIXES if one not in (COMPACTION, LEADER_ONLY_TAILS)),
 )
 def test_unflushed(settings: Settings) -> Generator:
-    """A power loss everywhere may take the last unflushed records of a partition, and no others."""
+    """A power loss on all brokers may lose the last unflushed records of a partition, and no others."""
     return _build_operations()
 
 
@@ -83,5 +83,5 @@ def _build_operations() -> Generator:
     return (
         mix(traffic(keys), Glance.draw(keys), weights=(9, 1))
         | drain(keys, seconds=CONTRACT.recovery_deadline)
-        | Glance.draw_evenly(keys, each=PLACES, seconds=CONTRACT.recovery_deadline)
+        | Glance.draw_evenly(keys, each=POSITIONS, seconds=CONTRACT.recovery_deadline)
     )

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble as registers with compare-and-set, explained in ``docs/guide/real_nodes.md``.
+"""Registers with compare-and-set in a ZooKeeper ensemble, explained in ``docs/guide/real_nodes.md``.
 
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """

@@ -1,11 +1,11 @@
-"""A consumer group of the old design: members enter, read, commit and leave, and coordinate through ZooKeeper.
+"""Consumer groups of the old design: members join, read, commit and leave, and coordinate through ZooKeeper.
 
 pytest workloads/test_zookeeper_group.py --nemesis=zookeeper-kill
 pytest workloads/test_zookeeper_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
-There are no generations: only time separates an owner from the next. The check for double ownership therefore looks for
-times at which two members certainly held the same partition. At the end all members leave and rejoin, so that new
-owners begin at the final offsets. Then a fresh group reads everything from the beginning.
+There are no generations. So the check for double ownership looks for times at which two members certainly held the same
+partition. At the end all members leave and rejoin, so that new owners begin at the final offsets. Then a new group
+reads all records from the beginning.
 """
 
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_CONVERGENCE
@@ -35,8 +35,8 @@ CONTRACT = build_contract(
     *READS_AFTER_RELEASE.anomalies,
     *SPLIT_VIEWS.anomalies,
     *GROUP_CONVERGENCE.anomalies,  # members retry for ever
-    # Claims end with their session (2 s). Members release within an operation (5 s), and retry every 1.5 s at most.
-    # None of this needs the consent of an absent member, so no healed fault excuses an orphan.
+    # A claim ends with its session (2 s). Members release within an operation (5 s), and retry at least every 1.5 s.
+    # None of this needs an absent member, so no healed fault excuses a partition without an owner.
     rebalance_deadline=10.0,
     may_stall=GROUPS_STALL,
 ).tolerate_under(

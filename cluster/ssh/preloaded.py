@@ -63,7 +63,7 @@ UNDO_SHIFT = ("sh", "-c", shift_command(0.0))
 
 
 def parse_shown(output: str) -> tuple[float, int]:
-    """Parses the output of :data:`READ_CLOCK`: the shift of the latest clock read in seconds, and the count of reads."""
+    """Parses the output of :data:`READ_CLOCK`: the latest shift that was read (seconds), and the count of reads."""
     _, last, times = map(int, output.split())
     return last / NANOSECONDS, times
 

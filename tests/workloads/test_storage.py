@@ -16,7 +16,7 @@ from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.records import message_set
 from assay.workloads import test_storage
-from assay.workloads.test_storage import PLACES, UNIT, StorageSend
+from assay.workloads.test_storage import POSITIONS, UNIT, StorageSend
 
 from helpers.attempts import played
 from helpers.judging import judge
@@ -53,7 +53,7 @@ def test_readers_look_everywhere_and_lose_no_position_by_it(tmp_path: Path) -> N
     for row in history.table("effects").to_pylist():
         if row["op"] in looks and row["kind"] == "observe-begin":
             begun[row["key"]] += 1
-    assert all(count > PLACES for count in begun.values())
+    assert all(count > POSITIONS for count in begun.values())
     assert len(begun) == 4
 
 

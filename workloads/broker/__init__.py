@@ -1,6 +1,6 @@
 """Clients, operations and mixes of the example broker; the tests are in the folder above.
 
-- ``verbs``: what an operation is, and what a client is. Read it first.
+- ``verbs``: base classes of operations and clients. Read it first.
 - the log: ``log_client``, ``log_operations``, ``log_drain``, ``log_messages``, ``log_names``
 - other requests: ``multi_partition_requests``, ``multi_fetch_operations``, ``bursts``, ``producer_profiles``
 - groups: ``group_client``, ``group_operations``, ``group_member``, ``group_drain``, ``expiring_groups``,

@@ -1,8 +1,8 @@
 """The broker's contract, shared by all of its workloads.
 
 Every contract forbids every anomaly that a check can find in a broker's history, because the broker makes the same
-promises in each workload. Contracts differ mainly in which checks must have had data: ``ALWAYS_EXAMINED`` for every
-run, and the checks that the workload and its mix name. Tolerated exceptions name the faults and the reason.
+promises in each workload. Contracts differ mainly in the checks that must have data: ``ALWAYS_EXAMINED`` in every run,
+and the checks that the workload and its mix name. Tolerated exceptions name the faults and the reason.
 """
 
 from collections.abc import Sequence
@@ -47,11 +47,11 @@ ALWAYS_EXAMINED: Final = (
 """Checks that have data in every run of brokers: event logs, disks, and the snapshots after the run."""
 
 OUTAGES: Final = ("outage", "outage-power-loss")
-"""Faults that stop all servers for some seconds: no one serves, which is their purpose."""
+"""Faults that stop all servers for some seconds, so that no request is served."""
 GROUPS_STALL: Final = (*OUTAGES, "power-loss", "power-loss-in-fsync", "partition-leader-and-follower")
 """Faults under which groups and waiting readers cannot succeed until they are healed.
 
-- If all servers lose power, no one serves until they are back.
+- If all servers lose power, no request is served until they are back.
 - If two of three brokers are cut off from ZooKeeper and from the third, no record reaches two in-sync replicas. The two
   cannot shrink an in-sync set, and the third is alone in the sets that it leads.
 """
@@ -68,7 +68,7 @@ REFUSALS: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""Error codes with which a broker refuses a request that it could serve. With the other ones it does not serve now."""
+"""Error codes with which a broker that works rejects a request. Other codes mean that the broker cannot serve now."""
 PATIENCE: Final = 2.2
 """Seconds: a client call (``READ_SECONDS``, ``CALL_SECONDS``), a back-off and a metadata request."""
 
@@ -76,7 +76,10 @@ PATIENCE: Final = 2.2
 def build_contract(
     *needed: str, may_stall: Sequence[str] = OUTAGES, rebalance_deadline: float | None = None
 ) -> Contract:
-    """Forbids everything. ``needed``: checks for which a run must have data, beyond ``ALWAYS_EXAMINED``."""
+    """Returns a contract that forbids all anomalies of the broker.
+
+    ``needed``: checks for which a run must have data, in addition to ``ALWAYS_EXAMINED``.
+    """
     contract = forbid(
         *needed,
         *ALWAYS_EXAMINED,

@@ -32,15 +32,15 @@ SHORTEST: Final = 4
 LONGEST: Final = 10
 PACE: Final = 0.01
 """Seconds between two messages of a burst: shorter than the producer's back-off before a retry."""
-MOST_CALLS: Final = 100
+MAX_CALLS: Final = 100
 CLOSING_SECONDS: Final = 0.05
-"""Seconds for which a closed producer waits for outcomes: some arrive in time, others do not."""
+"""Seconds that a closed producer waits for outcomes. Some arrive in that time, others do not."""
 
 REQUIRED_SOURCES: Final = ("done", "stages")
-"""Sources that must report each message's outcome. ``account`` reports only messages that were not appended."""
+"""Sources that must report every message. ``account`` only reports messages that were not certainly appended."""
 
 Report = list[Any]
-"""Value, source, outcome and offset."""
+"""Notification about a message: value, source, outcome and offset."""
 
 
 class CallbackRecorder(Callbacks):
@@ -56,8 +56,8 @@ class CallbackRecorder(Callbacks):
         self.add_report("stages", envelope, error)
 
     def add_report(self, source: str, envelope: Envelope, result: SendResult | ClientError) -> None:
-        one = _to_outcome(result)
-        self.reports.append([int(envelope.value), source, one["outcome"], one["offset"]])
+        found = _to_outcome(result)
+        self.reports.append([int(envelope.value), source, found["outcome"], found["offset"]])
 
     def add_summary(self, summary: OutcomeSummary) -> None:
         for outcome, envelopes in ((Outcome.FAIL, summary.failed), (Outcome.INFO, summary.unknown)):
@@ -65,7 +65,7 @@ class CallbackRecorder(Callbacks):
 
 
 class ReportingProducer:
-    """A producer with one profile, and its notifications."""
+    """A producer with one profile, and the recorder of its notifications."""
 
     def __init__(self, session: Session, profile: str) -> None:
         self.recorder = CallbackRecorder()
@@ -76,33 +76,33 @@ class ReportingProducer:
 
 
 class Burst(Verb):
-    """Sends messages to one partition, a little time apart; none waits for the outcome of an earlier one.
+    """Sends messages to one partition, one shortly after the other, without waiting for the outcomes of earlier ones.
 
-    The argument is a list of values, one message each, or ``{"values", ...}`` with any of
+    The argument is a list of values, one for each message, or ``{"values", ...}`` with any of
 
     ===============  =============================================================================================
     ``habit``        the profile of the producer (``producer_profiles``); by default a set for each message
     ``padding``      the number of bytes to which each value is padded
     ``then``         ``flush`` or ``close``: called as soon as all are sent; otherwise each outcome is awaited
-    ``message_key``  of all messages; the producer chooses the partition, and must choose that of the operation
-    ``each``         the number of values in one call of ``Producer.send_set``, atomic; all calls at once
+    ``message_key``  key of all messages; the producer chooses a partition, which must be the operation's partition
+    ``each``         the number of values in one atomic call of ``Producer.send_set``; all calls are made at once
     ===============  =============================================================================================
 
     The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, source, outcome,
     offset], ...]}``. ``sets`` has the result of each message's future, one for each value; unknown fields are null.
-    ``reports`` exists if the argument was not a plain list. It has all other notifications about the messages, in
-    order, by source. The sources are ``done``, the function given to each ``send``; ``stages``, the callbacks of the
-    producer; ``account``, the result of ``flush`` or ``close``.
+    ``reports`` exists if the argument was not a plain list. It has all other notifications about the messages, in the
+    order of their arrival. The sources are ``done``, the function given to each ``send``; ``stages``, the callbacks of
+    the producer; ``account``, the result of ``flush`` or ``close``.
 
     Acknowledged messages must be in the log in the order of sending. A burst is ``ok`` if any message is acknowledged,
-    ``fail`` if all certainly failed; each message has an outcome of its own, too.
+    and ``fail`` if all messages certainly failed. Each message has an outcome of its own, too.
     """
 
     f = "burst"
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Bursts of fresh values to random partitions, for ever."""
+        """Yields bursts of new values to random partitions, for ever."""
 
         def step(following: int, context: Context) -> tuple[Operation, int]:
             count = SHORTEST + context.random_below(LONGEST - SHORTEST + 1, salt=1)
@@ -134,15 +134,15 @@ class Burst(Verb):
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterator[Effect]:
-        """Yields a row for each message, even if all outcomes are unknown, and one for each retry that may have
-        appended it again. The rows of ``reports`` follow.
+        """Yields a row for each message, a row for each retry that may have appended it again, and the rows of
+        ``reports``.
         """
         yield from _iterate_appends(completed)
         yield from _iterate_reports(completed)
 
 
 async def _send_sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[SetOutcome]:
-    """Sends the values in atomic calls and returns each message's outcome; messages of one call share theirs."""
+    """Sends the values in atomic calls. Returns each message's outcome, which is that of its call."""
     topic, partition = split_key(key)
     sent, each = make_records(argument), argument["each"]
     calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
@@ -150,14 +150,14 @@ async def _send_sets(producer: Producer, key: str, argument: Mapping[str, Any]) 
     return [_shift_offset(outcomes[rank // each], rank % each) for rank in range(len(sent))]
 
 
-def _shift_offset(one: SetOutcome, rank: int) -> SetOutcome:
-    return {**one, "offset": None if one["offset"] is None or one["offset"] < 0 else one["offset"] + rank}
+def _shift_offset(found: SetOutcome, rank: int) -> SetOutcome:
+    return {**found, "offset": None if found["offset"] is None or found["offset"] < 0 else found["offset"] + rank}
 
 
 async def _send_messages(
     producer: Producer, recorder: CallbackRecorder, key: str, argument: Any
 ) -> Sequence[asyncio.Future[SendResult]]:
-    """Sends the messages and returns their futures; messages rejected by a full queue have failed futures."""
+    """Sends the messages and returns their futures. If a full queue rejects a message, its future has failed."""
     topic, index = split_key(key)
     message_key = to_fields(argument).get("message_key")
     # The partitioner chooses the partition of a message with a key.
@@ -226,8 +226,8 @@ def _iterate_reports(completed: Completed) -> Iterator[Effect]:
 
 
 def _number_request(index: int, call: int) -> int:
-    """Returns a negative request number for each set of a burst; other requests use operation numbers."""
-    return -1 - (index * MOST_CALLS + call)
+    """Returns a unique negative number for each set of a burst. Requests of other operations have positive numbers."""
+    return -1 - (index * MAX_CALLS + call)
 
 
 _UNKNOWN: Final = describe_set(Outcome.INFO, error="timeout")

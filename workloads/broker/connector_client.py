@@ -1,23 +1,24 @@
-"""Client of consumer groups of the old design; each client is a process of the history, and a member of each group.
+"""Client of consumer groups of the old design, which coordinate through ZooKeeper.
 
-Operations and results are those of ``assay.workloads.broker.group_operations``, with these differences:
+Each client is a process of the history, and a member of each group. Operations and results are those of
+``assay.workloads.broker.group_operations``, with these differences:
 
 - ``poll`` and ``commit`` have a ``mode``, the storage of the group's offsets. A member in another mode shuts down first
-  and rejoins in this one.
-- A commit of unknown outcome is an attempt that has ended: the operation is ok, its effects are unknown, and the member
-  goes on.
+  and rejoins in the requested mode.
+- If a commit has an unknown outcome, the operation is ok, its effects are unknown, and the member goes on.
 - Every result has ``commits``: ``{"outcome", "positions": [[key, offset]]}`` of each commit attempt in the operation,
-  including the one before a release.
+  including a commit before a release.
 - Every result has ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim that acquired
-  something, like the library's ``Claim``.
+  a partition, like the library's ``Claim``.
 - Every result has ``effort``: the increase of the member's ``RebalanceCounters`` since its last result, without zeros.
 
 A member takes part in its group all the time, not only during a poll. But it begins a release only during an operation,
 so that the history has its time: an operation that reports a release was called before the release.
 
-Sometimes a member gives up a hold between two operations, because the session may have expired or the release took too
-long. Such a hold counts as ended by its last operation, so no row reports its end. A generator finds it in ``over``, as
-``[key, assignment]``. A commit that began before the operation that reports it has an unknown outcome.
+Sometimes a member gives up a partition between two operations, because the session may have expired or the release took
+too long. Then the ownership (the *hold*) counts as ended by its last operation, and no row reports its end. A generator
+finds it in ``over``, as ``[key, assignment]``. A commit that began before the operation that reports it has an unknown
+outcome.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ POLL_SECONDS: Final = 0.2
 CLASSIC: Final = "classic"
 """Client option: whether members rebalance like those of 0.10.2."""
 LEAVING_SECONDS: Final = 2.0
-"""Seconds for which an operation waits for a member's release, so that it ends within its own time (5 s)."""
+"""Maximum seconds that an operation waits for a member's release. The operation must end within its timeout (5 s)."""
 
 ZOOKEEPER: Final = "zookeeper"
 TO_TOPIC: Final = "to-topic"
@@ -79,7 +80,7 @@ MODES: Final = {
 
 
 class ConnectorMember:
-    """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
+    """A member of one group, and its unreported events. ``numbers`` yields the numbers of holds (assignments)."""
 
     def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
         storage, dual = MODES[mode]
@@ -133,7 +134,7 @@ class ConnectorMember:
                 self._notes.append(self._make_note("acquire", partition, hold) | {"begin": position, "offset": None})
 
     def report(self) -> dict[str, Any]:
-        """Returns and clears everything that happened since the last call."""
+        """Returns and clears the events since the last call."""
         notes, self._notes = self._notes, []
         commits, self._commits = self._commits, []
         claims, self._claims = self._claims, []
@@ -144,7 +145,7 @@ class ConnectorMember:
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
-        """Allows releases inside the block only, and waits for a release that has begun."""
+        """Allows releases during the block, and waits at its end until a release that has begun is done."""
         self._operations += 1
         self._operation_running.set()
         try:
@@ -156,7 +157,7 @@ class ConnectorMember:
             self._operation_running.clear()
 
     async def die(self) -> None:
-        """Shuts the member down. Its partitions are free then, or after the session timeout."""
+        """Shuts the member down. Its partitions are free afterwards, at the latest after the session timeout."""
         await self.connector.shutdown()
 
     @property
@@ -164,7 +165,7 @@ class ConnectorMember:
         return self._operations if self._operation_running.is_set() else None
 
     async def poll(self) -> list[dict[str, Any]]:
-        """Raises ``ReadFailed``, or ``ConnectionError`` without ZooKeeper."""
+        """Returns the new records of each partition. Raises ``ReadFailed``, or ``ConnectionError``."""
         if self._stream is None:
             self._stream = await self._create_stream()
         return [
@@ -179,7 +180,7 @@ class ConnectorMember:
         ]
 
     async def _create_stream(self) -> MessageStream:
-        """Creates one stream for all topics. Several topics need a filter; other streams have one topic each."""
+        """Creates one stream for all topics. That needs a filter if there are several topics."""
         if len(self._topics) > 1:
             (stream,) = await self.connector.create_streams_by_filter(TopicFilter("|".join(self._topics), 1))
             return stream
@@ -187,7 +188,10 @@ class ConnectorMember:
         return (await self.connector.create_streams({topic: 1}))[topic][0]
 
     async def commit(self) -> None:
-        """Raises ``CommitFailed``. If positions change during a commit, it is unknown which were committed."""
+        """Commits all positions. Raises ``CommitFailed``.
+
+        If positions change during a failed commit, the positions before and after it are reported.
+        """
         before, began_in = self.connector.positions, self._current_operation
         try:
             positions = await self.connector.commit_offsets()
@@ -250,10 +254,10 @@ class ConnectorMember:
 
 
 class ConnectorVerb(MemberVerb):
-    """An operation of a member, which must exist. A member in another mode shuts down."""
+    """An operation of an existing member. If the member is in another mode than requested, it shuts down."""
 
     hidden: ClassVar[Sequence[str]] = ("fetched",)
-    """Kinds of effects of members with a coordinator that members of the old design do not have."""
+    """Kinds of effects that members with a coordinator have, but not members of the old design."""
 
     async def invoke(self, operation: Operation) -> Completion:
         group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
@@ -277,7 +281,7 @@ class ConnectorVerb(MemberVerb):
     async def execute(
         self, group: str, member: ConnectorMember, former_report: Mapping[str, Any] | None = None
     ) -> Completion:
-        """Executes the operation, and adds the member's report to that of the member that it replaced."""
+        """Executes the operation. ``former_report``: that of the member that this one replaced; it comes first."""
         async with member.operation():
             completion = await self._run(group, member)
         report = member.report()
@@ -298,11 +302,11 @@ class ConnectorVerb(MemberVerb):
         except CommitFailed as error:
             if error.outcome is Certainty.NOT_DONE:
                 return to_failure(error)
-            # It was tried, and its rows are indeterminate; the member goes on, as any consumer would.
+            # The outcome is unknown, and so are the effects. The member goes on, as any consumer would.
             return ok({"unknown": describe_error(error)})
 
     async def perform(self, member: ConnectorMember) -> dict[str, Any] | None:
-        """Does the work of the operation, and returns its own part of the result."""
+        """Does the work of the operation. Returns its part of the result, without the member's report."""
         raise NotImplementedError
 
     @classmethod
@@ -360,7 +364,7 @@ class ConnectorLeave(ConnectorVerb):
 
 
 class ConnectorSilence(ConnectorVerb):
-    """Does nothing for some seconds: the member keeps its partitions, and others wait for it."""
+    """Does nothing for some seconds. The member keeps its partitions, and other members wait for it."""
 
     f = FallSilent.f
 
@@ -370,10 +374,10 @@ class ConnectorSilence(ConnectorVerb):
 
 
 class ConnectorClient(LogClient):
-    """Client of members as above, and of the log."""
+    """Client with members of the old design, and with the operations on logs."""
 
     holds_sessions = True
-    """Sessions with ZooKeeper itself, which faults of consumers may expire."""
+    """The client has its own sessions at ZooKeeper, which faults of consumers may expire."""
     verbs = (*LogClient.verbs, ConnectorPoll, ConnectorCommit, ConnectorLeave, ConnectorSilence)
     session_type = MemberSession
 

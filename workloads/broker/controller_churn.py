@@ -1,8 +1,8 @@
-"""Generators and client of topics that come and go (``create``, ``delete``, ``describe``, ``touch``), and of moves.
+"""Generators and client of topics that are created, used and deleted (``touch`` appends a record), and of moves.
 
-No topic name is used twice in a run, because a log that reappears under an old name would look like one that has lost
-everything. The generator ignores the results of its operations. It deletes and touches topics among the latest that it
-asked for, whether they exist or not; "no such topic" is a valid answer.
+No topic name is used twice in a run, because a log that reappears under an old name would look like a log that has lost
+all its records. The generator ignores the results of its operations. It deletes and touches some of the latest topics
+whose creation it requested. They may not exist, so "no such topic" is a valid answer.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from assay.workloads.broker.topic_admin import Create, Delete, Describe, Elect, 
 from assay.workloads.broker.verbs import Verb, ok
 
 TOUCH_SECONDS: Final = 2.0
-"""Short, because most topics that reject writes are gone, and the library would retry for ever."""
+"""Time limit of a touch. It is short, because most topics that reject writes were deleted, and retries are useless."""
 
 
 class Touch(Verb):
     """Appends a record to a topic that may be deleted at any time, so that its leaders act in their epochs.
 
-    Argument: ``{"partition", "value"}``; the key is a topic. Result: ``{"offset", "node"}``. The ownership checks see
-    this in the event log. The log checks must not, so a touch has no effects.
+    Argument: ``{"partition", "value"}``; the key is a topic. Result: ``{"offset", "node"}``. The brokers' event logs
+    show the append to the ownership checks. A touch has no effects, because the log checks must ignore it.
     """
 
     f = "touch"
@@ -46,13 +46,13 @@ class ControllerClient(LogClient):
 
 WEIGHTS: Final = (Create.f, Create.f, Delete.f, Delete.f, Describe.f, Touch.f, Touch.f, Touch.f)
 RECENT: Final = 4
-"""Number of latest topics, which are described and touched. Only older ones are deleted, so most topics exist."""
-MOST_PARTITIONS: Final = 3
+"""Number of latest topics that are described and touched. Only older topics are deleted, so most of these exist."""
+MAX_PARTITIONS: Final = 3
 SHAPE: Final = {"replication": 2, "configs": {"min.insync.replicas": "1"}}
 
 
 def churn() -> Generator:
-    """Creates and deletes topics equally often, for ever."""
+    """Yields operations that create, delete, describe and touch topics, for ever."""
 
     def step(state: tuple[int, int], context: Context) -> tuple[Operation, tuple[int, int]]:
         created, value = state
@@ -73,9 +73,9 @@ def churn() -> Generator:
 
 
 def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
-    """Moves a partition to any of the brokers 1, 2, ..., or elects its preferred leader, for ever.
+    """Yields moves of a partition to any of the brokers 1, 2, ..., and elections of its preferred leader, for ever.
 
-    Most moves are rejected, because another one is in progress; the next request follows soon.
+    Most moves are rejected, because another move is in progress. The next request follows soon.
     """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
@@ -97,5 +97,5 @@ def format_name(number: int) -> str:
 
 
 def count_partitions(number: int) -> int:
-    """Returns the number of partitions of topic ``number``, from 1 to ``MOST_PARTITIONS``."""
-    return 1 + number % MOST_PARTITIONS
+    """Returns the number of partitions of topic ``number``, from 1 to ``MAX_PARTITIONS``."""
+    return 1 + number % MAX_PARTITIONS

@@ -30,27 +30,30 @@ RENEWED: Final = "renewed"
 """A group without members, whose offsets are renewed."""
 SHORT_MS: Final = (300, 700, 1500, 2500)
 LONG_MS: Final = 600_000
-"""Retention of offsets."""
+"""Milliseconds for which offsets are retained."""
 MILLISECOND: Final = 1_000_000
+"""Nanoseconds."""
 JITTER: Final = 0.02
 """Maximum seconds from the expiry of an offset to its renewal."""
 LOOK_PERCENT, PART_PERCENT = 50, 30
-"""Shares of these operations in the traffic."""
+"""Percentages of ``look`` and ``part`` operations in the traffic."""
 OFFSETS: Final = 1_000
 SESSION_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
-"""Two calls, a join and a commit, fit into an operation's time (5 s). A call is longer than a session and a rebalance,
-so that a join is answered while the coordinator waits for lost members.
+"""Time limit of a call. Two calls, a join and a commit, fit into the timeout of an operation (5 s).
+
+It is longer than a session and a rebalance, so that a join is answered while the coordinator waits for lost members.
 """
 LOOKING_SECONDS: Final = 14.0
-"""At the end: longer than the contract's deadline, so that the last commit may expire."""
+"""Seconds of fetches at the end: longer than the contract's deadline, so that the last commit may expire."""
 
 
 class OffsetsSession(Session):
     """The memberships of a client, in several groups.
 
-    - ``present``: the generation of its member in the group ``members``; ``former``: the generation before it.
-    - ``brief``: its members in the groups of this module, by group.
+    - ``present``: the generation of the client's member in the group ``members``
+    - ``former``: the generation before it
+    - ``brief``: the client's members in the groups of this module, by group
     """
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -72,7 +75,7 @@ class OffsetsSession(Session):
     def membership(
         self, name: str, group: str, topics: Sequence[str] = (), retention: float | None = None
     ) -> Membership:
-        """Returns the membership of this name in the group; without topics it never joins."""
+        """Returns the membership of this name in the group. A membership without topics never joins."""
         return self.get_or_make((name, group, retention), lambda: self.join(group, topics, retention))
 
     async def close(self) -> None:
@@ -88,12 +91,12 @@ class BriefVerb(Verb):
     session: OffsetsSession
 
     def get_outsider(self, group: str, retention_ms: int | None) -> Membership:
-        """Returns a membership that never joins the group; its offsets have this retention, or the brokers'."""
+        """Returns a membership that never joins the group. Its offsets have this retention; None: the brokers' one."""
         return self.session.membership("brief", group, retention=None if retention_ms is None else retention_ms / 1000)
 
     @staticmethod
     async def commit(membership: Membership, argument: Mapping[str, Any], generation: Generation | None) -> Completion:
-        """Commits all offsets of the argument at once, as a member in this generation or, with None, as no member."""
+        """Commits all offsets of the argument at once. ``generation``: the member's one; None: as no member."""
         result = {
             "generation": None if generation is None else generation.number,
             "owner": None if generation is None else generation.member_id,
@@ -109,13 +112,14 @@ class BriefVerb(Verb):
 
 
 class Keep(BriefVerb):
-    """Commits all offsets of its argument at once, as a member or not. Brokers reject a commit of a client that is not
-    a member while the group has members.
+    """Commits all offsets of its argument at once.
 
-    Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``. A member joins first if
-    necessary, and stays until the client leaves all its groups by ``part``. ``kept``: the retention of the offsets in
-    milliseconds. With ``own`` the client requests this retention. Otherwise, and always for members, it is the brokers'
-    setting.
+    Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``.
+
+    - ``member``: whether the client commits as a member. If necessary, it joins first, and stays until ``part``. While
+      a group has members, brokers reject commits of other clients.
+    - ``kept``: the retention of the offsets in milliseconds.
+    - ``own``: whether the client requests this retention. If not, and always for members, it is the brokers' setting.
 
     Result: ``{"generation", "owner"}``, null for a client that is not a member.
     """
@@ -135,7 +139,7 @@ class Keep(BriefVerb):
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
-        """Returns rows as ``assay.checkers.groups.expiry`` describes them."""
+        """Returns the rows that ``assay.checkers.groups.expiry`` describes."""
         argument, result = completed.operation.argument, completed.completion.result or {}
         group = argument["group"]
         return [
@@ -156,7 +160,7 @@ class Keep(BriefVerb):
 class Look(BriefVerb):
     """Fetches offsets. Argument: ``{"group", "keys"}``.
 
-    Result: ``{"found": {key: number}}``, null without an offset.
+    Result: ``{"found": {key: number}}``, with the numbers of the commits; null for a key without an offset.
     """
 
     f = "look"
@@ -193,10 +197,11 @@ class Part(BriefVerb):
 
 
 class Renew(BriefVerb):
-    """Commits twice without membership: first with a short retention, and then, just as that expires, with the next
-    number and a long retention. The broker may be about to expire the old offset, and must not expire the new one.
+    """Commits twice without membership. The first commit has a short retention. The second one follows just when the
+    first expires, with the next number and a long retention.
 
-    Argument: ``{"group", "number", "offsets": {key: offset}, "kept"}``. Result: ``{"outcomes"}``, of both commits.
+    The broker may be about to expire the first offset, and must not expire the second. Argument: ``{"group", "number",
+    "offsets": {key: offset}, "kept"}``. Result: ``{"outcomes"}`` of both commits.
     """
 
     f = "renew"
@@ -228,17 +233,17 @@ class Renew(BriefVerb):
 
 
 def _list_commits(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Returns number and retention in milliseconds of both commits of a renewal."""
+    """Returns the number and the retention (in milliseconds) of both commits of a renewal."""
     return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG_MS)]
 
 
 EXPIRY_VERBS: Final = (Keep, Look, Part, Renew)
 STEPS: Final = ((Renew.f, SHORT_MS[0] + 150), (Look.f, 300), (Look.f, 200))
-"""The cycle of a renewed offset: steps, each with the milliseconds until the next."""
+"""The cycle of a renewed offset: its operations, each with the milliseconds until the next one."""
 
 
 def traffic(keys: Sequence[str], kept: int) -> Generator:
-    """Commits, fetches offsets, and leaves groups, for ever. ``kept``: the brokers' retention in milliseconds."""
+    """Yields commits, fetches of offsets, and leaves, for ever. ``kept``: the brokers' retention in milliseconds."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         group, chance = context.choose(BRIEF, salt=61), context.random_below(100, salt=62)
@@ -263,7 +268,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
 
 
 class RenewalGenerator(Generator, frozen=True):
-    """Renews offsets and looks at each twice, for ever. ``turns``: when each key is due, and its next step."""
+    """Renews offsets and fetches each twice, for ever. ``turns``: for each key, the time and index of its next step."""
 
     keys: tuple[str, ...]
     turns: tuple[tuple[int, int], ...]
@@ -290,12 +295,12 @@ class RenewalGenerator(Generator, frozen=True):
 
 
 def renewals(keys: Sequence[str]) -> Generator:
-    """Renews offsets; see :class:`RenewalGenerator`. All keys are due at once."""
+    """Returns a :class:`RenewalGenerator` that begins with all keys at once."""
     return RenewalGenerator(tuple(keys), ((0, 0),) * len(keys))
 
 
 def leave_and_look(keys: Sequence[str]) -> Generator:
-    """Ends all memberships, and then fetches repeatedly, which shows how long the offsets stay."""
+    """Yields leaves of all members, and then repeated fetches, which show how long the offsets stay."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         argument = {"group": BRIEF[turn % len(BRIEF)], "keys": list(keys)}

@@ -1,6 +1,6 @@
-"""Clients of consumer groups with a coordinator: a member of each group that they poll, and a client of the log.
+"""Clients of consumer groups with a coordinator: of the present design, and of the draft design.
 
-Members of the draft design have other consumers.
+Each client has a member in every group that it polls, and the operations on logs.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.verbs import FETCH_BYTES
 
 DRAFT_SESSION_SECONDS: Final = 1.2
-"""A join waits for lost members, and must be answered within a call."""
+"""Shorter than a call, because a join waits for lost members and must be answered within a call."""
 
 
 class GroupClient(LogClient):
-    """Client with one member per group; operations without a key are the members'."""
+    """Client with one member per group. Operations without a key are executed by the members."""
 
     verbs = (*LogClient.verbs, *MEMBER_VERBS)
     session_type = MemberSession
 
 
 class NumberedDraftConsumer(DraftConsumer):
-    """Draft consumer whose commits have numbers in their metadata. Commits that the consumer makes by itself
-    before it rejoins have none, so they are skipped.
+    """Draft consumer whose commits have numbers in their metadata. It skips its own commits before it rejoins, because
+    they have no numbers.
     """
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
@@ -39,7 +39,7 @@ class NumberedDraftConsumer(DraftConsumer):
 
 
 class DraftMember(GroupMember):
-    """A member whose coordinator assigns the partitions."""
+    """A member of the draft design, in which the coordinator assigns the partitions."""
 
     @staticmethod
     def make_consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> DraftConsumer:
@@ -56,12 +56,12 @@ class DraftMember(GroupMember):
 
 
 class DraftSession(MemberSession):
-    """The members of a client, of the draft design."""
+    """The members of a client in the draft design."""
 
     member_type = DraftMember
 
 
 class DraftClient(GroupClient):
-    """Client with one member per group, of the draft design."""
+    """Client with one member of the draft design per group."""
 
     session_type = DraftSession

@@ -1,19 +1,19 @@
-"""The drain of a consumer group: a sentinel in every partition, then a fresh group reads everything.
+"""The drain of a consumer group: a sentinel in every partition, then a new group reads all records.
 
-Like ``assay.workloads.broker.log_drain``, but all processes read together as members of one group. Nothing is
-committed, so the owner of a partition reads it from the beginning. The drain ends when some member has read past each
-sentinel, or at the deadline; the checks judge an incomplete drain (``unseen``).
+The drain works like ``assay.workloads.broker.log_drain``, but all processes read together as members of one group. This
+group commits nothing, so the owner of a partition reads it from the beginning. The drain ends when some member has read
+past each sentinel, or at the deadline. The checks judge an incomplete drain (``unseen``).
 
-A fresh group shows the content of the log, but nothing about the earlier members: one of them may have stopped reading.
-So they must catch up afterwards, in these steps (:func:`catch_up`):
+A new group shows the content of the log, but nothing about the earlier members: one of them may have stopped reading.
+So the earlier members must catch up afterwards, in these steps (:func:`catch_up`):
 
 1. A member leaves and rejoins, so the new owner of a partition resumes at the committed offset.
 2. After the group has settled, every partition gets another sentinel, for these members alone.
-3. They read up to it from their positions. A sentinel that they never read is ``unseen``, even if the fresh group has
-   drained everything.
+3. The members read from their positions up to the sentinels. A sentinel that they never read is ``unseen``, even if the
+   new group has read it.
 
-Each join and leave makes the group reassign everything. So only a group without joins and leaves shows whether members
-notice by themselves that their topic has grown: see :func:`drain_after_growth`.
+Each join and leave makes the group reassign all partitions. So only a group without joins and leaves shows whether
+members notice by themselves that their topic has grown: see :func:`drain_after_growth`.
 """
 
 from __future__ import annotations
@@ -48,18 +48,21 @@ from assay.workloads.broker.group_operations import DRAIN, WORKERS, Die, LeaveGr
 from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_partition
 
 SETTLING_SECONDS: Final = 3.0
-"""Twice the rebalance timeout of members."""
+"""Seconds for a group to settle: twice the rebalance timeout of members."""
 STEADY_SECONDS: Final = 9.0
-"""Together with :func:`catch_up`, half of a group's deadline and the time of some rebalances."""
+"""Seconds of :func:`stay_in_group`. With :func:`catch_up`, it is half of a group's deadline and some rebalances."""
 STEADY_EVERY: Final = 0.05
 REJOINED_POLLS: Final = 15
-"""Polls of each worker: each takes about 0.2 s, so a rebalance ends within them."""
+"""Number of polls of each worker. Each takes about 0.2 s, so a rebalance ends during these polls."""
 VALUES_PER_DRAIN: Final = 1_000_000
-"""More than a drain makes, so that the sentinels of different drains have different values."""
+"""Size of each drain's range of sentinel values, so that the sentinels of different drains have different values."""
 
 
 class GroupDrain(Generator, frozen=True):
-    """See :func:`drain`. The first ``op`` sets the deadline ``until``, so that it counts from the drain's beginning."""
+    """Generator of a group's drain; see :func:`drain`.
+
+    The first call of ``op`` sets the deadline ``until``, so that it counts from the beginning of the drain.
+    """
 
     partitions: tuple[PartitionDrain, ...]
     group: str
@@ -108,13 +111,15 @@ class GroupDrain(Generator, frozen=True):
 
 
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
-    """Sends sentinels and reads every partition by the members of a fresh group, within ``seconds``."""
+    """Sends sentinels. Then the members of a new group must read every partition within ``seconds``."""
     return GroupDrain(tuple(PartitionDrain(key) for key in keys), DRAIN, seconds)
 
 
 def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
-    """Lets ``dying`` members die at once for good, while ``meanwhile`` runs. No one joins or leaves, so only the end of
-    their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
+    """Lets ``dying`` members die at once for good, while ``meanwhile`` runs. The others must reach sentinels within
+    ``seconds``.
+
+    No member joins or leaves. So the others get the partitions only when the sessions of the dead members have expired.
     """
     argument = {"group": group, "for_good": True}
     deaths = limit(dying, lambda context: Operation(Die.f, argument=argument, phase=Phase.DRAIN))
@@ -128,9 +133,10 @@ def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying
 def drain_after_growth(
     keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source
 ) -> Generator:
-    """Adds the partitions ``late`` by ``growth``, after ``group`` has read all others and settled. No one joins or
-    leaves afterwards, so members get them only by a look at the topic. They must reach sentinels in them within
-    ``seconds``.
+    """Adds the partitions ``late`` by ``growth``, after ``group`` has read all others and settled. The members must
+    reach sentinels in the new partitions within ``seconds``.
+
+    No member joins or leaves afterwards. So members get the new partitions only if they notice them by themselves.
     """
     return phases(
         _drain_to_sentinels(keys, 3, group, seconds),
@@ -146,13 +152,13 @@ def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generat
 
 
 def _drain_to_sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
-    """Returns the ``time``-th drain of these partitions in a run. Its number makes all sentinels' values unique."""
+    """Returns a drain of these partitions. ``time``: its number in the run, which makes sentinels' values unique."""
     return GroupDrain(tuple(PartitionDrain(key, attempts=time * VALUES_PER_DRAIN) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
-    """Forces a rebalance of ``group`` after the drain. Then its members must reach sentinels within ``seconds`` from
-    their positions.
+    """Forces a rebalance of ``group`` after the drain. Then its members must read from their positions up to sentinels
+    within ``seconds``.
     """
     leave = Operation(LeaveGroup.f, argument={"group": group}, phase=Phase.DRAIN)
     settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, PollGroup.draw(group)))
@@ -160,9 +166,10 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
 
 
 def leave_and_rejoin(group: str, **mode: Any) -> Generator:
-    """Lets all members leave and rejoin, so that new owners begin at the final offsets. ``mode``: arguments of polls.
+    """Lets all members leave and rejoin. ``mode``: arguments of polls.
 
-    Otherwise an offset that was lost after the last rebalance would never be read.
+    New owners then begin at the final offsets. Otherwise no member would read an offset again that was lost after the
+    last rebalance.
     """
     leave = Operation(LeaveGroup.f, argument={"group": group}, phase=Phase.DRAIN)
     poll = Operation(PollGroup.f, argument={"group": group, **mode}, phase=Phase.DRAIN)
@@ -170,5 +177,5 @@ def leave_and_rejoin(group: str, **mode: Any) -> Generator:
 
 
 def stay_in_group(group: str = WORKERS) -> Generator:
-    """Polls now and then by all members of ``group``, which must keep its generation (``restless-group``)."""
+    """Lets all members of ``group`` poll now and then. The group must keep its generation (``restless-group``)."""
     return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, PollGroup.draw(group))))

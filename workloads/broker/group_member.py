@@ -1,7 +1,7 @@
-"""A member of a consumer group through the client library, and what it reports.
+"""A member of a consumer group, which uses the client library and reports its ownership changes.
 
-A member learns of its assignments and revocations while it polls. It reports them with that answer, or with the next
-one that it can give.
+A member learns of its assignments and revocations while it polls. It reports them in the result of that poll, or in the
+next result.
 """
 
 import asyncio
@@ -21,21 +21,23 @@ from assay.workloads.broker.verbs import FETCH_BYTES
 
 TOPIC: Final = "orders"
 TOPICS: Final = "topics"
-"""Client option: topics to which members subscribe in addition."""
+"""Client option: additional topics to which members subscribe."""
 ASSIGNOR: Final = "assignor"
 """Client option: the assignment strategy, ``range`` by default."""
 SESSION_SECONDS: Final = 2.0
 REBALANCE_SECONDS: Final = 1.5
 """A member that does not rejoin within this time is dropped from the group."""
 CALL_SECONDS: Final = 2.0
-"""Longer than a rebalance, so that a join is answered. A join, an offset fetch and a read fit into an operation's time
-(5 s) unless all three go wrong.
+"""Time limit of a call. It is longer than a rebalance, so that a join is answered.
+
+A join, an offset fetch and a read fit into the timeout of an operation (5 s), unless all three reach their limits.
 """
 UNAWARE_SECONDS: Final = 0.5
-"""Seconds for which a resumed member works before its first heartbeat reveals that its session expired."""
+"""Seconds that a resumed member works before its first heartbeat shows that its session has expired."""
 POLL_SECONDS: Final = 0.1
-"""Short, because a member has other work than to wait at the end of its partitions. A member also waits this long after
-a failure; an immediate retry would fail again, thousands of times.
+"""Maximum seconds that a poll waits at the end of the partitions. A member also waits this long after a failure.
+
+An immediate retry would fail again, thousands of times.
 """
 
 
@@ -46,9 +48,11 @@ def get_topics(endpoint: Endpoint) -> list[str]:
 
 @dataclass
 class PartitionHold:
-    """Ownership of a partition, from when the member learned of it.
+    """Ownership of a partition, from the time at which the member learned of it.
 
-    ``position``: the offset to read next. ``chain``: the assignment number of its reads, which changes after a reset.
+    - ``assignment``: the number of this hold
+    - ``position``: the offset to read next
+    - ``chain``: the assignment number of its reads, which changes after a reset
     """
 
     generation: int
@@ -59,7 +63,7 @@ class PartitionHold:
 
 
 class GroupMember:
-    """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
+    """A member of one group, and its unreported events. ``numbers`` yields the numbers of holds (assignments)."""
 
     def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
         self._numbers = numbers
@@ -68,7 +72,7 @@ class GroupMember:
         """Unreported positions at which reading resumes after an offset was out of range."""
         self._notes: list[dict[str, Any]] = []
         self._end_kind = "lost"
-        """The kind of the notes about holds that end."""
+        """Kind of the notes about holds that end: ``lost``, or ``release`` once the member leaves."""
         listener = GroupListener(self._on_assigned, self._on_revoked, on_reset=self._resets.__setitem__)
         self._consumer = self.make_consumer(endpoint, group, runtime, listener)
 
@@ -145,7 +149,7 @@ class GroupMember:
         await self._consumer.commit(str(number), offsets=offsets)
 
     def rewind(self, back: int) -> list[list[Any]]:
-        """Moves each partition ``back`` records; returns the new positions and assignment numbers."""
+        """Moves the position in each partition ``back`` records. Returns the new positions and assignment numbers."""
         sought: list[list[Any]] = []
         for partition, hold in self._holds.items():
             hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
@@ -158,12 +162,12 @@ class GroupMember:
         await asyncio.sleep(seconds)
 
     async def leave(self) -> None:
-        """Leaves the group with a notification."""
+        """Leaves the group, and notifies its coordinator."""
         self._end_kind = "release"
         await self._consumer.close()
 
     async def die(self) -> None:
-        """Stops without a notification."""
+        """Stops without a notification of the coordinator."""
         self._end_holds()
         await self._consumer.close(leave=False)
 

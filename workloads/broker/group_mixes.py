@@ -72,37 +72,37 @@ OFFSETS_PARTITIONS: Final = 8
 STAYING: Final = "staying"
 """A second group, whose members stay until they die."""
 LATECOMERS: Final = "latecomers"
-"""A group that starts with a large backlog."""
+"""A group whose members join when there is a large backlog."""
 OFFSETS: Final = 1_000
 MAX_REWIND: Final = 12
-"""Maximum records to go back; a compressed set has up to eight."""
+"""Maximum number of records to go back. A compressed set has up to eight."""
 PAUSE_SECONDS: Final = 1.2
-"""Shorter than a session, and than the time of an operation."""
+"""Seconds of a member's pause: less than a session, and less than the timeout of an operation."""
 LEAVING_SECONDS: Final = 0.3
 """Average time between two members that leave."""
 EXPIRY_SECONDS: Final = 8.0
 """Deadline for the expiry of an offset: several times the brokers' longest check interval."""
 SHARED_TOPICS: Final = CROWD[:4]
-"""Topics to which group members subscribe as well, and which they drain."""
+"""Topics to which group members subscribe in addition, and which they drain."""
 _SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED_TOPICS)
 LATE_PARTITIONS: Final = 2
 """Partitions added later, for a group that has settled."""
 
 
 def list_subscribed(system: System, settings: Settings) -> list[str]:
-    """Returns the partitions that groups share from the beginning of such a run."""
+    """Returns the partitions that groups share from the beginning of a run with these settings."""
     return [*system.keys(), *(CROWD_KEYS[:_SHARED_KEYS] if CROWDED.name in settings.workload_mix else ())]
 
 
 def list_owned(system: System, settings: Settings) -> list[str]:
-    """Returns all partitions that a member may ever commit: :func:`list_subscribed` and the additions of ``GROWTH``."""
+    """Returns all partitions that a member may ever commit: :func:`list_subscribed` and those that ``GROWTH`` adds."""
     grows = GROWTH.name in settings.workload_mix
     late = list_new_partitions(require_broker(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
     return [*list_subscribed(system, settings), *late]
 
 
 def find_coordinator_partition(group: str) -> str:
-    """Returns the partition whose leader coordinates the group, by Java's ``String.hashCode``."""
+    """Returns the partition whose leader coordinates the group. Java's ``String.hashCode`` selects it."""
     code = 0
     for letter in group:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
@@ -120,7 +120,7 @@ def _add_staying_group(system: System, settings: Settings) -> WeightedSources:
 
 
 def _close_with_deaths(system: System, settings: Settings) -> Source:
-    """Lets most members die, so that some of those that die own a partition."""
+    """Lets most members die, because at least one of them must own a partition."""
     return drain_after_deaths(
         list_subscribed(system, settings),
         seconds=DRAIN_SECONDS,
@@ -131,7 +131,7 @@ def _close_with_deaths(system: System, settings: Settings) -> Source:
 
 
 def _add_latecomers(system: System, settings: Settings) -> WeightedSources:
-    """The group's members join when there is a backlog."""
+    """Adds a group whose members join when there is a backlog."""
     work = mix(
         PollGroup.draw(LATECOMERS),
         restrict_to_owners(LATECOMERS, CommitPositions.draw(LATECOMERS, list_owned(system, settings))),
@@ -147,7 +147,7 @@ FAR_BEHIND: Final = replace(
         list_subscribed(system, settings), seconds=DRAIN_SECONDS, group=LATECOMERS
     ),
 )
-"""``BACKLOGS`` for workloads with groups: one more group, which starts far behind and must reach the end."""
+"""``BACKLOGS`` for workloads with groups: an additional group starts far behind and must reach the end."""
 
 
 SHARED_CROWD: Final = replace(
@@ -159,7 +159,7 @@ SHARED_CROWD: Final = replace(
 
 
 def adapt_growth(group: str) -> WorkloadMix:
-    """Returns ``GROWTH`` for workloads whose members of ``group`` poll: it also grows after they have settled."""
+    """Returns ``GROWTH`` for workloads with a polling ``group``: the topic also grows after the group has settled."""
 
     def closes(system: System, settings: Settings) -> Source:
         broker = require_broker(system)
@@ -188,7 +188,7 @@ NEIGHBOURS: Final = WorkloadMix(
 
 
 def rewinds(group: str, keys: Sequence[str]) -> Generator:
-    """Commits of positions before those read, and rewinds that read records again, for ever."""
+    """Yields commits of positions before the read ones, and rewinds, which read records again, for ever."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         records = 1 + context.random_below(MAX_REWIND, salt=54)
@@ -223,7 +223,7 @@ COORDINATORS: Final = WorkloadMix(
 
 
 def strangers(partitions: Sequence[str]) -> Generator:
-    """Commits by clients that are not members, for ever."""
+    """Yields commits by clients that are not members, for ever."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         argument = {
@@ -244,9 +244,9 @@ STRANGERS: Final = WorkloadMix(
 
 
 def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator:
-    """Commits by long-lived non-members and by newcomers, for ever.
+    """Yields commits by long-lived and by new clients that are not members, for ever.
 
-    ``closing``: for the end of the run, with numbers of their own.
+    ``closing``: takes the numbers of commits from another range, for the end of the run.
     """
 
     def make_commit(number: int, key: str, client: str) -> Operation:
@@ -257,7 +257,7 @@ def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator
 
 
 def _close_with_coordinator_change(system: System, settings: Settings) -> Source:
-    """Changes the coordinator once more. No client dies, and all must find the new coordinator."""
+    """Changes the coordinator once more. All clients must find the new coordinator."""
     shifts = topic_changes.change_leaders([find_coordinator_partition(TOOLS)], settings.nodes)
     return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
 

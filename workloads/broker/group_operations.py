@@ -1,15 +1,14 @@
-"""The operations of consumer group members, and their traffic.
+"""The operations of consumer group members, and generators of their traffic.
 
-Operations without a key are those of a member; operations with a key are on a log (``log_client``). The argument names
-the ``group``.
+Operations without a key are executed by a member; their argument names the ``group``. Operations with a key are on a
+log (``log_client``).
 
-``ownership`` in a result lists the member's ownership changes since its last answer, in order; a failed answer reports
-them, too. Each hold, from an acquire on, has an assignment number of its own.
+``ownership`` in a result lists the member's ownership changes since its last result, in order. Results of failed
+operations have them, too. Ownership of a partition (a *hold*) has an assignment number of its own.
 
 - ``{"kind": "acquire", "key", "generation", "owner", "assignment", "begin", "offset", "number"}``: the member reads
   from ``begin`` on, and the group had committed ``offset`` with ``number``. ``offset`` is null for a hold kept from the
-  previous process. ``key`` and the fields after ``assignment`` are null for a generation in which the member owns
-  nothing.
+  previous process. If the member owns nothing in a generation, ``key`` and the fields after ``assignment`` are null.
 - ``lost`` and ``release``: the same fields up to ``assignment``, and ``end``, the position at the end of the hold if
   known.
 
@@ -46,13 +45,14 @@ from assay.workloads.broker.verbs import Session, Verb, fail, ok
 WORKERS: Final = "workers"
 """The group that reads during faults."""
 DRAIN: Final = "drain"
-"""The group that reads everything at the end; it never commits, so each member starts at the beginning."""
+"""The group that reads all records at the end. It never commits, so each member starts at the beginning."""
 
 SILENT_SECONDS: Final = 3.0
-"""Longer than a session, shorter than the time of an operation."""
+"""Seconds without heartbeats: more than a session, less than the timeout of an operation."""
 OPERATION_SECONDS: Final = 5.0
-"""Timeout of a member's operation, which includes a rebalance and the wait for lost members. If operations timed out
-earlier, the group would also wait for the members that they leave behind, and a large group would never settle.
+"""Timeout of a member's operation, which includes a rebalance and the wait for lost members.
+
+If operations timed out earlier, the group would also wait for their abandoned members, and would never settle.
 """
 CHURN_SECONDS: Final = 1.2
 """Average time between two members that leave, die or fall silent."""
@@ -73,14 +73,14 @@ class MemberSession(Session):
             member.report_holds_again()
 
     async def close(self) -> None:
-        """Stops the members without notification of their groups."""
+        """Stops the members. They do not notify their coordinators."""
         for member in self.members.values():
             await member.die()
         await super().close()
 
 
 class MemberVerb(Verb):
-    """An operation of a member, which must exist. A result may report its ownership changes."""
+    """An operation of an existing member. Its result may report ownership changes."""
 
     keyed = False
     session: MemberSession
@@ -97,7 +97,7 @@ class MemberVerb(Verb):
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
-        """Yields rows of ownership changes. They are certain, even if the operation that reported them failed."""
+        """Yields the rows of ownership changes, which are certain even if the operation failed."""
         group = get_group(completed)
         certain = partial(Effect, group=group, outcome=Outcome.OK)
         for note in (completed.completion.result or {}).get("ownership", ()):
@@ -127,7 +127,7 @@ class PollGroup(MemberVerb):
 
     @staticmethod
     def draw(group: str) -> Generator:
-        """Polls of the group's members, for ever."""
+        """Yields polls by the group's members, for ever."""
         return as_generator(lambda context: Operation(PollGroup.f, argument={"group": group}))
 
     async def invoke(self, operation: Operation) -> Completion:
@@ -149,7 +149,7 @@ class PollGroup(MemberVerb):
     def effects(cls, completed: Completed) -> Iterable[Effect]:
         rows, group = [*super().effects(completed), *cls._iterate_reads(completed)], get_group(completed)
         if not rows and "ownership" in (completed.completion.result or {}):
-            # The member owns nothing: without a row, no partition could count as orphaned.
+            # The member owns nothing. This row shows that it lives, without which no partition counts as orphaned.
             rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
         return rows
 
@@ -174,11 +174,11 @@ class PollGroup(MemberVerb):
 
 
 class CommitPositions(MemberVerb):
-    """Commits all positions of the member, with a number as metadata, because offsets repeat and numbers do not.
+    """Commits all positions of the member. The metadata is a unique number, because offsets may repeat.
 
     Argument: ``{"group", "number", "keys", "behind"?}``. ``keys``: the partitions that may be affected if the outcome
-    is unknown. With ``behind``, positions are that many records earlier, like those of an unfinished worker. Result:
-    ``{"generation", "owner", "positions": [[key, offset, assignment]]}``.
+    is unknown. ``behind``: commits positions that are so many records earlier, as if the records were still processed.
+    Result: ``{"generation", "owner", "positions": [[key, offset, assignment]]}``.
     """
 
     f = "commit"
@@ -186,7 +186,7 @@ class CommitPositions(MemberVerb):
 
     @staticmethod
     def draw(group: str, keys: Sequence[str]) -> Generator:
-        """Commits of the members' positions, for ever."""
+        """Yields commits of the members' positions, for ever."""
 
         def step(number: int, context: Context) -> tuple[Operation, int]:
             argument = {"group": group, "number": number, "keys": list(keys)}
@@ -207,7 +207,7 @@ class CommitPositions(MemberVerb):
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterator[Effect]:
-        """Yields a row for each committed partition or, without an answer, for each partition that may be affected."""
+        """Yields a row for each committed partition. Without an answer, these are all that may be affected."""
         group, number = get_group(completed), completed.operation.argument["number"]
         row, result = partial(Effect, "commit", value=number, group=group), completed.completion.result
         if result is None and completed.completion.outcome is Outcome.INFO:
@@ -236,7 +236,7 @@ class Rewind(MemberVerb):
 
 
 class LeaveGroup(MemberVerb):
-    """Leaves the group with a notification. Argument: ``{"group", "for_good"?}``. Result: ``{"ownership"}``.
+    """Leaves the group and notifies the coordinator. Argument: ``{"group", "for_good"?}``. Result: ``{"ownership"}``.
 
     The client rejoins as another member at the next poll, unless ``for_good``.
     """
@@ -285,11 +285,11 @@ MEMBER_VERBS: Final = (PollGroup, CommitPositions, Rewind, LeaveGroup, Die, Fall
 
 
 ANY_MEMBER_ONE_IN: Final = 8
-"""On average, every n-th operation may go to a member that owns nothing."""
+"""On average, one in this many operations may go to a member that owns nothing."""
 
 
 class OwnerRestriction(Generator, frozen=True):
-    """See :func:`restrict_to_owners`. ``owners`` has a bit for each worker whose member owned partitions last."""
+    """Generator of :func:`restrict_to_owners`. ``owners``: bit mask of the workers whose members own partitions."""
 
     group: str
     source: Generator
@@ -320,15 +320,15 @@ class OwnerRestriction(Generator, frozen=True):
 
 
 def restrict_to_owners(group: str, source: Generator) -> Generator:
-    """Sends a group's operations to members that own something; one in :data:`ANY_MEMBER_ONE_IN` goes to any member.
+    """Sends a group's operations to members that own a partition; one in :data:`ANY_MEMBER_ONE_IN` to any member.
 
-    With more members than partitions, most own nothing and have nothing to commit.
+    If there are more members than partitions, most members have nothing to commit.
     """
     return OwnerRestriction(group, source)
 
 
 def churn(group: str) -> Generator:
-    """Lets members leave, fall silent and die in turn, for ever."""
+    """Yields operations that let members leave, fall silent and die, for ever."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         f = (LeaveGroup.f, FallSilent.f, Die.f)[turn % 3]
@@ -339,8 +339,9 @@ def churn(group: str) -> Generator:
 
 
 def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] = ()) -> Generator:
-    """The usual mix: equal numbers of sends, polls and commits (by owners), and members that come and go. ``owned``:
-    all partitions that members may own, if there are more.
+    """Returns the usual mix: as many sends as polls and commits (by owners), and members that leave and rejoin.
+
+    ``owned``: all partitions that members may own, if they may own more than ``keys``.
     """
     return mix(
         Send.draw(keys),

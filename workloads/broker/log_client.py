@@ -12,7 +12,7 @@ from assay.workloads.broker.verbs import BrokerClient, Verb
 
 
 class LogClient(BrokerClient):
-    """Client of a log, and an administrator."""
+    """Client with the operations on logs, and with an administrator's operations on topics."""
 
     verbs: ClassVar[Sequence[type[Verb]]] = (
         Send, Burst, Wide, Poll, Glance, Sweep, Wait, End, ListOffsets, LookUp, *ADMIN,

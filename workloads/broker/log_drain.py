@@ -2,13 +2,13 @@
 
 An unread record counts as lost only if a reader has passed its offset. So after the last heal:
 
-1. Each partition gets one more record with acks=all, the sentinel.
+1. A last record, the sentinel, is sent to each partition with acks=all.
 2. A process reads the partition from its earliest offset until it has passed the sentinel.
 
 Both steps are retried, as operations of their own, until they succeed or the deadline expires. The checks judge
 partitions that could not be drained (``unseen``).
 
-A *silent* drain sends no sentinel, because that would cause another flush; it reads to the end that the leader reports.
+A *silent* drain sends no sentinel, because that would cause another flush. It reads to the end that the leader reports.
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ PAUSE: Final = NANOSECONDS // 5
 
 
 class PartitionDrain(msgspec.Struct, frozen=True):
-    """Drain state of one partition. ``sentinel``: the offset past which to read. ``reader``: the process whose position
-    counts.
+    """Drain state of one partition.
+
+    - ``keyed``: whether the sentinel has a message key
+    - ``silent``: whether no sentinel is sent
+    - ``sentinel``: offset past which a process must read
+    - ``reader``: process that reads the partition
+    - ``open``: whether an operation on the partition is in flight
+    - ``not_before``: time of the next operation
     """
 
     key: str
@@ -54,7 +60,7 @@ def replace_partition(partitions: Sequence[PartitionDrain], changed: PartitionDr
 
 
 class Drain(Generator, frozen=True):
-    """See :func:`drain`. The first ``op`` sets ``until``: the deadline counts from the drain's beginning."""
+    """Generator of :func:`drain`. The first call of ``op`` sets the deadline ``until``."""
 
     partitions: tuple[PartitionDrain, ...]
     seconds: float
@@ -85,7 +91,10 @@ class Drain(Generator, frozen=True):
         return self
 
     def _choose_worker(self, partition: PartitionDrain, context: Context) -> int | None:
-        """Returns the worker that reads this partition if it is free, else any free worker; None if it must wait."""
+        """Returns the worker for the next operation on this partition; None if the partition must wait.
+
+        If the partition has a reader, only the worker of that process may continue.
+        """
         if partition.open or not context.free or partition.not_before > context.time:
             return None
         for worker in context.free_in_turn():
@@ -115,7 +124,7 @@ def _update_partition(partition: PartitionDrain, event: OperationEvent) -> Parti
     assert event.completed is not None
     completion = event.completed.completion
     if completion.outcome is not Outcome.OK:
-        # After info the process and its position are gone; after a failed poll the position is unreliable.
+        # After an unknown outcome the process and its position are gone. After a failed poll the position is unknown.
         return change(partition, open=False, reader=None, not_before=event.time + PAUSE)
     if event.operation.f == Send.f:
         return change(partition, open=False, sentinel=completion.result["offset"])

@@ -1,16 +1,16 @@
-"""The messages of a send's argument, and their packing.
+"""The messages of a send: how its argument describes them, and how they are packed.
 
-The argument is a list of values, for which the client chooses the messages, or ``{"values", ...}`` with any of
+The argument is a list of values, for which the client makes the messages, or ``{"values", ...}`` with any of
 
 ==============  =====================================================================================================
 ``keys``        a key for each message
-``tombstones``  true: the messages have no value; each one's number is its create time
+``tombstones``  true: the messages have no value; a message's number is its create time
 ``age``         the messages' age in milliseconds according to their create time; below zero: in the future
 ``padding``     the number of bytes to which each value is padded
 ``codec``       compression of the set: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
 ``acks``        1: acknowledged by the leader alone, which promises nothing: the outcome stays unknown
-``client``      ``regular``: a long-lived client; ``newcomer``: a new one; the send is a try, which must succeed
+``client``      ``regular``: sent by a long-lived client; ``newcomer``: by a new one. Such a send, a *try*, must succeed
 ``lives``       the keys of this and later incarnations of the topic; a send of unknown outcome may reach any of them
 ``adrift``      true: sent while the topic was being deleted or recreated: the outcome is always unknown
 ==============  =====================================================================================================
@@ -53,7 +53,7 @@ def get_values(argument: Any) -> Sequence[int]:
 def make_records(
     argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] = make_plain_records
 ) -> Sequence[Record]:
-    """Returns the messages; ``default`` makes those for a plain list of values."""
+    """Returns the messages. ``default`` makes the messages for a plain list of values."""
     if not isinstance(argument, Mapping):
         return default(argument)
     numbers = get_values(argument)
@@ -69,7 +69,7 @@ def make_records(
 
 
 def get_acks(argument: Any) -> int:
-    """Returns the required acknowledgements: 1 for the leader's, or ``ALL_IN_SYNC``."""
+    """Returns the required acknowledgements: 1 (the leader), or ``ALL_IN_SYNC``."""
     return int(to_fields(argument).get("acks", ALL_IN_SYNC))
 
 
@@ -110,13 +110,13 @@ def choose_create_time(argument: Any, now: float) -> int | None:
 
 
 def measure_record(record: Record, packing: Packing) -> int:
-    """Returns the maximum uncompressed size on disk in bytes, including the overhead of a set of its own."""
+    """Returns the maximum uncompressed size on disk in bytes, if the record is in a message set of its own."""
     key, value = record
     return ENTRY_OVERHEAD * (2 if packing[0] else 1) + len(key or b"") + len(value or b"")
 
 
 def parse_number(value: bytes | None) -> int | None:
-    """Returns a message's number, or None for a value that no client has written, which the checks report."""
+    """Returns a message's number. None: no client has written this value, and the checks report it."""
     try:
         return None if value is None else int(value)
     except ValueError:
@@ -146,7 +146,10 @@ def describe_set(
 
 
 def combine_outcomes(name: str, sets: Sequence[SetOutcome], **more: Any) -> Completion:
-    """Returns the completion of an operation with several sets: ``ok`` if any was appended, ``fail`` if none was."""
+    """Returns the completion of an operation with several message sets.
+
+    It is ``ok`` if any set was appended, and ``fail`` if certainly none was.
+    """
     outcomes = {one["outcome"] for one in sets}
     outcome = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
     error = next((one["error"] for one in sets if one["error"]), None)

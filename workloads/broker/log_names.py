@@ -8,7 +8,7 @@ from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.protocol.errors import ErrorCode
 
 INCARNATION_MARK: Final = "#"
-"""Separates a topic's name from the number of its incarnation, from the second one on; topic names never contain it."""
+"""Separates a topic's name from the number of its incarnation, if that is above 1. Topic names never contain it."""
 
 
 def split_key(key: str) -> tuple[str, int]:
@@ -33,7 +33,7 @@ def format_node(broker: int) -> str:
 
 
 def describe_error(error: ClientError) -> str:
-    """Returns a short stable name, then the details."""
+    """Returns a text: the error's short name, which never changes, and the details."""
     name = format_error(error.error) if error.error is not None else type(error).__name__
     return f"{name}: {error}"
 

@@ -1,12 +1,11 @@
-"""The operations on a log, of which ``log_client`` has all: sends, polls, glances, log ends, and look-ups by time.
+"""The operations on a log: sends, polls, glances (reads in the middle of the log), log ends, and look-ups by time.
 
-A record is ``[offset, value, timestamp?, key?]`` in a result: its create time in milliseconds, and the message's key.
-
-Values are integers, unique in the run. The generator counts them; they never depend on a clock or on the sender. The
-values of sentinels, which end each partition after the last heal, are below zero.
+A record in a result is ``[offset, value, timestamp?, key?]``: ``timestamp`` is its create time in milliseconds, ``key``
+the message's key. Values are integers, unique in the run. The generator counts them, so they do not depend on a clock
+or a sender. The values of sentinels, which end each partition after the last heal, are below zero.
 
 A read whose answer cannot be decoded fails with the result ``{"illegible": requested offset}``. A read that is
-``adrift`` was invoked while its topic was deleted or recreated.
+``adrift`` was invoked while its topic was being deleted or recreated.
 """
 
 import asyncio
@@ -49,22 +48,22 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
-"""Out of four clients that start to read a partition, this many begin at its end; the others begin earlier."""
-LOOKED_BEHIND: Final = 200
-"""Records before the end at which those others begin. If they read all, a run's cost would grow with its square."""
-LATELY: Final[Mapping[str, Any]] = {"start": EARLIEST, "within": LOOKED_BEHIND}
-"""The argument of a poll that begins ``LOOKED_BEHIND`` records before the end."""
+"""Number of clients, out of four that start to read a partition, that begin at its end. The others begin earlier."""
+RECORDS_BEFORE_END: Final = 200
+"""Number of records before the end at which they begin. If they read all, a run's cost would grow quadratically."""
+LATELY: Final[Mapping[str, Any]] = {"start": EARLIEST, "within": RECORDS_BEFORE_END}
+"""The argument of a poll that begins ``RECORDS_BEFORE_END`` records before the end."""
 LONGEST_WAIT: Final = 0.1
-"""Seconds that a poll waits at the end of a partition; short, because the worker has other work."""
+"""Maximum seconds that a poll waits at the end of a partition. It is short, because the worker has other work."""
 THOUSAND: Final = 1000
 GLANCE_BYTES: Final = 512
-"""Bytes that a glance requests: a few records, so that the next glance begins elsewhere."""
+"""Bytes that a glance requests: those of a few records."""
 STEP_BYTES: Final = 100
-"""Bytes of each step of a glance with many steps."""
+"""Bytes that each step of a glance with several steps requests."""
 LATEST_AGE: Final = -4_000
-"""The lowest age in milliseconds that is looked up: in the future, at a time that no message has."""
-LOOKED_BACK: Final = 16_000
-"""Range of the times that are looked up, in milliseconds."""
+"""Lowest age in milliseconds that is looked up: a time in the future, which no message has."""
+AGE_RANGE: Final = 16_000
+"""Size of the range of ages that are looked up, in milliseconds."""
 LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
 
@@ -72,7 +71,7 @@ LARGEST: Final = 2**63 - 1
 class Send(Verb):
     """Appends a message set. Argument: a list of values, or more (``log_messages``).
 
-    Result: ``{"offset"?: of the first, "timestamp"?, "epoch"?, "node"?}``. A send of unknown outcome has a
+    Result: ``{"offset"?: of the first message, "timestamp"?, "epoch"?, "node"?}``. A send of unknown outcome has a
     ``timestamp``, too, unless it timed out.
     """
 
@@ -80,12 +79,12 @@ class Send(Verb):
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
-        """Returns the messages for a plain list of values; readers use the value alone."""
+        """Returns the messages for a plain list of values. Readers only use a message's value."""
         return make_plain_records(values)
 
     @staticmethod
     def draw(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
-        """Message sets of one to ``longest`` fresh values to random partitions, for ever."""
+        """Yields sends of one to ``longest`` new values to random partitions, for ever."""
 
         def step(following: int, context: Context) -> tuple[Operation, int]:
             count = 1 + context.random_below(longest, salt=1)
@@ -135,7 +134,7 @@ class Send(Verb):
                 node=result.get("node"),
                 message_key=decode_key(record[0]),
                 tombstone=record[1] is None,
-                # a tombstone's timestamp is its number, even if the client did not live to report it
+                # A tombstone's timestamp is its number, even if the client died before it reported the timestamp.
                 timestamp=value if record[1] is None else result.get("timestamp"),
                 size=measure_record(record, get_packing(argument)),
             )
@@ -143,13 +142,13 @@ class Send(Verb):
 
 
 class Read(Verb):
-    """A read of a partition, which leaves no effect without a result."""
+    """A read of a partition. Without a result it has no effects."""
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
         result = completed.completion.result
         if result is None or (completed.operation.argument or {}).get("adrift"):
-            return ()  # it is unknown which incarnation the answer concerns
+            return ()  # it is unknown which incarnation of the topic answered
         return cls.iterate_effects(get_key(completed), result, completed.operation)
 
     @classmethod
@@ -185,12 +184,15 @@ class Observation(Read):
 
 
 class Poll(Observation):
-    """Reads on from the client's position in the partition.
+    """Reads records from the client's position in the partition on.
 
-    Argument: ``{"start", "within"?, "seek"?, "until"?, "reader"?}``. Without a position, or with ``seek``, it begins at
-    ``start`` (``earliest`` or ``latest``) and gets a new ``assignment``. ``within``: at most so many records before the
-    end. ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of the same client, with a
-    position of its own.
+    Argument: ``{"start", "within"?, "seek"?, "until"?, "reader"?}``.
+
+    - ``start``: ``earliest`` or ``latest``. Without a position, or with ``seek``, the poll begins there and gets a new
+      ``assignment``.
+    - ``within``: the poll then begins at most so many records before the end.
+    - ``until``: the sentinel's offset, in the drain.
+    - ``reader``: another reader of the client, with a position of its own.
 
     Result: ``{"begin", "records", "end", "assignment", "sought"?, "start"?: the reported log start, "node"?}``.
     """
@@ -199,7 +201,7 @@ class Poll(Observation):
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Reads on in random partitions, for ever."""
+        """Yields polls of random partitions, for ever."""
 
         def read(context: Context) -> Operation:
             argument = LATELY if context.random_below(TAIL_READERS + 1, salt=3) == 0 else {"start": LATEST}
@@ -228,7 +230,7 @@ class Poll(Observation):
         fetched = await self.fetch(key, begin, size, LONGEST_WAIT)
         if isinstance(fetched, Completion):
             if "illegible" not in (fetched.result or {}):
-                # The usual error is out of range: the reader starts again, like a consumer with auto.offset.reset.
+                # Usually the offset was out of range. The reader starts again, like a consumer with auto.offset.reset.
                 del positions[reader]
             return fetched
         result = to_poll_result(begin, fetched, session.assignments[reader])
@@ -237,21 +239,23 @@ class Poll(Observation):
 
 
 class Glance(Observation):
-    """Reads a little in the middle of the log, like a consumer that resumes at an old offset.
+    """Reads a few records in the middle of the log, like a consumer that resumes at an old offset.
 
-    Argument: ``{"thousandths", "steps"?}``. It begins the given thousandths of the way from the log's start to its end,
-    as far as the client knows the end. The client's own position stays. Glances are needed because sequential readers
-    request only the beginning of a segment or the latest records, so the broker never has to look up a position. With
-    ``steps`` a glance requests that many consecutive offsets, any of which a broker may cache.
+    Argument: ``{"thousandths", "steps"?}``. The read begins the given thousandths of the way from the log's start to
+    its end, as far as the client knows the end. The client's own position does not change. With ``steps`` it requests
+    that many consecutive offsets, because a broker may cache any of them.
 
-    Result: that of a poll; with steps ``{"polls"}``, a result for each.
+    Sequential readers request only the beginning of a segment or the latest records. So only glances make the broker
+    look up a position.
+
+    Result: that of a poll; with steps ``{"polls"}``, a poll's result for each step.
     """
 
     f = "glance"
 
     @staticmethod
     def draw(keys: Sequence[str], *, last: int = THOUSAND, steps: int = 1) -> Generator:
-        """Glances at random positions in the ``last`` thousandths of partitions, for ever."""
+        """Yields glances at random positions in the ``last`` thousandths of partitions, for ever."""
 
         def look(context: Context) -> Operation:
             argument = {"thousandths": THOUSAND - last + context.random_below(last, salt=7)}
@@ -261,13 +265,13 @@ class Glance(Observation):
 
     @staticmethod
     def draw_evenly(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
-        """Glances at ``each`` evenly spread positions per partition in the end; gives up after ``seconds``."""
+        """Yields glances at ``each`` evenly spread positions per partition, after the last heal, within ``seconds``."""
 
         def step(number: int, context: Context) -> tuple[Operation | None, int]:
-            place, key = divmod(number, len(keys))
-            if place >= each:
+            position, key = divmod(number, len(keys))
+            if position >= each:
                 return None, number
-            argument = {"thousandths": (2 * place + 1) * THOUSAND // (2 * each)}
+            argument = {"thousandths": (2 * position + 1) * THOUSAND // (2 * each)}
             return Operation(Glance.f, keys[key], argument, Phase.DRAIN), number + 1
 
         return time_limit(seconds, unfold(step, 0))
@@ -292,11 +296,11 @@ class Glance(Observation):
 
 
 class End(Read):
-    """Asks the leader for the log's end and start, together with its leader epoch and incarnation.
+    """Requests the log's end and start from the leader, together with the leader epoch and incarnation.
 
-    The public ListOffsets request does not return the epoch. Without it, no check can tell whether an end that went
-    back is a violation. So the broker answers a private request (``EndOffsetsRequest``), by the same rules. There is no
-    retry, because an end offset is not worth one.
+    The public ListOffsets request does not return the epoch. Without it, no check can decide whether an end that went
+    back is a violation. So this operation uses a private request (``EndOffsetsRequest``), which the broker answers by
+    the same rules. A failed request is not repeated.
 
     Result: ``{"offset": log end, "start"?: log start, "epoch"?, "node"?, "incarnation"?}``.
     """
@@ -305,7 +309,7 @@ class End(Read):
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Asks for the ends of random partitions, for ever."""
+        """Yields requests for the ends of random partitions, for ever."""
         return as_generator(lambda context: Operation(End.f, context.choose(keys, salt=5)))
 
     async def invoke(self, operation: Operation) -> Completion:
@@ -352,7 +356,7 @@ class End(Read):
 
 
 class LookUp(Read):
-    """Asks for the first message that is at most ``age`` milliseconds old, by its create time.
+    """Looks up the offset of the first message that is at most ``age`` milliseconds old, by its create time.
 
     Argument: ``{"age"}``. Result: ``{"timestamp", "offset": null if there is none}``.
     """
@@ -361,10 +365,10 @@ class LookUp(Read):
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Look-ups in random partitions, for ever, sometimes of a time that no message has reached."""
+        """Yields look-ups in random partitions, for ever, sometimes of a time in the future."""
 
         def look_up(context: Context) -> Operation:
-            age = LATEST_AGE + context.random_below(LOOKED_BACK, salt=12)
+            age = LATEST_AGE + context.random_below(AGE_RANGE, salt=12)
             return Operation(LookUp.f, context.choose(keys, salt=13), {"age": age})
 
         return as_generator(look_up)
@@ -383,12 +387,12 @@ TABLE: Final[Table] = {(verb.f, True): verb for verb in (Send, Poll, Glance, End
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """Returns the effects of an operation above, for clients of other logs; see ``assay.checkers.log.family``."""
+    """Returns the effects of these operations, for clients of other logs; see ``assay.checkers.log.family``."""
     return list(find_verb(TABLE, completed.operation).effects(completed))
 
 
 def traffic(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
-    """Sends and polls, about equally often, and asks for an end offset once in twenty operations."""
+    """Yields sends and polls, about equally often, and a request for the log end once in twenty operations."""
     return mix(Send.draw(keys, longest=longest), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
 
 
@@ -404,12 +408,12 @@ def to_poll_result(begin: int, fetched: FetchResult, assignment: int) -> dict[st
 
 
 def make_out_of_range(key: str, position: int, group: str | None = None) -> Effect:
-    """Returns the row for an offset that was out of range. The answer is certain, whatever the operation's outcome."""
+    """Returns the row for an offset that was out of range. It is certain, whatever the operation's outcome."""
     return Effect("out-of-range", key, position=position, group=group, outcome=Outcome.OK)
 
 
 def iterate_observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:
-    """Yields the rows of one poll; ``until``: the sentinel's offset."""
+    """Yields the rows of one poll. ``until``: the sentinel's offset, in the drain."""
     node, assignment = result.get("node"), result["assignment"]
 
     def row(kind: str, position: int, **more: Any) -> Effect:

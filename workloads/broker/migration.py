@@ -1,12 +1,13 @@
 """Generator of a live migration: a group moves its offsets in rolling steps, from ZooKeeper to the topic and back.
 
-1. In each step the members switch to the step's mode one after another, each with a poll. The other members poll and
+1. In each step the members switch to the step's mode one after another, each by a poll. The other members poll and
    commit in their present mode.
-2. The next step begins when all members are in this step's mode, and a member in it holds every partition. An operator
-   must ensure this, because during dual writes only members that write both stores may have been the last owners.
-3. Sometimes the operator rolls back half-way: the members are in the same two modes as before.
+2. The next step begins when all members are in the step's mode, and every partition is held by a member in this mode. A
+   real operator must ensure this, too. After dual writes, for example, every partition must have been owned by a member
+   that writes both stores.
+3. Sometimes the operator rolls back half-way: the members return to the previous mode.
 
-Few workers have a member: as many as there are partitions at first. So each member holds something, a step takes only
+Only as many workers have a member as there are partitions at first. So each member holds a partition, a step takes only
 seconds, and partitions pass between members of both modes. The other workers send.
 """
 
@@ -36,13 +37,14 @@ STEPS: Final = tuple(MODES)
 LEAVE_ONE_IN: Final = 20
 COMMIT_ONE_IN: Final = 3
 ROLLBACK_ONE_IN: Final = 60
-"""Probability of a rollback: one in this many operations while members are rolled."""
+"""On average, one in this many operations begins a rollback, while members switch modes."""
 MEMBERS: Final = 4
 
 
 class MemberState(Struct, frozen=True):
-    """State of a worker's member, as far as known: its process, and the step of its mode. ``step`` is None for a new
-    member, and while a poll that changes the mode is in flight.
+    """Known state of a worker's member: its process, and the step of its mode.
+
+    ``step`` is None for a new member, and while a poll that changes the mode is in flight.
     """
 
     process: int
@@ -50,8 +52,11 @@ class MemberState(Struct, frozen=True):
 
 
 class Migration(Generator, frozen=True):
-    """See the module. ``holders``: per partition the open holds, as (process, assignment) -> step. ``before``: the
-    previous step.
+    """Generator of a live migration; see the module.
+
+    - ``before``: the previous step
+    - ``members``: maps a worker to the state of its member
+    - ``holders``: for each partition, maps the open holds (process and assignment) to the steps of their modes
     """
 
     keys: tuple[str, ...]
@@ -87,7 +92,7 @@ class Migration(Generator, frozen=True):
         if event.completed is None:
             return self
         argument, completion = event.operation.argument, event.completed.completion
-        if completion.outcome is Outcome.INFO:  # the process is gone with its holds; the next process reports again
+        if completion.outcome is Outcome.INFO:  # the process is gone; the next one reports its holds again
             return replace(
                 self,
                 members={worker: known for worker, known in self.members.items() if worker != event.worker},
@@ -98,7 +103,7 @@ class Migration(Generator, frozen=True):
             )
         verbs = (PollGroup.f, CommitPositions.f, LeaveGroup.f)
         if event.operation.f not in verbs or (argument or {}).get("group") != GROUP:
-            return self  # an operation of a mix: a send, or a poll without a group
+            return self  # an operation of a mix
         members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
         if completion.outcome is Outcome.OK and event.operation.f == PollGroup.f:
             members[event.worker] = MemberState(event.process, argument["step"])
@@ -117,8 +122,9 @@ class Migration(Generator, frozen=True):
         return True
 
     def _is_next_to_switch(self, context: Context, worker: int, step: int) -> bool:
-        """Returns whether the worker's member may switch to the step's mode now. Members switch one at a time, in the
-        order of the workers; a new member begins in the present mode anyway.
+        """Returns whether the worker's member may switch to the step's mode now.
+
+        Members switch one at a time, in the order of the workers. A new member begins in the step's mode.
         """
         if any(known.step is None and context.busy >> one & 1 for one, known in self.members.items()):
             return False
@@ -126,14 +132,14 @@ class Migration(Generator, frozen=True):
         return bool(behind) and behind[0] == worker
 
     def _is_step_done(self, context: Context) -> bool:
-        """Returns whether all members are in the step's mode, and hold every partition in it."""
+        """Returns whether all members are in the step's mode, and every partition is held in this mode."""
         members = [self.members.get(worker) for worker in iterate_bits(context.workers)]
         if not all(known is not None and known.step == self.step for known in members):
             return False
-        # Partitions added to the topic count once a member has held one, because it may have committed there.
+        # A partition that was added to the topic counts once a member has held it and may have committed an offset.
         return all(set(self.holders.get(key, {}).values()) == {self.step} for key in {*self.keys, *self.holders})
 
 
 def migration(keys: Sequence[str]) -> Generator:
-    """Migrates the group ``migrants`` in rolling steps, there and back, for ever."""
+    """Returns the generator that migrates the group ``migrants`` in rolling steps, there and back, for ever."""
     return Migration(tuple(keys))

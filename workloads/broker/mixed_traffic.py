@@ -1,7 +1,7 @@
 """Generators of operations that mixes add to a log's usual traffic.
 
-Their values are far above those of the workload's own sends. Each generator has a range of its own, because a value
-must be sent only once in a run.
+Their values are far above those of the workload's own sends. Each generator has its own range of values, because no
+value may be sent twice in a run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from assay.workloads.broker.multi_partition_requests import Wide
 RANGE: Final = 100_000_000
 """Size of each generator's range of values.
 
-Some values are also used as create times in milliseconds; even the largest is in January 1970.
+Some values are also used as create times in milliseconds. Even the largest of these times is in January 1970.
 """
 
 
@@ -50,43 +50,43 @@ class ValueRange:
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
-"""Age of sent messages in milliseconds; below zero is in the future."""
+"""Range of the ages of sent messages in milliseconds. An age below zero is a time in the future."""
 KEYS: Final = 6
 """Number of message keys in a compacted partition."""
 BRIEF: Final = 6
-"""Number of values after which a short-lived key is replaced; its last value must then stay for good."""
+"""Number of values after which a short-lived key is replaced. Its last value must then stay for ever."""
 HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
 """Bytes of a value: three of them make a request larger than a broker's read buffer."""
 LARGE_MESSAGES: Final = 3
 LARGER_MESSAGES: Final = 6
-"""Messages of a request to break off: it exceeds the read buffer even if only half of it is sent."""
+"""Messages of a request that is broken off. Even half of such a request exceeds the read buffer."""
 RESERVED: Final = 10
-"""Range of values reserved for a large request, which uses a few of them."""
+"""Number of values that are reserved for a large request. It uses only some of them."""
 BROKEN_AT: Final = (300, 500, 800, 800, 950, 950, 1000)
 """Thousandths of a large request that are sent before the client breaks off."""
 TRY_SECONDS: Final = 0.15
-"""Average time between two small tries."""
+"""Average seconds between two tries with small requests."""
 JAVA_HASHES: Final = {
     "a": 584102524, "ab": 316155434, "abc": 479470107, "abcd": 823834100, "order": 1818166172, "orders": 1117641372,
     "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
 }  # fmt: skip
 """Hashes of these keys by Java's producer; the hash modulo the number of partitions selects the partition."""
 AWAITED_SECONDS: Final = 0.1
-"""Average time between two sends, so that most waits are completed by a send at a random time."""
+"""Average seconds between two sends. They complete most waits, at random times."""
 FORMATS: Final = (0, 1, 1)
 GUST: Final = 4
-"""Number of volleys to one partition before the next partition has its turn."""
+"""Number of consecutive volleys to one partition, before those to the next one."""
 VOLLEY: Final = 3
 """Messages in a volley."""
 BULK_MESSAGES: Final = 30
 """Maximum messages in a set."""
 SLOW: Final = "slow"
-"""A client's reader that polls seldom."""
+"""Name of a client's reader that polls seldom."""
 
 
 Choices = Mapping[str, tuple[Sequence[Any], int]]
-"""Fields of an argument: the values of which one is drawn, and the salt of the draw."""
+"""Fields of an argument. For each field: the values, one of which is drawn, and the salt of the draw."""
 
 
 def send_sets(
@@ -97,8 +97,9 @@ def send_sets(
     longest: int = 3,
     message_keys: Callable[[int, Context, int], str] | None = None,
 ) -> Generator:
-    """Sends message sets of new values from ``first`` on, for ever. ``message_keys``: makes a message's key from the
-    set's first value, the context, and the message's place in the set.
+    """Yields sends of new values from ``first`` on, for ever.
+
+    ``message_keys`` makes a message's key from the set's first value, the context, and the message's index in the set.
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -113,12 +114,12 @@ def send_sets(
 
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
-    """Sends messages with create times out of order."""
+    """Yields sends of messages with create times out of order."""
     return send_sets(keys, ValueRange.STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
 
 
 def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) -> Generator:
-    """Sends by long-lived clients, each to its own partition, for ever. A third of the sends is by newcomers."""
+    """Yields sends by long-lived clients, each to its own partition, and a third of the sends by new clients."""
 
     def make_send(number: int, key: str, client: str) -> Operation:
         return Operation(Send.f, key, {"values": [number], "client": client})
@@ -129,11 +130,10 @@ def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) 
 def try_as_regular_and_newcomer(
     keys: Sequence[str], make_operation: Callable[[int, str, str], Operation], *, closing: bool = False
 ) -> Generator:
-    """Yields the operations of ``make_operation(number, key, client)``, for ever. ``closing``: takes numbers from
-    another range.
+    """Yields the operations that ``make_operation(number, key, client)`` makes, for ever.
 
-    Each worker has a key of its own, which it tries as a ``regular`` client. Meanwhile a ``newcomer`` proves, with any
-    key, that the operation is possible.
+    ``closing``: takes numbers from another range. As a ``regular`` client, each worker uses its own key. Meanwhile
+    ``newcomer`` operations on random keys show whether the operation is possible.
     """
 
     def regular(number: int, context: Context) -> tuple[Operation, int]:
@@ -147,7 +147,7 @@ def try_as_regular_and_newcomer(
 
 
 def send_backlog(key: str, sets: int, longest: int) -> Generator:
-    """Sends ``sets`` sets of ``longest`` messages each to one partition: a backlog that occupies readers."""
+    """Yields sends of ``sets`` sets of ``longest`` messages to one partition: a backlog that occupies readers."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
         first = ValueRange.LOADED + number * longest
@@ -157,7 +157,7 @@ def send_backlog(key: str, sets: int, longest: int) -> Generator:
 
 
 def poll_slowly(keys: Sequence[str]) -> Generator:
-    """Polls partitions from their start by one slow reader per client, for ever."""
+    """Yields polls of partitions from their start on, by one slow reader per client, for ever."""
 
     def read(context: Context) -> Operation:
         return Operation(Poll.f, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
@@ -166,17 +166,17 @@ def poll_slowly(keys: Sequence[str]) -> Generator:
 
 
 def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends messages with all codecs, both formats and these sizes."""
+    """Yields sends of messages with all codecs, both formats and these sizes."""
     return send_sets(
         keys, ValueRange.PACKED, {"codec": (CODECS, 14), "format": (FORMATS, 15), "padding": (paddings, 16)}
     )
 
 
 def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends messages of these sizes that only the leader acknowledges, so an isolated leader accepts more and more.
+    """Yields sends that only the leader must acknowledge, with messages of these sizes. An isolated leader accepts all.
 
-    Most sets have one message, so that a leader appends one at a time. A follower appends many at once after a
-    truncation.
+    Most sets have one message, so that a leader appends one at a time. After a truncation, a follower appends many at
+    once.
     """
     choices: Choices = {"acks": ((1,), 0), "codec": (HASTY_CODECS, 17), "padding": (paddings, 18)}
     single = send_sets(keys, ValueRange.HASTY, choices, longest=1)
@@ -184,10 +184,10 @@ def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 
 
 def send_volleys(keys: Sequence[str], creation: Operation) -> Generator:
-    """Sends volleys to the partitions in turn, several in a row to each.
+    """Yields volleys (messages that are sent at once) to the partitions in turn, several in a row to each.
 
-    The messages of a volley are sent at once, so that each arrives while the broker processes the one before.
-    ``creation`` creates the topic; it is repeated, because an answer may be lost.
+    Each message of a volley arrives while the broker processes the one before. ``creation`` creates the topic; it is
+    repeated, because an answer may be lost.
     """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
@@ -200,18 +200,17 @@ def send_volleys(keys: Sequence[str], creation: Operation) -> Generator:
 
 
 def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends sets of many messages of these sizes."""
+    """Yields sends of sets of many messages of these sizes."""
     return send_sets(keys, ValueRange.BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
 
 
 def send_compressed_sets(keys: Sequence[str]) -> Generator:
-    """Sends compressed sets of some messages each."""
+    """Yields sends of compressed sets of some messages each."""
     return send_sets(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
 
 
 def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, partition_count_is_fixed: bool) -> Generator:
-    """Sends bursts by producers with these profiles. ``partition_count_is_fixed``: the topic gets no
-    more partitions."""
+    """Yields bursts by producers with these profiles. ``partition_count_is_fixed``: no partitions are added."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 3 + context.random_below(8, salt=61)
@@ -234,8 +233,9 @@ def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, partition_c
 
 
 def break_off_requests(keys: Sequence[str], first: int) -> Generator:
-    """Sends large requests of new values, from ``first`` on, and breaks them off. The partitions take turns, for ever.
-    Some requests are sent completely.
+    """Yields large requests of new values, from ``first`` on, that are broken off, for ever.
+
+    The partitions take turns. Some requests are sent completely.
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -248,7 +248,7 @@ def break_off_requests(keys: Sequence[str], first: int) -> Generator:
 
 
 def try_large_requests(keys: Sequence[str], first: int) -> Generator:
-    """Sends large requests to each partition by a worker of its own, and small messages by newcomers, for ever.
+    """Yields large requests to each partition, by one worker per partition, and small sends by new clients, for ever.
 
     With more workers, each would have too few tries for a verdict.
     """
@@ -272,15 +272,13 @@ def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operatio
 
 
 def wait_at_end(keys: Sequence[str]) -> Generator:
-    """Fetches at the ends of partitions, which wait for a record, and sends the records, for ever. Some workers do not
-    wait.
-    """
+    """Yields fetches that wait for a record at the ends of partitions, and sends of these records, for ever."""
     waits = stagger(2 * AWAITED_SECONDS, Wait.draw(keys))
     return mix(waits, stagger(AWAITED_SECONDS, send_sets(keys, ValueRange.AWAITED)), weights=(1, 1))
 
 
 def use_compacted_partitions(keys: Sequence[str]) -> Generator:
-    """Sends to compacted partitions, with a few recurring keys, short-lived keys and tombstones, and reads them."""
+    """Yields sends to compacted partitions, with recurring keys, short-lived keys and tombstones, and reads of them."""
 
     def choose_recurring(first: int, context: Context, rank: int) -> str:
         return f"k{context.random_below(KEYS, salt=30 + rank)}"
@@ -301,5 +299,5 @@ def use_compacted_partitions(keys: Sequence[str]) -> Generator:
 
 
 def send_and_poll(keys: Sequence[str], first: int) -> Generator:
-    """Sends and polls as usual on other topics, with values from ``first`` on."""
+    """Yields the usual sends and polls on other topics, with values from ``first`` on."""
     return mix(send_sets(keys, first), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))

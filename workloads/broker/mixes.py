@@ -28,37 +28,36 @@ from assay.workloads.broker.topic_growth import Growth
 from assay.workloads.broker.topic_recreation import TopicIncarnations
 from assay.workloads.broker.verbs import FETCH_BYTES, KEEPS
 
-MOST_BYTES: Final = 1500
+MAX_BYTES: Final = 1500
 """Maximum size of a message on disk."""
-PADDINGS: Final = (0, 0, 60, 400, *(MOST_BYTES - ENTRY_OVERHEAD + more for more in (-60, -13, -12, 0, 12, 13)))
+PADDINGS: Final = (0, 0, 60, 400, *(MAX_BYTES - ENTRY_OVERHEAD + more for more in (-60, -13, -12, 0, 12, 13)))
 LOADED_SETS: Final = 20
 LOADED_EACH: Final = 25
-"""Messages of each set; repacked as one, they are within the size limit."""
+"""Messages of each set. A broker may pack them into one message, which is within the size limit."""
 LOADING: Final = 60
-"""Weight of the backlog, so that it is complete within seconds."""
+"""Weight of the backlog. It is high, so that the backlog is complete within seconds."""
 PACED_WEIGHT: Final = 30
 """Weight of a generator that sets its own pace."""
 SLOW_SECONDS: Final = 0.15
-"""Average time between two polls of slow readers; each client's polls are seconds apart."""
+"""Average seconds between two polls of slow readers. Each client's slow polls are seconds apart."""
 TAIL_THOUSANDTHS: Final = 300
-"""The last part of a log that is read, in thousandths of the log."""
+"""Size of the last part of a log that is read, in thousandths of the log."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 TAIL_STEPS: Final = 10
 TURN_SECONDS: Final = 0.3
-"""Time between two requests. Each change of a leader takes two: a move and an election."""
+"""Seconds between two requests. Each change of a leader takes two requests: a move and an election."""
 BULK_PADDINGS: Final = (0, 60, 200)
 QUEUED_BYTES: Final = 1_500_000
-"""A broker's memory for large requests. It suffices for sixteen of them, or for six of those that are
-broken off if these were complete."""
+"""A broker's memory for large requests. It suffices for sixteen requests of ``try_large_requests``."""
 BREAKING_SECONDS: Final = 2.0
-"""Average time between two broken-off requests; their clients reconnect as new processes."""
+"""Average seconds between two broken-off requests. Their clients reconnect as new processes."""
 BROKEN_EACH: Final = 24
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
-"""Duration of the traffic that closes a run. Longer than the contract's ``progress_deadline`` plus the changes."""
+"""Seconds of the traffic that closes a run: more than the contract's ``progress_deadline`` and the changes."""
 DRAIN_SECONDS: Final = 30.0
 VOLLEY_SECONDS: Final = 0.25
-"""Average time between two volleys; a volley is a few messages sent to one partition at once."""
+"""Average seconds between two volleys. A volley is a few messages that are sent to one partition at once."""
 NEW_PARTITIONS: Final = 2
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -71,7 +70,7 @@ LEDGER: Final = FirstTopic(
         ("segment.bytes", "250"),
         ("file.delete.delay.ms", "100"),
         ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
-        ("message.format.version", "0.10.2"),  # earlier formats have no create time
+        ("message.format.version", "0.10.2"),  # earlier formats have no create times
     ),
 )
 STRICT: Final = FirstTopic("strict", 3)
@@ -99,7 +98,7 @@ def add_topics(*topics: FirstTopic, in_sync: Callable[[Broker], int]) -> Callabl
 
 
 def pace(seconds: float, generator: Source) -> tuple[int, Generator]:
-    """Returns a share with an operation every ``seconds`` on average."""
+    """Returns a weighted generator that yields an operation every ``seconds`` on average."""
     return PACED_WEIGHT, stagger(seconds, generator)
 
 
@@ -129,7 +128,7 @@ BACKLOGS: Final = WorkloadMix(
     settings={
         "segment.bytes": ("512", "2048"),
         "index.interval.bytes": ("128", "1024"),
-        "max.message.bytes": (str(MOST_BYTES),),
+        "max.message.bytes": (str(MAX_BYTES),),
         "compression.type": ("producer", "producer", "uncompressed", "gzip", "snappy", "lz4"),
         "message.format.version": ("0.10.2", "0.10.2", "0.9.0"),
         "message.timestamp.type": ("CreateTime", "CreateTime", "LogAppendTime"),
@@ -188,7 +187,7 @@ RETENTION: Final = WorkloadMix(
 
 
 def _close_with_leader_changes(system: System, settings: Settings) -> Source:
-    """Changes all leaders once more, without a fault. Clients must find the new leaders."""
+    """Changes all leaders once more, after the last heal. Clients must find the new leaders."""
     keys = system.keys()
     changes = topic_changes.change_leaders(keys, settings.nodes)
     sends = mixed_traffic.send_as_regular_and_newcomer(keys, closing=True)
@@ -196,7 +195,7 @@ def _close_with_leader_changes(system: System, settings: Settings) -> Source:
 
 
 def require_progress(contract: Contract, system: System) -> Contract:
-    """Adds the check that long-lived clients succeed if newcomers do."""
+    """Adds the check that long-lived clients succeed if new clients do."""
     return contract.need(*PROGRESS.anomalies)
 
 
@@ -230,7 +229,7 @@ LEADER_ONLY_TAILS: Final = WorkloadMix(
 
 
 def _add_producer_profiles(system: System, settings: Settings) -> WeightedSources:
-    """Chooses a third of all profiles for each run, because each profile costs a client many connections."""
+    """Adds traffic of a third of all profiles, drawn for each run. Each profile costs a client many connections."""
     profiles = Random(derive_seed(settings.seed, "habits")).sample(sorted(PROFILES), len(PROFILES) // 3)
     keys = system.keys()
     return [
@@ -254,7 +253,7 @@ PRODUCER_PROFILES: Final = WorkloadMix(
 
 
 def _close_with_broken_requests(system: System, settings: Settings) -> Source:
-    """Breaks off so many requests that brokers could read no more requests if each one leaked its memory."""
+    """Breaks off many requests. If each leaked its memory, brokers could read no further requests."""
     keys = system.keys()
     # The range's first quarter is for the requests that are broken off during the run.
     broken = limit(BROKEN_EACH * len(keys), mixed_traffic.break_off_requests(keys, ValueRange.BROKEN + RANGE // 4))
@@ -341,18 +340,18 @@ STRICTNESS: Final = WorkloadMix(
     "a topic that takes records only while all of its replicas are in sync, next to the workload's own",
     adds=lambda system, settings: [(50, mixed_traffic.send_and_poll(STRICT.partition_keys, ValueRange.STRICTLY))],
     closes=drain_topics(*STRICT.partition_keys),
-    # If all replicas must be in sync, each replica that leaves the set stays eligible (KIP-966).
+    # If all replicas must be in sync, each replica that leaves the in-sync set stays eligible as a leader (KIP-966).
     system=add_topics(STRICT, in_sync=lambda broker: broker.replication),
 )
 
 
 def list_new_partitions(broker: Broker, first: int, count: int) -> tuple[str, ...]:
-    """Returns ``count`` partitions of the workload's topic, from the ``first`` one that it lacks in the beginning."""
+    """Returns ``count`` partitions that a run may add to the workload's topic. ``first``: how many to skip."""
     return tuple(f"{broker.topic}-{broker.partitions + first + more}" for more in range(count))
 
 
 def build_closing_growth(broker: Broker, first: int, count: int) -> Growth:
-    """Adds ``count`` partitions at the end of a run, beginning at once."""
+    """Adds ``count`` partitions at the end of a run, without delay. ``first``: how many were added before."""
     have = broker.partitions + first
     return Growth(broker.topic, have, have + count, closing=True, later=0)
 
@@ -379,6 +378,6 @@ LOG_MIXES: Final = (
     BACKLOGS, SETTINGS, HANDOVERS, LEADER_ONLY_TAILS, LOOK_UPS, RETENTION, RECREATION, COMPACTION, STRICTNESS, CROWDED,
     GROWTH, KEPT_CONNECTIONS, PRODUCER_PROFILES, BULK, WRITTEN_SELDOM,
 )  # fmt: skip
-"""For workloads whose clients support all operations on a log."""
+"""Mixes for workloads whose clients support all operations on a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
-"""Without ``RETENTION``: consumers of the old design do not report that a position was out of range and reset."""
+"""``LOG_MIXES`` without ``RETENTION``: consumers of the old design do not report resets of positions out of range."""

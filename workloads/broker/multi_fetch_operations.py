@@ -1,4 +1,4 @@
-"""Fetch requests for many partitions, and in the protocol's oldest and newest versions."""
+"""Fetch requests for several partitions and in all versions, long polls, and the oldest version of ListOffsets."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,20 +13,20 @@ from assay.workloads.broker.log_operations import End, Read, iterate_observed, m
 from assay.workloads.broker.verbs import Session, Verb, fail, ok
 
 WAIT_MS: Final = 1500
-"""Within the shortest operation timeout (2 s)."""
+"""Milliseconds of a wait, less than the shortest operation timeout (2 s)."""
 PATIENT_SECONDS: Final = 3.2
-"""A consumer lets its broker wait for no more than half of its own timeout."""
+"""Timeout of the consumer, more than twice a wait. A consumer lets its broker wait for at most half of its timeout."""
 SWEEP_SECONDS: Final = 1.6
 
 
 class Sweep(Verb):
-    """Reads several partitions in one request, with positions of its own, apart from its client's polls.
+    """Reads several partitions in one request. Its positions are independent of the client's polls.
 
     Argument: ``{"keys", "back": {key: number of offsets}, "version", "max_bytes", "min_bytes", "wait": seconds}``. With
-    ``back`` it reads again from before its position, often from the middle of a compressed set.
+    ``back`` it goes back from its position, often to the middle of a compressed set.
 
-    Result: ``{"reads": [...], "refusals"}``: a poll's result with its ``key`` for each partition, and the positions
-    that were out of range.
+    Result: ``{"reads": [...], "refusals"}``. ``reads`` has a poll's result, with its ``key``, for each partition.
+    ``refusals`` has the positions that were out of range.
     """
 
     f = "sweep"
@@ -39,7 +39,7 @@ class Sweep(Verb):
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Sweeps, and sometimes lists offsets, for ever."""
+        """Yields reads of several partitions, and sometimes of a list of offsets, for ever."""
 
         def sweep(context: Context) -> Operation:
             first, count = context.random_below(len(keys), salt=31), 1 + context.random_below(len(keys), salt=32)
@@ -87,21 +87,21 @@ class Sweep(Verb):
         return ok({"reads": reads, "refusals": refusals})
 
     async def _seek(self, consumer: SimpleConsumer, key: str, back: int) -> None:
-        """Moves the position ``back`` offsets. If it is unknown or was out of range, moves it to the log's start."""
+        """Moves the position ``back`` offsets. Without a position, or after one out of range, takes the log start."""
         if key not in self._positions:
             self._starts[key] = await consumer.offsets(*split_key(key), EARLIEST)
         position = self._positions[key][0] if key in self._positions else self._starts[key]
         self._positions[key] = max(self._starts[key], position - back), next(self.session.numbers)
 
     def _advance(self, key: str, begin: int, assignment: int, fetched: FetchResult, sought: bool) -> dict[str, Any]:
-        """Moves the position to the end of an answer. Returns the answer as a poll's result."""
+        """Moves the position to the end of an answer. Returns the answer in the form of a poll's result."""
         read = to_poll_result(begin, fetched, assignment)
         self._positions[key] = read["end"], assignment
         return read | {"sought": sought, "key": key}
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterator[Effect]:
-        """Yields the rows of a poll for each partition that was read."""
+        """Yields the rows of a poll for each partition that was read, and a row for each position out of range."""
         result = completed.completion.result or {}
         for read in result.get("reads", ()):
             yield from iterate_observed(read["key"], read)
@@ -110,7 +110,7 @@ class Sweep(Verb):
 
 
 class Wait(Read):
-    """A fetch at the log's end that waits for a record.
+    """A long poll: a fetch at the log's end that waits for a record.
 
     Argument: ``{"wait": milliseconds}``. Result: that of a poll, with ``slept``, the milliseconds until the answer.
     """
@@ -119,7 +119,7 @@ class Wait(Read):
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Waits at the ends of random partitions, for ever."""
+        """Yields long polls of random partitions, for ever."""
         return as_generator(lambda context: Operation(Wait.f, context.choose(keys, salt=39), {"wait": WAIT_MS}))
 
     async def invoke(self, operation: Operation) -> Completion:
@@ -147,9 +147,9 @@ class Wait(Read):
 
 
 class ListOffsets(End):
-    """Asks for the starts of segments and the log's end, in the request's oldest version.
+    """Requests the log's end and the starts of segments, in the oldest version of ListOffsets.
 
-    Argument: ``{"count"}``. Result: that of an ``end``.
+    Argument: ``{"count"}``, the maximum number of offsets. Result: that of an ``end``.
     """
 
     f = "list"

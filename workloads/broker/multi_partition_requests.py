@@ -1,5 +1,6 @@
-"""Produce requests for many partitions, which this project's producer does not make. Each partition has an outcome of
-its own.
+"""Produce requests for several partitions, which this project's producer does not make.
+
+Each partition of such a request has an outcome of its own.
 """
 
 import asyncio
@@ -32,16 +33,16 @@ from assay.workloads.broker.verbs import Leaders, Verb, fail
 
 NAME: Final = "assay-wide"
 ANSWER_SECONDS: Final = 1.2
-"""Within ``SHORT_SECONDS``, together with the preceding metadata request."""
+"""Maximum seconds until the answer. With the preceding metadata request, it takes at most ``SHORT_SECONDS``."""
 BROKER_MILLISECONDS: Final = 1000
 SILENT_SECONDS: Final = 0.5
 THOUSAND: Final = 1000
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
-"""Partitions that must be rejected."""
+"""Partitions that the broker must reject."""
 WIDEST: Final = 6
 """Maximum number of partitions in one request."""
 FROM_THE_END: Final = 3
-"""Distance of the damaged byte from the end: in the value of the last message."""
+"""Distance of the damaged byte from the end of a message set. The byte is in the value of the last message."""
 
 Part = Mapping[str, Any]
 
@@ -52,21 +53,23 @@ class Wide(Verb):
     Argument: ``{"parts": [{"key", "values", "padding"?, "damaged"?}, ...], "astray", "acks", "codec", "version",
     "strange"}``. Result: ``{"parts": [{"outcome", "offset", "node", "error"}, ...]}``.
 
-    - Parts with another leader are left out. With ``astray`` the first of them is sent, and the broker must reject it.
-    - ``damaged``: the set does not match its checksum.
-    - ``strange``: the request also contains missing partitions, and the offsets topic, to which no client may send.
-    - ``client``: the request is a try, which succeeds with any answer: a broker may reject records, but must read the
-      request.
-    - ``broken_off``: only this number of thousandths of the request is sent, on a connection of its own. The client
-      closes the connection, with ``silent`` a moment later, and waits for no answer. The outcome is unknown, unless
-      there was no connection.
+    - Parts of partitions with another leader are left out. With ``astray`` the first of them is sent, and the broker
+      must reject it.
+    - ``damaged``: the part's set does not match its checksum.
+    - ``strange``: the request also contains partitions that do not exist, and the offsets topic, to which no client may
+      send.
+    - ``client``: the request is a *try*, which must succeed. Any answer counts as success, because a broker may reject
+      records but must read the request.
+    - ``broken_off``: only this number of thousandths of the request is sent, on a connection of its own. Then the
+      client closes the connection, with ``silent`` a moment later, and does not wait for an answer. The outcome is
+      unknown, unless no connection could be opened.
     """
 
     f = "wide"
 
     @staticmethod
     def draw(keys: Sequence[str], first: int) -> Generator:
-        """Sends requests for several partitions, for ever; some of the parts are invalid and must be rejected.
+        """Yields requests for several partitions, for ever. Some parts are invalid and must be rejected.
 
         ``first``: the first value to send.
         """
@@ -139,7 +142,7 @@ class Wide(Verb):
                     await writer.wait_closed()
                 closed = True
         finally:
-            if not closed:  # Python 3.11 fails on a closed socket with a late write
+            if not closed:  # in Python 3.11, a late write to a closed socket raises an error
                 writer.transport.abort()
         return Completion(Outcome.INFO, error="broken-off")
 

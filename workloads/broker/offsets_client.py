@@ -1,8 +1,8 @@
 """Client of a group's coordinator: joins and leaves, commits in the current or an older generation, and fetches.
 
 Each client is a process of the history, and a member of the group ``members``. Any client may commit to the group
-``tools``, which has no members. ``key`` is a group and a partition: ``members/orders-0``. An administrator's operations
-and those of ``assay.workloads.broker.expiring_groups`` are available, too.
+``tools``, which has no members. An operation's key has a group and a partition: ``members/orders-0``. The client also
+has an administrator's operations, and those of ``assay.workloads.broker.expiring_groups``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +22,12 @@ UNKNOWN_MEMBER: Final = "stranger-00000000-0000-0000-0000-000000000000"
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
 RETENTION: Final = "retention"
-"""Client option: the retention in seconds of the offsets of group ``members``; by default the brokers' setting."""
+"""Client option: the retention in seconds of the offsets of group ``members``. The default is the brokers' setting."""
 TOOLS_RETENTION: Final = 24 * 3600.0
-"""Seconds: brokers with a short retention would otherwise expire the offsets of a group without members."""
+"""Retention in seconds of the offsets of group ``tools``.
+
+With the brokers' setting, the offsets of this group without members might expire.
+"""
 
 
 class OffsetsVerb(Verb):
@@ -78,14 +81,14 @@ class Leave(OffsetsVerb):
 
 
 class Commit(OffsetsVerb):
-    """Commits an offset. Its number is unique and is its metadata, because offsets may repeat.
+    """Commits an offset. The metadata is a unique number, because offsets may repeat.
 
-    Argument: ``{"number", "offset", "client"?}``. Result: ``{"generation", "entered"?}``; the generation is null for a
-    client that is not a member. A member that has to rejoin joins in the same operation before it commits, so that the
-    group need not wait. If the rejoin fails, the commit certainly did not happen.
+    Argument: ``{"number", "offset", "client"?}``. Result: ``{"generation", "entered"?}``. The generation is null for a
+    client that is not a member. A member that must rejoin does so in the same operation before it commits, so that the
+    group need not wait. If the join fails, the commit certainly did not happen.
 
-    A commit with a ``client``, to the group ``tools``, must always succeed (a *try*). It is made by a long-lived client
-    (``regular``) or a new one (``newcomer``).
+    A commit to the group ``tools`` with a ``client`` is a *try*, which must succeed. A long-lived client (``regular``)
+    or a new one (``newcomer``) makes it.
     """
 
     f = "commit"
@@ -122,7 +125,10 @@ class Commit(OffsetsVerb):
         generation: Generation | None,
         more: dict[str, Any] | None = None,
     ) -> Completion:
-        """Commits in this generation, or as a client that is not a member. ``more``: goes into the result."""
+        """Commits in this generation, or with None as a client that is not a member.
+
+        ``more``: additional fields of the result.
+        """
         argument = operation.argument
         result: dict[str, Any] = {"generation": None if generation is None else generation.number}
         position = Position(argument["offset"], str(argument["number"]))
@@ -134,7 +140,7 @@ class Commit(OffsetsVerb):
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
-        """Returns the rows of a commit. A commit that had to join first has the rows of the join, too."""
+        """Returns the rows of a commit, and those of the join if the client had to join first."""
         operation, result = completed.operation, completed.completion.result or {}
         register = cls.find_register(operation)
         row = Effect(
@@ -168,8 +174,8 @@ class Zombie(Commit):
 class Stranger(Commit):
     """Commits as a client that is not a member. Argument: that of a ``commit``, and ``guise``. Result: ``generation``.
 
-    The ``guise`` is ``no-one`` (no member), ``unknown`` (a member that does not exist), or ``neighbour`` (a member of
-    the other group, in the group ``tools``).
+    The commit names no member (``guise`` is ``no-one``), a member that does not exist (``unknown``), or a member of the
+    group ``members`` although the commit is to the group ``tools`` (``neighbour``).
     """
 
     f = "stranger"

@@ -1,7 +1,7 @@
-"""Producer profiles: settings that differ from the usual ones. The argument ``habit`` of a burst names a profile.
+"""Producer profiles: settings that differ from the default. The argument ``habit`` of a burst names a profile.
 
-A producer that retries unknown outcomes may append a message once per try. A producer that waits for no replica, or for
-no answer, cannot know a message's outcome, whatever the answer.
+If a producer retries after an unknown outcome, each try may append the message. If a producer does not wait for the
+replicas (``acks`` 1) or for an answer (``acks`` 0), it cannot know whether a message stays in the log.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from typing import Any, Final
 from assay.system_under_test.client.config import AsyncProducerConfig
 
 SEND_SECONDS: Final = 4.0
-"""Below the usual operation timeout (5 s)."""
+"""Time limit of a send, below the usual operation timeout (5 s)."""
 SHORT_SECONDS: Final = 1.6
-"""Below the operation timeout under ``--nemesis=mix`` (2 s), so that a final failure is known."""
+"""Time limit below the operation timeout under ``--nemesis=mix`` (2 s), so that a final failure is known."""
 SINGLE: Final = "single"
 """Each message is a set of its own, sent without delay."""
 
@@ -40,7 +40,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "unheard": {"linger": 0.01, "acks": 0},
     }
 )
-"""By name: differences from ``AsyncProducerConfig``; ``timeout`` defaults to ``SHORT_SECONDS``."""
+"""Maps each profile's name to settings that differ from ``AsyncProducerConfig``. ``timeout``: ``SHORT_SECONDS``."""
 
 
 def build_config(profile: str) -> AsyncProducerConfig:
@@ -54,5 +54,5 @@ def count_tries(profile: str) -> int:
 
 
 def waits_for_all(profile: str) -> bool:
-    """Whether an acknowledgement means that the message stays."""
+    """Returns whether an acknowledged message must stay in the log."""
     return build_config(profile).acks == -1

@@ -1,8 +1,8 @@
-"""An administrator's operations on topics and partitions: changes, and reads that show whether they took effect.
+"""An administrator's operations on topics and partitions: changes, and reads that show their effects.
 
-The key is a topic, or a partition for ``move`` and ``elect``. A topic that is deleted and recreated has another key
-each time (``orders``, ``orders#2``, ``orders#3``), while the brokers know it by one name. A rejected change certainly
-did not happen; a change of unknown outcome may take effect at any later time.
+The key is a topic, or for ``move`` and ``elect`` a partition. Each incarnation of a topic has its own key (``orders``,
+``orders#2``, ``orders#3``), while the brokers know only one name. A rejected change certainly did not happen. A change
+of unknown outcome may take effect at any later time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class AdminVerb(Verb):
 
 
 class Change(AdminVerb):
-    """A change, which has no result. A subclass requests it."""
+    """A change. It has no result. A subclass defines the request."""
 
     async def request(self, key: str, argument: Any) -> TopicOutcome:
         raise NotImplementedError
@@ -72,7 +72,7 @@ class Delete(Change):
 
 
 class AddPartitions(Change):
-    """Adds partitions to a topic. Argument: ``{"partitions": in all}``."""
+    """Adds partitions to a topic. Argument: ``{"partitions"}``, the new total."""
 
     f = "grow"
 
@@ -99,7 +99,7 @@ class Alter(Change):
 
 
 class Move(Change):
-    """Moves a partition. Argument: ``{"replicas"}``."""
+    """Moves a partition to other brokers. Argument: ``{"replicas"}``, the brokers' numbers."""
 
     f = "move"
 
@@ -126,7 +126,7 @@ class Elect(Change):
 class Describe(Read, AdminVerb):
     """Describes a topic.
 
-    Result: ``{"controller", "partitions": [{"leader", "replicas"}, ...]}``; ``partitions`` is null without the topic.
+    Result: ``{"controller", "partitions": [{"leader", "replicas"}, ...]}``. Without a topic ``partitions`` is null.
     """
 
     f = "describe"
@@ -155,7 +155,7 @@ class Describe(Read, AdminVerb):
 
 
 class ListSettings(Read, AdminVerb):
-    """Lists the topic's own settings. Result: ``{"settings"}``; null without the topic."""
+    """Lists the topic's own settings. Result: ``{"settings"}``, null if there is no topic."""
 
     f = "settings"
 
@@ -172,7 +172,7 @@ class ListSettings(Read, AdminVerb):
         if result["settings"] is None:
             yield Effect("topic-seen", key)
             return
-        yield Effect("setting-seen", key)  # the rows that follow are complete: any other setting has its default
+        yield Effect("setting-seen", key)  # settings without a row have their defaults
         for name, value in sorted(result["settings"].items()):
             yield Effect("setting-seen", key, name=name, value=_parse_number(value))
 

@@ -1,7 +1,7 @@
 """Generators of an administrator's changes to permanent topics under load.
 
-Each change is soon reverted, because each direction can fail in its own way. Sometimes an invalid change is requested,
-which must be rejected, and the settings are read afterwards.
+Each change is soon reverted, because a change and its reversal can fail in different ways. Sometimes an invalid change
+is requested, which must be rejected, and the settings are read afterwards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ CHANGES: Final = (
     ("preallocate", ("true",)),
     ("max.message.bytes", ("100",)),  # large enough for a number, however it is packed
 )
-"""No value drops a record or weakens a promise."""
+"""Settings and values that are set. None of them deletes a record or weakens a promise."""
 INVALID: Final = (
     ("min.insync.replicas", "0"),
     ("retention.ms", "-2"),
@@ -57,7 +57,7 @@ SECONDS_PER_LEADER: Final = 5.0
 
 
 def change_settings(topic: str) -> Generator:
-    """Changes settings of the topic and resets them to the default; also requests invalid ones, and reads all."""
+    """Yields changes of settings, resets to the default, invalid changes, and reads of all settings, for ever."""
 
     def step(count: int, context: Context) -> tuple[Operation, int]:
         match count % 6:
@@ -76,12 +76,12 @@ def change_settings(topic: str) -> Generator:
 
 
 def make_move(key: str, replicas: Iterable[int], brokers: int, phase: Phase = Phase.MAIN) -> Operation:
-    """Moves a partition to these brokers, which are counted from 0, modulo their number."""
+    """Returns a move of a partition. ``replicas``: indexes of brokers from 0, modulo the number of brokers."""
     return Operation(Move.f, key, {"replicas": [1 + replica % brokers for replica in replicas]}, phase)
 
 
 def move_and_revert(keys: Sequence[str], brokers: int) -> Generator:
-    """Moves one partition after another to other replicas, elects the first of them, and reverts the move at once."""
+    """Yields moves of one partition after another to other replicas, each with an election, and reverted at once."""
 
     def step(count: int, context: Context) -> tuple[Operation, int]:
         position = count // 4 % len(keys)
@@ -112,7 +112,7 @@ def change_leaders(keys: Sequence[str], brokers: int, *, back: bool = False) -> 
 
 
 def rotate_leaders(keys: Sequence[str], brokers: int, replication: int) -> Generator:
-    """Gives each partition in turn its next replica as leader, so a former or truncated leader soon leads again."""
+    """Makes the next replica of each partition leader, in turn. So a former or truncated leader soon leads again."""
     number = min(replication, brokers)
 
     def step(count: int, context: Context) -> tuple[Operation, int]:
@@ -127,7 +127,7 @@ def rotate_leaders(keys: Sequence[str], brokers: int, replication: int) -> Gener
 
 
 def end_retention(topic: str) -> Generator:
-    """Ends retention, so that records remain to be read; repeated, because an answer may be lost."""
+    """Removes the retention limits, so that records remain to be read. Repeated, because an answer may be lost."""
     ends = [Operation(Alter.f, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
     return stagger(0.1, sequence(*ends * 3))
 
@@ -143,8 +143,8 @@ def describe_topics_at_end(*topics: str) -> Generator:
 
 
 def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Generator:
-    """Makes each replica leader in turn and reads all over its log. This exposes errors that only this replica has, in
-    its files or in its process's memory.
+    """Makes each replica leader in turn and reads in many places of its log. This exposes errors that only this replica
+    has, in its files or in its process's memory.
     """
     number = min(replication, brokers)
 

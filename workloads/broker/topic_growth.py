@@ -1,4 +1,4 @@
-"""A topic that grows under load: partitions that appear in the middle of a run."""
+"""A topic that grows under load: partitions are added in the middle of a run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from assay.workloads.broker.topic_admin import AddPartitions
 
 GROWTH_INTERVAL: Final = 2 * NANOSECONDS
 RETRY_INTERVAL: Final = NANOSECONDS // 2
-MOST_TRIES: Final = 20
+MAX_TRIES: Final = 20
 
 
 class Growth(Generator, frozen=True):
-    """Grows ``topic`` from ``first`` to ``most`` partitions, with traffic on the new ones. After each growth it
-    requests fewer partitions, which must be rejected. ``closing``: completes the growth without traffic, and ends.
+    """Grows ``topic`` from ``first`` to ``most`` partitions, with traffic on the new partitions.
 
+    After each growth it requests fewer partitions, which must be rejected.
+
+    - ``closing``: whether the growth is completed without traffic, and then ends
     - ``partitions``: the acknowledged number of partitions, 0 before the first growth
-    - ``asking``: a request is in flight; ``asked``: an earlier request for this growth ended info
-    - ``rejecting``: the next request, or the one in flight, must be rejected
+    - ``asking``: whether a request is in flight
+    - ``asked``: whether an earlier request for this growth had an unknown outcome
+    - ``rejecting``: whether the next request, or the one in flight, must be rejected
     - ``later``: time of the next request, in nanoseconds since the run began
     """
 
@@ -43,7 +46,7 @@ class Growth(Generator, frozen=True):
     def op(self, context: Context) -> tuple[Answer, Generator]:
         have = max(self.partitions, self.first)
         done = have == self.most and not self.asking
-        if self.closing and (done or self.tries == MOST_TRIES):
+        if self.closing and (done or self.tries == MAX_TRIES):
             return EXHAUSTED, self
         if not context.free:
             return PENDING, self

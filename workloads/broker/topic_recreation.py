@@ -1,15 +1,15 @@
 """A topic that is deleted and recreated under its name throughout a run, with traffic in each incarnation.
 
-The history distinguishes the incarnations: ``brief-0``, ``brief#2-0``, ``brief#3-0``. This requires knowing which
+The history distinguishes the incarnations: ``brief-0``, ``brief#2-0``, ``brief#3-0``. So it must be known which
 incarnation an operation met:
 
-- Before a deletion is requested, all operations on this incarnation must have ended, and the incarnation is read once
+- Before a deletion is requested, all operations on this incarnation must have ended. Then the incarnation is read once
   more.
-- Operations between the request of a deletion and the acknowledged creation of the next incarnation are *adrift*.
-  Brokers must cope with them, but they prove nothing about any incarnation: such a send may have reached any later one.
+- Operations between the request of a deletion and the acknowledged creation of the next incarnation are *adrift*. They
+  prove nothing about any incarnation. For example, such a send may have reached any later incarnation.
 - A send of unknown outcome may also reach a later incarnation, because a broker may receive it late.
-- A deletion or creation without an answer may take effect at any time. Then the name is given up, and another name
-  begins its first incarnation.
+- A deletion or creation without an answer may take effect at any time. Then another name is used for the topic, which
+  begins with its first incarnation.
 
 This topic is not drained at the end, because most of its incarnations are deleted by then.
 """
@@ -34,9 +34,9 @@ LATER_INCARNATIONS: Final = 10
 """Number of later incarnations that a late send may reach. Its argument ``lives`` lists them."""
 SHORTEST_INCARNATION: Final = NANOSECONDS
 PAUSE: Final = NANOSECONDS // 4
-"""Time between two requested changes, or between two looks."""
+"""Nanoseconds between two requested changes, or between two reads of the settings."""
 ADRIFT_PACE: Final = NANOSECONDS // 5
-MOST_ADRIFT: Final = 2
+MAX_ADRIFT: Final = 2
 """Maximum adrift operations at a time, because they take long without a topic."""
 UNANSWERED: Final = ("no-answer", "timeout")
 
@@ -46,10 +46,10 @@ class IncarnationStage:
 
     - ``CREATED``: the creation is requested, until it is acknowledged
     - ``LIVING``: operations use the incarnation
-    - ``ENDING``: no operation starts any more; those under way are awaited
+    - ``ENDING``: no operation starts any more; those in flight are awaited
     - ``READING``: all operations have ended, and the incarnation is read once more
     - ``DELETED``: the deletion is requested, until it is acknowledged
-    - ``VERIFYING_DELETION``: the outcome of a deletion is info; the topic's settings are read until the topic is gone
+    - ``VERIFYING_DELETION``: the outcome of a deletion is unknown; the topic's settings are read until it is gone
     """
 
     CREATED, LIVING, ENDING, READING, DELETED, VERIFYING_DELETION = range(6)
@@ -63,7 +63,7 @@ class TopicIncarnations(Generator, frozen=True):
     - ``adrift``: number of unfinished adrift operations
     - ``read``: number of partitions read once more
     - ``value``: next value to send
-    - ``uncertain``: an earlier request for this change has the outcome info, so the change may take effect later
+    - ``uncertain``: an earlier request for this change has an unknown outcome, so the change may take effect later
     - ``open``: number of unfinished operations on this incarnation
     - ``stage_end``: time at which the present stage may end
     - ``next_time``: time of the next operation
@@ -110,7 +110,7 @@ class TopicIncarnations(Generator, frozen=True):
             if context.time < self.next_time:
                 return Pending(self.next_time), self
             return Invoke(self._make_change(), context.pick()), replace(self, changing=True)
-        if self.stage != IncarnationStage.READING and self.adrift < MOST_ADRIFT:
+        if self.stage != IncarnationStage.READING and self.adrift < MAX_ADRIFT:
             if context.time < self.next_time:
                 return Pending(self.next_time), self
             operation = self._make_traffic(context, adrift=True)

@@ -1,19 +1,19 @@
-"""Verbs: the operations of the broker's clients, each a class.
+"""Verbs: base classes of the operations of the broker's clients, and of the clients.
 
-A verb says everything about one operation:
+Each kind of operation is a class, a *verb*:
 
-- its docstring has the argument, and the result of an ok operation
-- ``invoke`` executes it
-- ``effects`` says what the checks read of it
-- ``draw`` returns a generator of it, for ever, if workloads need no other
+- its docstring describes the argument, and the result of an ok operation
+- ``invoke`` executes an operation
+- ``effects`` returns the operation's rows for the checks
+- ``draw`` returns a generator of such operations, if most workloads use the same one
 
 A client is a list of verbs. They share a :class:`Session`: connections, and the state that one operation leaves for the
 next.
 
-The client library classifies errors. A verb handles an error only if the result depends on it; otherwise the client
-converts it: an operation that may still happen is ``info``, any other is ``fail``. Reads change nothing, so a failed
-read is ``fail`` and leaves no effect. The library retries definite failures within its time limits, which are below the
-usual operation timeout (5 s).
+The client library classifies errors. A verb handles an error only if the result depends on it. Otherwise the client
+handles it: the outcome is ``info`` if the operation may still happen, else ``fail``. A failed read is ``fail`` and has
+no effects, because reads change nothing. The library retries definite failures within its time limits, which are below
+the usual operation timeout (5 s).
 """
 
 import itertools
@@ -50,7 +50,7 @@ R = TypeVar("R", bound=Closable)
 
 
 class Leaders:
-    """Connections to the leaders of partitions, for requests that the library has no method for."""
+    """Connections to the leaders of partitions, for requests for which the client library has no method."""
 
     def __init__(self, name: str, bootstrap: Sequence[str], random: Random) -> None:
         self.pool = Pool(name)
@@ -63,10 +63,10 @@ class Leaders:
 class Session:
     """Connections and state that the verbs of one client share, until the client is closed.
 
-    - ``assignments``: the number of each reader's assignment; each start of a reader is a new one.
-    - ``numbers``: the source of these numbers, unique among the readers of one process.
-    - ``positions``: the offset that each reader reads next. It is empty in a new process, and the operation names where
-      to start.
+    - ``assignments``: the number of each reader's assignment. Each start of a reader is a new assignment.
+    - ``numbers``: yields these numbers, unique among the readers of one process.
+    - ``positions``: the offset that each reader reads next. In a new process there is none, and the operation says
+      where to start.
     """
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -78,17 +78,17 @@ class Session:
         self._resources: dict[Hashable, Closable] = {}
 
     def get_or_make(self, name: Hashable, make: Callable[[], R]) -> R:
-        """Returns the resource of this name. It is made on first use, and closed with the session."""
+        """Returns the resource of this name. Makes it on first use. The session closes it at its end."""
         if name not in self._resources:
             self._resources[name] = make()
         return cast(R, self._resources[name])
 
     def forget(self, name: Hashable) -> None:
-        """Forgets a resource that its user closes."""
+        """Forgets a resource, which the caller must close."""
         del self._resources[name]
 
     def consumer(self, timeout: float = READ_SECONDS, version: int = FETCH_VERSION) -> SimpleConsumer:
-        """Returns a consumer that shows damaged records: the checks report them, so no CRC error may hide them."""
+        """Returns a consumer that returns damaged records instead of an error, so that the checks can report them."""
         return self.get_or_make(
             (SimpleConsumer, timeout, version),
             lambda: SimpleConsumer(
@@ -105,7 +105,7 @@ class Session:
         return self.get_or_make((Leaders, name), lambda: Leaders(name, self.bootstrap, self.runtime.random))
 
     def on_unknown_outcome(self) -> None:
-        """Called after an unknown outcome. A client that survives it continues as another process of the history."""
+        """Called after an unknown outcome. A client that is still used continues as another process of the history."""
 
     async def close(self) -> None:
         for resource in list(self._resources.values()):
@@ -113,7 +113,7 @@ class Session:
 
 
 class Verb:
-    """An operation of a client. An instance belongs to a client."""
+    """A kind of operation. Each client has an instance of its own."""
 
     f: ClassVar[str]
     keyed: ClassVar[bool] = True
@@ -136,7 +136,7 @@ Table = dict[tuple[str, bool], type[Verb]]
 
 
 def find_verb(table: Table, operation: Operation) -> type[Verb]:
-    """Raises ``ValueError`` for an operation that the client does not have."""
+    """Returns the verb of an operation. Raises ``ValueError`` if the client has none."""
     keyed = operation.key is not None
     verb = table.get((operation.f, keyed)) or table.get((operation.f, not keyed))
     if verb is None:
@@ -146,22 +146,22 @@ def find_verb(table: Table, operation: Operation) -> type[Verb]:
 
 
 class BrokerClient:
-    """A client of the broker; each client is a process of the history. A subclass lists its verbs.
+    """A client of the broker, and a process of the history. A subclass lists its verbs.
 
-    If two verbs have equal names, the later counts.
+    If two verbs have equal names, the later one in the list is used.
     """
 
     verbs: ClassVar[Sequence[type[Verb]]] = ()
     session_type: ClassVar[type[Session]] = Session
     table: ClassVar[Table] = {}
     survives_info = False
-    """Whether the client is used on after an unknown outcome; see ``assay.harness.core.client``."""
+    """Whether the client is still used after an unknown outcome; see ``assay.harness.core.client``."""
 
     def __init_subclass__(cls) -> None:
         cls.table = {(verb.f, verb.keyed): verb for verb in cls.verbs}
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """Connections are made on first use."""
+        """Creates the session. Connections are opened on first use."""
         self.survives_info = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
         self.session = self.session_type(endpoint, runtime)
         self._instances = {verb: verb(self.session) for verb in self.table.values()}

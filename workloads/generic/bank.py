@@ -1,4 +1,4 @@
-"""Transfers between accounts with a constant total, for any system with transactions (Jepsen's bank test).
+"""Bank workload (as in Jepsen): transfers between accounts with a constant total, for any system with transactions.
 
 A client executes three operations, each in a transaction of its own. It uses this module's ``effects``.
 
@@ -34,7 +34,7 @@ LEVELS: Final = ("serializable", "snapshot isolation", "read committed")
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
-    """Two transfers for each read."""
+    """Returns the next operation: two transfers follow each read."""
     if number % 3 == 0:
         return Operation(READ, BANK), number + 1
     source = context.random_below(len(ACCOUNTS), salt=1)
@@ -45,7 +45,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 
 def traffic() -> Generator:
-    """Opens the accounts, then transfers and reads, and reads again after the last heal."""
+    """Returns the generator: opens the accounts, then transfers and reads, and reads again after the last heal."""
     read = Operation(READ, BANK, phase=Phase.DRAIN)
     return phases(Operation(OPEN, BANK), unfold(step, 0)) | sequence(until_ok(read), [read] * 2)
 
@@ -63,8 +63,10 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """Returns the contract of an isolation level (one of ``LEVELS``), for transfers that read balances and write new
-    ones. ``may_stall``: the faults under which no request is served. Raises ``ValueError`` for another level.
+    """Returns the contract of an isolation level (one of ``LEVELS``). Raises ``ValueError`` for another level.
+
+    It is for transfers that read balances and then write new ones. ``may_stall``: faults under which no request is
+    served.
     """
     if level not in LEVELS:
         raise ValueError(f"unknown isolation level {level}; use one of {', '.join(LEVELS)}")

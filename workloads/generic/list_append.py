@@ -1,6 +1,6 @@
-"""Transactions that append to lists and read them (Elle's list-append), for any system with transactions.
+"""List-append workload (as in Elle): transactions that append to lists and read them, for any system with transactions.
 
-A client executes ``txn``, whose argument is a list of ``["append", key, value]`` and ``["r", key, null]``. Its result
+A client executes ``txn``, whose argument is a list of ``["append", key, value]`` and ``["r", key, null]``. The result
 is the argument with the lists that were read. No transaction reads a key twice, because weak isolation levels may show
 two states in one transaction. A client uses the ``effects`` of ``assay.harness.core.transactions``.
 """
@@ -14,11 +14,11 @@ TXN: Final = "txn"
 LISTS_AT_ONCE: Final = 3
 """Number of lists in use at a time."""
 LONGEST: Final = 60
-"""Number of transactions after which new lists replace the present ones, because reads show whole lists."""
+"""Number of transactions after which new lists replace the present ones. Reads return whole lists."""
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
-    """A transaction on one to three lists, each read or appended to; values are unique."""
+    """Returns the next transaction. It reads, or appends to, each of one to three lists. Values are unique."""
     first = number // LONGEST
     micros: list[list[Any]] = []
     for place in range(LISTS_AT_ONCE):
@@ -47,7 +47,7 @@ ALLOWED: Final = {
 
 
 def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """Returns the contract of an isolation level. ``may_stall``: the faults under which no request is served."""
+    """Returns the contract of an isolation level. ``may_stall``: faults under which no request is served."""
     contract = forbid(*TRANSACTION_ANOMALIES, may_stall=may_stall)
     allowed, because = ALLOWED[level]
     return contract.tolerate(*allowed, because=because) if allowed else contract

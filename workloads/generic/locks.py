@@ -1,16 +1,16 @@
-"""Locks that expire when their holder is silent, and fencing tokens, for any system that has them.
+"""Lock workloads: locks that expire when their holder is silent, and fencing tokens, for any system that has them.
 
-There are two workloads, each with a blocking client that a system's module completes:
+There are two workloads, each with a blocking client. A subclass adds the calls of a system.
 
-- :class:`LockedSet`, with the traffic of ``sets``: a set is changed by read and write under the lock, so two concurrent
-  holders undo each other's changes: ``forbid(*SET_ANOMALIES)``. If ``fenced``, a holder's write is conditional on its
-  lock, checked by the system in the same step; then a paused holder does no harm.
-- :class:`Leases`, with :func:`traffic`: each holder gets a token, which rises with each acquisition, and acts under it:
-  :func:`build_contract`. The guarded resource must reject older tokens. If it learns of a newer token only when that
-  is used, the contract needs ``fenced_by_requests``.
+- :class:`LockedSet`, with the traffic of ``sets``: a holder of the lock reads a set and writes it with one more
+  element. Two concurrent holders would undo each other's changes. The contract is ``forbid(*SET_ANOMALIES)``. If
+  ``fenced``, the system writes only if the lock is still held, in one atomic step. Then a paused holder does no harm.
+- :class:`Leases`, with :func:`traffic`: each holder gets a token, which rises with each acquisition, and acts with it.
+  The contract is :func:`build_contract`. The guarded resource must reject older tokens. If it learns of a newer token
+  only when the token is used, the contract needs ``fenced_by_requests``.
 
-A subclass names in ``errors`` the exceptions that mean "no answer". This module imports only packages that client nodes
-have, because such a test pauses the holders.
+The attribute ``errors`` of a subclass has the exceptions that mean "no answer". This module imports only packages that
+client nodes have, because tests of locks pause client nodes.
 """
 
 import time
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 THINK_SECONDS: Final = 0.05
 """Seconds between a holder's read and its write."""
 FEWEST_LEASES: Final = 20
-"""Leases of a run that another lease must have followed."""
+"""Minimum number of leases of a run that another lease must have followed."""
 ACQUIRE, GUARDED, RELEASE = "acquire", "guarded", "release"
 HELD, STALE, NOT_HELD, HAS_TOKEN = "held", "stale-epoch", "not-held", "has-a-token"
-"""Reasons of a failed operation: another client holds the lock, a newer token is known, the client has no token, or it
-has one already.
+"""Errors of a failed operation: another client holds the lock, the resource knows a newer token, the client has no
+token, or the client has a token already.
 
 A client that has a token does not check whether the token is still valid, so its acquire fails.
 """
 
 
 class LockedSet(sets.SetClient):
-    """A subclass defines how the lock is acquired, and where the set is stored."""
+    """Client that changes a set under a lock. A subclass defines how the lock is acquired and the set is stored."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     fenced: bool = False
 
     def acquire(self) -> Any:
-        """Waits for the lock and returns it for the other methods."""
+        """Waits for the lock. Returns a value that the other methods get as ``lock``."""
         raise NotImplementedError
 
     def release(self, lock: Any) -> None:
@@ -58,7 +58,7 @@ class LockedSet(sets.SetClient):
         raise NotImplementedError
 
     def store(self, elements: list[int], lock: Any) -> bool:
-        """Stores the set and returns whether it was stored. Without a ``lock`` the write is unconditional."""
+        """Stores the set. Returns False if the ``lock`` was lost. Without a ``lock`` the write is unconditional."""
         raise NotImplementedError
 
     def invoke(self, operation: Operation) -> Completion:
@@ -90,7 +90,7 @@ class LockedSet(sets.SetClient):
 
 
 def traffic(name: str) -> Generator:
-    """Each process acquires, uses and releases the lock at random, and in this order after the last heal."""
+    """Yields acquisitions, actions and releases at random, and after the last heal in this order."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f = context.choose((ACQUIRE, *[GUARDED] * 6, RELEASE), salt=1)
@@ -100,13 +100,13 @@ def traffic(name: str) -> Generator:
 
 
 def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = False) -> "Contract":
-    """Forbids actions under an old token, and two holders with one token, for :class:`Leases`.
+    """Returns the contract of :class:`Leases`. It forbids actions with an old token, and two holders with one token.
 
-    Two holders at once with different tokens are legal, because the lease of the first may have expired without its
-    knowledge. For a lock that never expires, use ``linearizable("mutex")``.
+    Two holders at once with different tokens are legal, because the first holder may not know that its lease has
+    expired. For a lock that never expires, use ``linearizable("mutex")``.
 
     A run with fewer than ``FEWEST_LEASES`` leases that another lease followed is unknown, because a lock that is hardly
-    ever given proves nothing. ``may_stall``, ``fenced_by_requests``: as in ``assay.Contract``.
+    ever acquired proves nothing. ``may_stall``, ``fenced_by_requests``: as in ``assay.Contract``.
     """
     from assay import forbid  # nodes have no contracts
 
@@ -116,7 +116,7 @@ def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = 
 
 
 class Leases:
-    """A subclass defines how the lock is acquired, and what a holder does."""
+    """Client of a lock with tokens. A subclass defines how the lock is acquired, and what a holder does."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -127,7 +127,7 @@ class Leases:
         raise NotImplementedError
 
     def act(self, name: str, token: int, argument: Any) -> bool:
-        """Acts under the token. Returns False if the action was rejected because of a newer token."""
+        """Acts with the token. Returns False if the action was rejected because of a newer token."""
         raise NotImplementedError
 
     def release(self, name: str, token: int) -> None:
@@ -156,7 +156,7 @@ class Leases:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """Returns the row of an operation, and one for a lost lock. An operation that the harness gave up has none."""
+        """Returns the row of an operation, and a row for a lost lock. An operation without a known token has no rows."""
         operation, completion = completed.operation, completed.completion
         token = (completion.result or {}).get("token")
         if token is None:

@@ -1,11 +1,11 @@
-"""Single writes, and reads of a few keys together, for any system with transactions (Jepsen's long-fork).
+"""Long-fork workload (as in Jepsen): single writes and reads of a few keys, for any system with transactions.
 
-Each key is written once, in a transaction of its own; its group of ``GROUP`` keys is read soon after. A long fork is a
+Each key is written once, in a transaction of its own. Its group of ``GROUP`` keys is read soon after. A long fork is a
 pair of reads that see two of these writes in opposite orders. Parallel snapshot isolation allows it, snapshot isolation
 does not. The check reports it as ``G-nonadjacent``, with a claim that begins with "long fork".
 
-A client executes ``txn``, whose argument is a list of ``["w", key, value]`` and ``["r", key, null]``. Its result is the
-argument with the values that were read. It uses the ``effects`` of ``assay.harness.core.transactions``.
+A client executes ``txn``, whose argument is a list of ``["w", key, value]`` and ``["r", key, null]``. The result is the
+argument with the values that were read. A client uses the ``effects`` of ``assay.harness.core.transactions``.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ TXN: Final = "txn"
 LEVELS: Final = ("serializable", "snapshot isolation", "parallel snapshot isolation")
 GROUP: Final = 3
 """Number of keys that are read together."""
-OF_LISTS: Final = ("duplicate-elements", "incompatible-order")
-LONG_FORK_ANOMALIES: Final = tuple(anomaly for anomaly in TRANSACTION_ANOMALIES if anomaly not in OF_LISTS)
+LIST_ANOMALIES: Final = ("duplicate-elements", "incompatible-order")
+LONG_FORK_ANOMALIES: Final = tuple(anomaly for anomaly in TRANSACTION_ANOMALIES if anomaly not in LIST_ANOMALIES)
 """Anomalies that transactions on registers can show."""
 
 
 def read_group(key: int) -> list[list[Any]]:
-    """Reads the whole group of ``key``."""
+    """Returns the reads of all keys in the group of ``key``."""
     first = key - key % GROUP
     return [["r", one, None] for one in range(first, first + GROUP)]
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
-    """As many reads as writes; a read covers the group written last, or the group before."""
+    """Returns the next operation: a write, or a read of the group that was written last or of the group before."""
     if context.random_below(2, salt=1) or not number:
         return Operation(TXN, argument=[["w", number, 1]]), number + 1
     back = GROUP * context.random_below(2, salt=2)
@@ -41,8 +41,9 @@ def traffic() -> Generator:
 
 
 def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """Returns the contract of an isolation level (one of ``LEVELS``). ``may_stall``: the faults under which no request
-    is served. Raises ``ValueError`` for another level.
+    """Returns the contract of an isolation level (one of ``LEVELS``). Raises ``ValueError`` for another level.
+
+    ``may_stall``: faults under which no request is served.
     """
     if level not in LEVELS:
         raise ValueError(f"unknown isolation level {level}; use one of {', '.join(LEVELS)}")

@@ -1,4 +1,4 @@
-"""Counters that only grow and are read together, for any system with increments (Jepsen's monotonic).
+"""Monotonic workload (as in Jepsen): counters that only grow and are read together, for any system with increments.
 
 A client executes two operations, and uses this module's ``effects``:
 
@@ -32,7 +32,7 @@ ADD, READ = "add", "read"
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
-    """As many adds as reads; a read asks for one counter or for all of them."""
+    """Returns the next operation: an add, or a read of one counter or of all of them."""
     if context.random_below(2, salt=1):
         return Operation(ADD, context.choose(KEYS, salt=2)), number + 1
     wanted = KEYS if context.random_below(2, salt=3) else (context.choose(KEYS, salt=2),)
@@ -40,7 +40,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 
 def traffic() -> Generator:
-    """Adds and reads, then reads of all counters after the last heal."""
+    """Yields adds and reads, and after the last heal reads of all counters."""
     read = Operation(READ, argument=list(KEYS), phase=Phase.DRAIN)
     return unfold(step, 0) | sequence(until_ok(read), [read] * 4)
 
@@ -55,8 +55,10 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def build_contract(*, real_time: bool = False, may_stall: Sequence[str] = ()) -> Contract:
-    """No process sees a counter fall, and no two reads contradict each other. ``real_time``: no process sees less than
-    another has seen before. ``may_stall``: the faults under which no request is served.
+    """Returns a contract: no process sees a counter fall, and no two reads contradict each other.
+
+    - ``real_time``: also, no process sees a smaller value than another process has seen before
+    - ``may_stall``: faults under which no request is served
     """
     if not real_time:
         return forbid(*MONOTONIC_ANOMALIES, may_stall=may_stall)

@@ -1,4 +1,4 @@
-"""Elements pass through a queue, and acknowledged ones come out of it; for any system with queues.
+"""Queue workload: acknowledged elements must come out of a queue; for any system with queues.
 
 A client inherits from :class:`QueueClient` and executes three operations on the queue ``operation.key``:
 
@@ -6,9 +6,10 @@ A client inherits from :class:`QueueClient` and executes three operations on the
 - ``dequeue`` takes one element, if there is any
 - ``drain`` takes elements until the queue is empty
 
-Dequeue and drain return a list of the elements that they took. An interrupted one has outcome ``info`` and the list so
-far: the system may have taken one more element for it, unless a dequeue already has its element. If it certainly took
-none, because the system gives an element to another client until its taker confirms it, a dequeue has outcome ``fail``.
+Dequeue and drain return a list of the elements that they took. If such an operation is interrupted, its outcome is
+``info``, and its result is the list so far. The system may have taken one more element for it, unless it is a dequeue
+that has its element. A dequeue that certainly took no element has the outcome ``fail``. That is so in systems that
+deliver an element again until a client confirms it.
 """
 
 from collections.abc import Sequence
@@ -35,11 +36,11 @@ from assay import (
 
 ENQUEUE, DEQUEUE, DRAIN = "enqueue", "dequeue", "drain"
 REQUEUE_SECONDS: Final = 10.0
-"""Seconds after the last heal in which a system requeues the elements that lost clients held."""
+"""Seconds after the last heal in which a system must deliver elements of lost clients again."""
 
 
 def traffic(key: str) -> Generator:
-    """Enqueues and dequeues equally often. After the last heal dequeues for ``REQUEUE_SECONDS``, then drains."""
+    """Yields enqueues and dequeues; after the last heal dequeues for ``REQUEUE_SECONDS``, and then drains."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f = context.choose((ENQUEUE, DEQUEUE), salt=1)
@@ -54,12 +55,12 @@ def effects(completed: Completed) -> Sequence[Effect]:
     f, key, completion = completed.operation.f, str(completed.operation.key), completed.completion
     if f == ENQUEUE:
         return [Effect("queue-enqueue", key, value=completed.operation.argument)]
-    if completion.result is None:  # given up by the harness: a dequeue may still take one element, a drain any number
+    if completion.result is None:  # timed out: a dequeue may still take one element, a drain any number
         return [Effect("queue-drained" if f == DRAIN else "queue-dequeue", key)]
     taken = [Effect("queue-dequeue", key, value=value, outcome=Outcome.OK) for value in completion.result]
     if f == DRAIN and completion.outcome is Outcome.OK:
         return [*taken, Effect("queue-drained", key)]
-    if f == DRAIN and completion.outcome is Outcome.INFO:  # an element in flight may be delivered to no client
+    if f == DRAIN and completion.outcome is Outcome.INFO:  # it may have taken one more element
         return [*taken, Effect("queue-dequeue", key)]
     return taken or [Effect("queue-dequeue", key)]
 
@@ -73,9 +74,10 @@ class QueueClient:
 
 
 def build_contract(*, may_stall: Sequence[str] = ()) -> Contract:
-    """Forbids all queue anomalies but ``queue-duplicate``, which it tolerates. ``may_stall`` as in ``assay.forbid``.
+    """Returns a contract that tolerates ``queue-duplicate`` and forbids all other queue anomalies.
 
-    For a queue that promises to deliver each element once, use ``forbid(*QUEUE_ANOMALIES)``.
+    For a queue that promises to deliver each element once, use ``forbid(*QUEUE_ANOMALIES)``. ``may_stall``: as in
+    ``assay.forbid``.
     """
     because = "an element is given out again when its first taker does not say that it has it"
     return forbid(*QUEUE_ANOMALIES, may_stall=may_stall).tolerate("queue-duplicate", because=because)

@@ -1,15 +1,15 @@
-"""Registers with read, write and compare-and-set, for any system that stores values.
+"""Register workloads: read, write and compare-and-set, for any system that stores values.
 
-There are two kinds of traffic, each with a client that a system's module completes:
+There are two kinds of traffic, each with a client. A subclass adds the calls of a system.
 
-- :func:`few_values` with :class:`Registers`: a compare-and-set names the value it expects, and values recur. A model
-  alone judges it: ``linearizable("cas-register")``.
+- :func:`few_values` with :class:`Registers`: a compare-and-set names the value that it expects, and values recur. The
+  contract is ``linearizable("cas-register")``, which needs no ``effects``.
 - :func:`unique_values` with :class:`VersionedRegisters`: each value is written once. A compare-and-set reads first, and
-  writes if the register still has the same version. The SQL checks judge it, at any size, and name the anomaly:
-  ``forbid(*REGISTER_ANOMALIES)``.
+  writes if the register still has the same version. The contract is ``forbid(*REGISTER_ANOMALIES)``. Its checks are
+  SQL: they judge histories of any size, and name the anomaly.
 
-Both clients block. A subclass names in ``errors`` the exceptions that mean "no answer": a read then had no effect, and
-the outcome of a change is unknown. Exceptions in ``refusals`` mean that nothing was changed.
+Both clients block. The attribute ``errors`` of a subclass has the exceptions that mean "no answer": a read then had no
+effect, and the outcome of a change is unknown. Exceptions in ``refusals`` mean that nothing was changed.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ VALUES: Final = 5
 
 
 def few_values(keys: Sequence[str]) -> Generator:
-    """Random operations, then reads of each register after the last heal: until one is answered, and two more."""
+    """Yields random operations, and after the last heal reads of each register: until one is answered, and two more."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f, value = context.choose(WEIGHTS, salt=1), context.random_below(VALUES, salt=3)
@@ -49,7 +49,7 @@ def few_values(keys: Sequence[str]) -> Generator:
 
 
 def unique_values(keys: Sequence[str]) -> Generator:
-    """Random operations, then reads of each register after the last heal, until one is answered."""
+    """Yields random operations. After the last heal it reads each register until one read is answered."""
 
     def step(value: int, context: Context) -> tuple[Operation, int]:
         f = context.choose(WEIGHTS, salt=1)
@@ -59,7 +59,7 @@ def unique_values(keys: Sequence[str]) -> Generator:
 
 
 class Registers(BlockingClient):
-    """A subclass defines how a register is accessed."""
+    """Client of registers whose values recur. A subclass defines how a register is accessed."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -91,7 +91,10 @@ class Registers(BlockingClient):
 
 
 class VersionedRegisters:
-    """A subclass defines how a register is accessed. Versions rise with each change of a register."""
+    """Client of registers with versions. A subclass defines how a register is accessed.
+
+    The version must rise with each change of a register.
+    """
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -104,8 +107,9 @@ class VersionedRegisters:
         raise NotImplementedError
 
     def write(self, key: str, value: int, version: int | None = None) -> dict[str, Any]:
-        """Returns ``value`` and its ``version``. If ``version`` is given and the register has another, raises a
-        refusal.
+        """Writes the value. Returns ``value`` and its ``version``.
+
+        If ``version`` is given and the register has another, raises an error of ``refusals``.
         """
         raise NotImplementedError
 
@@ -129,7 +133,7 @@ class VersionedRegisters:
         operation, completion = completed.operation, completed.completion
         result, f = completion.result or {}, operation.f
         if f == CAS and completion.outcome is Outcome.INFO and "expected" not in result:
-            f = WRITE  # given up by the harness: the expected value is unknown
+            f = WRITE  # timed out: the expected value is unknown
         return [
             Effect(
                 f"register-{f}",

@@ -1,4 +1,4 @@
-"""Elements are added to a set, and acknowledged ones are in it in the end; for any system that stores values.
+"""Set workload: acknowledged elements must be in the set in the end; for any system that stores values.
 
 A client inherits from :class:`SetClient` and executes two operations on the set ``operation.key``. ``add`` stores its
 argument, a unique number; ``read`` returns all elements. Its contract is ``forbid(*SET_ANOMALIES)``.
@@ -19,12 +19,12 @@ def step(number: int, context: Context, keys: Sequence[str] = (KEY,)) -> tuple[O
 
 
 def traffic(keys: Sequence[str] = (KEY,)) -> Generator:
-    """Adds unique elements to the sets in turn, and reads them after the last heal."""
+    """Yields adds of unique elements to the sets in turn, and reads of the sets after the last heal."""
     return unfold(partial(step, keys=keys), 0) | final_reads(keys)
 
 
 def final_reads(keys: Sequence[str] = (KEY,)) -> Generator:
-    """Reads each set until a read is answered, and then four times more."""
+    """Yields reads of each set until a read is answered, and then four reads more."""
     reads = [Operation(READ, key, phase=Phase.DRAIN) for key in keys]
     return sequence(*map(until_ok, reads), reads * 4)
 

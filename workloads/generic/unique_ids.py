@@ -1,4 +1,4 @@
-"""Ids are generated, and each is issued once; for any system that makes ids (Jepsen's unique-ids).
+"""Unique-ids workload (as in Jepsen): a system must issue each id only once; for any system that makes ids.
 
 A client executes ``generate``, whose result is the new id: a number or a text. It uses this module's ``effects``, and
 its contract is ``forbid(*ID_ANOMALIES)``.
@@ -16,7 +16,7 @@ LARGEST: Final = 2**63 - 1
 
 
 def traffic() -> Generator:
-    """Generates ids, also after the last heal, because a restarted system may begin again."""
+    """Yields operations that generate ids, also after the last heal, because a restarted system may repeat ids."""
     return repeat(Operation(GENERATE, KEY)) | [Operation(GENERATE, KEY, phase=Phase.DRAIN)] * 50
 
 

@@ -1,4 +1,4 @@
-"""Third-party systems: how they start, and how clients connect.
+"""Third-party systems under test: their deployment, and connections of clients.
 
 - ``etcd`` with ``etcd_gateway`` (its JSON API) and ``etcd_lock_client``
 - ``redis`` and ``redis_cluster``, with the protocol in ``resp``

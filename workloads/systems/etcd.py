@@ -1,4 +1,4 @@
-"""Deployment of etcd 3.4. In Docker; nodes install it from Debian."""
+"""Deployment of etcd 3.4 in Docker. The nodes install it from Debian."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

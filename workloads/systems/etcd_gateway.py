@@ -1,4 +1,4 @@
-"""Client of etcd's JSON gateway. It needs the standard library only, also on client nodes."""
+"""Client of etcd's JSON gateway. It needs only the standard library, so that it also runs on client nodes."""
 
 import json
 from base64 import b64encode
@@ -20,7 +20,7 @@ def ask(address: str, what: str, *, seconds: float = SECONDS, **request: Any) ->
         with urlopen(http_request, timeout=seconds) as answer:
             return dict(json.load(answer))
     except HTTPError as refusal:
-        refusal.close()  # the error holds a response body, and so a socket
+        refusal.close()  # the error holds the response, and so a socket
         raise
 
 

@@ -1,10 +1,10 @@
 """Client of a set in one etcd key, changed by read and write under etcd's lock (the v3lock API).
 
-The lock is held by a lease, which expires if its client is silent for ``LEASE`` seconds. A client that is paused
-meanwhile does not notice, and writes, unless it is ``fenced``.
+The lock belongs to a lease, which expires if its client is silent for ``LEASE`` seconds. A client that is paused for
+longer does not notice that it lost the lock, and writes, unless it is ``fenced``.
 
-The lease is granted before the wait for the lock and may expire during the wait, but etcd 3.4 grants the lock all the
-same. The client therefore renews the lease first, and counts the lock as acquired only then.
+A lease is granted before the wait for the lock, and may expire during the wait. etcd 3.4 grants the lock even then. So
+the client renews the lease after the wait, and only then counts the lock as acquired.
 """
 
 import json
@@ -24,11 +24,11 @@ FENCED: Final = "fenced"
 
 
 class LeaseEnded(OSError):
-    """Raised if the lease expired during the wait for the lock: another client may hold it."""
+    """The lease expired during the wait for the lock, so that another client may hold the lock."""
 
 
 class EtcdLockedSet(locks.LockedSet):
-    """Client of the member on its endpoint."""
+    """Client of the etcd member at its endpoint."""
 
     errors = TROUBLE
 

@@ -1,4 +1,4 @@
-"""Deployment of MariaDB Galera 10.11 on three servers. In Docker; nodes install it from Debian.
+"""Deployment of MariaDB Galera 10.11 on three servers in Docker. The nodes install it from Debian.
 
 The first server bootstraps the cluster if it has no data yet. The other servers, and the first one after a restart,
 join and fetch missing data from running servers.

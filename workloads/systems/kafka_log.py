@@ -1,8 +1,8 @@
 """The log workload through librdkafka, for any broker that speaks Kafka's protocol.
 
-Each send has one record. librdkafka does not say whether a failed send may have been appended, so its outcome is
-unknown. A record may occur twice in the log: librdkafka resends when the leader changes, however few
-retries it has (https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md).
+Each send has one record. librdkafka does not say whether a failed send may have been appended, so the outcome of a
+failed send is unknown. A record may occur twice in the log, because librdkafka resends when the leader changes, even
+without retries (https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md).
 """
 
 import itertools
@@ -27,12 +27,12 @@ MAX_RECORDS: Final = 500
 
 
 def traffic(keys: Sequence[str], *, seconds: float) -> Generator:
-    """Sends and polls on all partitions with occasional end offsets, then a drain within ``seconds``."""
+    """Yields sends, polls and a few reads of log ends on all partitions, and then a drain within ``seconds``."""
     return log_operations.traffic(keys, longest=1) | drain(keys, seconds=seconds)
 
 
 class KafkaLog:
-    """Client with one producer and one consumer without a group; it keeps the positions itself."""
+    """Client with one producer and one consumer. The consumer has no group, and the client keeps the positions."""
 
     blocking = True
     only_first_node = False
@@ -41,7 +41,7 @@ class KafkaLog:
     def __init__(self) -> None:
         self._assignments = itertools.count(1)
         self._positions: dict[str, tuple[int, int]] = {}
-        """Next offset and number of the assignment, by partition."""
+        """Maps a partition to the next offset and the number of the assignment."""
         self._assigned: tuple[str, int] | None = None
         """The partition that librdkafka reads, and the offset that it returns next."""
 
@@ -66,7 +66,7 @@ class KafkaLog:
             if operation.f == Send.f:
                 return self._send(operation.key, operation.argument)
             if operation.f == End.f:
-                low, high = self._ends(operation.key)
+                low, high = self._read_ends(operation.key)
                 return Completion(Outcome.OK, {"offset": high, "start": low})
             return self._poll(operation.key, operation.argument)
         except KafkaException as error:
@@ -90,7 +90,8 @@ class KafkaLog:
             else Completion(Outcome.OK, {"offset": message.offset()})
         )
 
-    def _ends(self, key: str) -> tuple[int, int]:
+    def _read_ends(self, key: str) -> tuple[int, int]:
+        """Returns the first offset of the log, and the one after its last record."""
         found: tuple[int, int] = self._consumer.get_watermark_offsets(_to_topic_partition(key), timeout=SECONDS)
         return found
 
@@ -99,7 +100,7 @@ class KafkaLog:
         start = None
         if sought:
             self._positions.pop(key, None)
-            low, high = self._ends(key)
+            low, high = self._read_ends(key)
             start = low if argument["start"] == EARLIEST else None
             self._positions[key] = high if start is None else low, next(self._assignments)
         begin, assignment = self._positions[key]
@@ -107,7 +108,7 @@ class KafkaLog:
             self._consumer.assign([_to_topic_partition(key, begin)])
         self._assigned = None  # unknown until the records have arrived
         records: list[list[int]] = []
-        first = self._consumer.poll(POLL_SECONDS)  # more records are buffered already, or there are none
+        first = self._consumer.poll(POLL_SECONDS)  # further records are then buffered already
         more = [] if first is None else self._consumer.consume(MAX_RECORDS, CONSUME_SECONDS)
         for message in [] if first is None else [first, *more]:
             if message.error() is not None:

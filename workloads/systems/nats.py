@@ -1,4 +1,4 @@
-"""Deployment of NATS JetStream 2.9, its stream leader, and its connections. In Docker."""
+"""Deployment of NATS JetStream 2.9 in Docker, the leader of its stream, and connections to it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,18 +18,19 @@ TROUBLE = (NatsError, OSError, EOFError, TimeoutError)
 
 
 async def connect(address: str) -> Connection:
-    """Returns a connection that does not reconnect, because the client would choose other servers. Raises one of
-    ``TROUBLE``.
+    """Connects to a server. Raises one of ``TROUBLE``.
+
+    The connection does not reconnect by itself, because it would choose other servers.
     """
 
-    async def unheard(error: Exception) -> None:
-        """Ignores the error, because each operation reports its own."""
+    async def ignore(error: Exception) -> None:
+        """Ignores an error, because each operation reports its own errors."""
 
     client = Connection()
     try:
-        await client.connect(f"nats://{address}", connect_timeout=1, allow_reconnect=False, error_cb=unheard)
+        await client.connect(f"nats://{address}", connect_timeout=1, allow_reconnect=False, error_cb=ignore)
     except BaseException:
-        await client.close()  # a server that accepted and did not answer would keep the socket
+        await client.close()  # a server may have accepted the connection and not answered
         raise
     return client
 
@@ -48,7 +49,7 @@ class JetStream(System):
     name: str = "nats"
     roles: Sequence[str] = ("server",)
     failover: float = 9.0
-    """Seconds: the longest election timeout of its Raft, which cannot be configured."""
+    """Seconds: the longest election timeout of JetStream's Raft. It cannot be configured."""
 
     def software(self, role: str) -> Software:
         return Software(packages=("nats-server",))

@@ -1,7 +1,8 @@
-"""PostgreSQL 15 as a primary with replicas, managed by Patroni 3.0 with ZooKeeper. In Docker, from Debian.
+"""Deployment of PostgreSQL 15 as a primary with replicas, managed by Patroni 3.0 with ZooKeeper, in Docker.
 
-Patroni renews the primary's lease in ZooKeeper. If it cannot renew the lease, the primary is demoted. After the lease
-has expired, the most advanced replica is promoted, and the old primary is rewound to follow it.
+The nodes install the packages from Debian. Patroni renews the primary's lease in ZooKeeper. If it cannot renew the
+lease, it demotes the primary. After the lease has expired, the most advanced replica is promoted, and the old primary
+is rewound to follow it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Deployment of PostgreSQL 15 on one node, and its sessions. In Docker; nodes install it from Debian."""
+"""Deployment of PostgreSQL 15 on one node in Docker, and sessions to it. The node installs it from Debian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class PostgreSQL(System):
         return PORT
 
     def stop_signal(self, role: str) -> Signals:
-        return SIGINT  # after SIGTERM it would wait until all clients have disconnected
+        return SIGINT  # after SIGTERM the server would wait until all clients have disconnected
 
     def data_folder(self, node: Node) -> str:
         return DISK

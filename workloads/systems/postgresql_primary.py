@@ -1,4 +1,4 @@
-"""Several PostgreSQL servers: a primary that accepts writes, and replicas that follow it."""
+"""Sessions to several PostgreSQL servers: a primary that accepts writes, and replicas that follow it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def connect(hosts: Sequence[str]) -> psycopg.Connection[Any]:
         with suppress(psycopg.OperationalError):
             session = psycopg.connect(
                 host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000,
-                autocommit=True,  # otherwise the first query would begin a transaction that no one commits
+                autocommit=True,  # otherwise the first query would begin a transaction that is never committed
             )  # fmt: skip
             if _takes_writes(session):
                 return session
@@ -36,7 +36,7 @@ def _takes_writes(session: psycopg.Connection[Any]) -> bool:
 
 
 async def create_replicated_table(hosts: Sequence[str], table: str) -> None:
-    """Creates the table once there is a primary, and waits until all others replicate. Raises ``DeploymentError``."""
+    """Creates the table once there is a primary, and waits until all replicas follow. Raises ``DeploymentError``."""
     for _ in range(120):
         with suppress(psycopg.Error), connect(hosts) as session:
             session.execute(table)

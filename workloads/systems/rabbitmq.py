@@ -1,4 +1,4 @@
-"""Deployment of RabbitMQ 3.10, its queue leaders, and its connections. In Docker."""
+"""Deployment of RabbitMQ 3.10 in Docker, the leaders of its queues, and connections to it."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ async def connect(address: str) -> aiormq.abc.AbstractConnection:
 
 
 def is_cancelled() -> bool:
-    """Returns whether someone has asked the current task to end."""
+    """Returns whether the current task was asked to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

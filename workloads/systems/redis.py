@@ -1,4 +1,4 @@
-"""Deployment of Redis with Sentinel, and its current primary. In Docker, from Debian."""
+"""Deployment of Redis with Sentinel in Docker, and its current primary. The nodes install it from Debian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

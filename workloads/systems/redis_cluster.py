@@ -1,4 +1,4 @@
-"""Deployment of Redis Cluster, and the owners of its keys. In Docker, from Debian.
+"""Deployment of Redis Cluster in Docker, and the owners of its keys. The nodes install it from Debian.
 
 At first each ``server`` is a master with an equal share of the slots, and each ``replica`` follows one. The roles may
 change later: if a master has not answered for a node timeout, the other masters promote its replica.
@@ -23,7 +23,7 @@ SETTINGS = VARIANTS | {TIMEOUT: ("1000", str(MILLISECONDS)), "appendfsync": ("ev
 
 
 async def find_owner(address: str, key: str) -> str | None:
-    """Returns the owner of the key's slot according to this node, or None if it does not say."""
+    """Returns the owner of the key's slot according to this node; None if the node does not name one."""
     try:
         await ask(address, "SCARD", key, seconds=0.5)
     except ValueError as error:
@@ -33,7 +33,7 @@ async def find_owner(address: str, key: str) -> str | None:
     return address
 
 
-async def until(done: Callable[[], Awaitable[object]]) -> None:
+async def repeat_until_true(done: Callable[[], Awaitable[object]]) -> None:
     """Repeats a call until its result is true. The harness limits the time."""
     while True:
         with suppress(ValueError, OSError, EOFError):  # the node does not know its peer yet, or loads a snapshot
@@ -70,8 +70,10 @@ class RedisCluster(Redis):
         return {CONFIG: "\n".join(lines).encode() + b"\n"}
 
     async def ready(self, node: Node) -> bool:
-        """Before ``set_up`` a ready node is alone; afterwards it knows the owner of each slot and is in sync with its
-        master.
+        """Returns whether the node is ready.
+
+        Before ``set_up``, a ready node knows no other node. Afterwards it knows the owner of each slot, and a replica
+        has a link to its master.
         """
         info = await ask(f"{node.address}:{PORT}", "CLUSTER", "INFO")
         replication = await ask(f"{node.address}:{PORT}", "INFO", "replication")
@@ -87,9 +89,9 @@ class RedisCluster(Redis):
             await ask(masters[0], "CLUSTER", "MEET", *other.split(":"))
         for number, replica in enumerate(replicas):
             master = await ask(masters[number % len(masters)], "CLUSTER", "MYID")
-            await until(partial(ask, replica, "CLUSTER", "REPLICATE", master))
+            await repeat_until_true(partial(ask, replica, "CLUSTER", "REPLICATE", master))
         for node in cluster.nodes:
-            await until(partial(self.ready, node))
+            await repeat_until_true(partial(self.ready, node))
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         """Returns the owner that most nodes name, because an isolated master names itself."""

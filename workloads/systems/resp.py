@@ -1,4 +1,4 @@
-"""RESP, the protocol of Redis: commands and replies."""
+"""Client of RESP, the protocol of Redis: sends commands and decodes replies."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,8 +6,9 @@ from typing import Any
 
 
 async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
-    """Sends one command on a connection of its own. Raises ``OSError``, ``EOFError``, or ``ValueError`` for an error
-    reply.
+    """Sends one command on a connection of its own, and returns the reply.
+
+    Raises ``OSError``, ``EOFError``, or ``ValueError`` for an error reply.
     """
     (reply,) = await converse(address, words, seconds=seconds)
     if isinstance(reply, ValueError):
@@ -16,8 +17,9 @@ async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
 
 
 async def converse(address: str, *commands: Sequence[object], seconds: float = 1.0) -> list[Any]:
-    """Sends the commands on a connection of their own, and returns the replies in order; an error reply is a
-    ``ValueError`` in the list. Raises ``OSError`` or ``EOFError`` if a reply is missing.
+    """Sends the commands on a connection of their own, and returns the replies in order.
+
+    An error reply is a ``ValueError`` in the list. Raises ``OSError`` or ``EOFError`` if a reply is missing.
     """
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection(*address.split(":"))

@@ -1,7 +1,7 @@
-"""Client of SQL databases, for ``bank`` and ``list_append``; a subclass adds the differences of one database.
+"""Client of SQL databases for ``bank`` and ``list_append``. A subclass adds the statements of one database.
 
-The client blocks, like all drivers after PEP 249. Each operation is a transaction. A transaction that the database has
-rolled back certainly had no effect; after any other error its outcome is unknown.
+The client blocks, like all drivers that follow PEP 249. Each operation is a transaction. A transaction that the
+database has rolled back certainly had no effect. After any other error its outcome is unknown.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from assay.workloads.generic import bank, list_append
 
 
 class InsufficientFunds(Exception):
-    """Raised if the source account is too low; nothing is moved."""
+    """The balance of the source account is too low. Nothing was moved."""
 
 
 def to_unknown(error: Exception) -> Completion:
@@ -30,7 +30,7 @@ class SqlClient:
     isolate: ClassVar[str]
     """Statement that sets the level of the session, with ``{level}`` as its placeholder."""
     errors: ClassVar[tuple[type[Exception], ...]]
-    """Exceptions of the driver; drivers share no base class."""
+    """Exceptions of the driver. Drivers have no common base class."""
     append: ClassVar[str]
     """Statement that takes a key and an element, and appends the element to the key's list, which may be new."""
 
@@ -96,7 +96,7 @@ class SqlClient:
             self.ask("insert into accounts values (%s, %s)", account, bank.BALANCE)
 
     def _transfer(self, argument: Sequence[Any]) -> None:
-        """Moves money as an application would that reads first, and then writes the computed balances."""
+        """Moves money like an application that reads both balances, and then writes new ones."""
         source, target, amount = argument
         balances = self._balances(None)
         if balances[source] < amount:
