@@ -88,7 +88,7 @@ class Node(SupportsCommands, Protocol):
 
     @property
     def role(self) -> str:
-        """One of the system's roles: ``broker``, ``zookeeper``, ..."""
+        """The node's role, which the system declared: ``broker``, ``zookeeper``, ..."""
 
     @property
     def index(self) -> int:
@@ -173,7 +173,7 @@ class Node(SupportsCommands, Protocol):
 
 
 class Part(Protocol):
-    """One process of a node with several processes. Actions on it leave the other processes alone."""
+    """A single process of a node with several processes. Actions on it leave the other processes alone."""
 
     @property
     def name(self) -> str:
@@ -330,7 +330,7 @@ class SupportsDiskErrors(Protocol):
     def slowness_unavailable(self) -> str | None:
         """Returns why the disk cannot fail, and the remedy; None if it can.
 
-        The same library slows disks and makes them fail.
+        A single library both slows disks and makes them fail.
         """
 
     async def break_disk(

@@ -295,7 +295,7 @@ class DockerCluster(SshCluster):
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
         """Removes the containers, then their networks, files and disks, one after the other.
 
-        Concurrent removal would be some tenths of a second faster, but can deadlock Docker 20.10: the removal of a
+        Concurrent removal would be some tenths of a second faster, but can deadlock Docker 20.10. The removal of a
         container from its network and the listing of networks wait for each other's locks.
         """
         containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]

@@ -62,7 +62,7 @@ class DeferredCall:
 
 
 class Process:
-    """One start of a process.
+    """A process from its start to its end: an incarnation of a node's main process, or a second copy of it.
 
     - ``loop``: the ``SimLoop``; this module cannot import its class, because the loop imports this module
     - ``host``: the process's host, for the network

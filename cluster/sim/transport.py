@@ -1,4 +1,4 @@
-"""One end of an in-memory TCP connection, including the work of the kernel.
+"""An end of an in-memory TCP connection, including the work of the kernel.
 
 A transport holds the queue of data that it has sent and its peer has not received (``_flight``). It is also the loop's
 event "the head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share it.
@@ -354,7 +354,7 @@ class SimSocket:
 
 
 class SimTransport(SimSender):
-    """One end of a connection. ``peer`` is the other end. The network creates both together."""
+    """An end of a connection. ``peer`` is the other end. The network creates both together."""
 
     __slots__ = ("_arrived", "_close_requested", "_reading", "server")
 

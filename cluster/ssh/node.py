@@ -402,7 +402,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             await self._in_thread(self._undo.done, entry)
 
     async def _record_undo(self, fault: str, undo: Sequence[str]) -> None:
-        """Writes the undo of a fault to the journal. One entry per kind is enough: it also undoes a second cut."""
+        """Writes the undo of a fault to the journal. A single entry per kind is enough: it also undoes a second cut."""
         if fault not in self._open_entries:
             self._open_entries[fault] = await self._in_thread(self._undo.command, self.name, undo)
 

@@ -56,7 +56,7 @@ def add_sidecars(main: Program, sidecars: Mapping[str, Sidecar]) -> Program:
 
 @dataclass(frozen=True)
 class OneProcess:
-    """One process of a node; see :class:`assay.cluster.node.Part`."""
+    """A single process of a node; see :class:`assay.cluster.node.Part`."""
 
     node: ProcessMethods
     process_name: str

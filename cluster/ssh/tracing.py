@@ -7,9 +7,9 @@
 4. The count is written to a file at each change, and the exit status of the command to another file at its end.
 
 Changes are: written bytes, a changed length of a file, a name that is created, changed or removed, and a writable
-shared mapping. Mode, owner and times of a file do not count. If the program cannot follow a call (io_uring, a 32-bit
-program, a path that it may not look up), it notes the reason, because a count of 0 then proves nothing. If the command
-cannot be traced at all, it runs untraced, and the reason is noted.
+shared mapping. Mode, owner and times of a file do not count. The program may be unable to follow a call (io_uring, a
+32-bit program, a path that it may not look up). Then it notes the reason, because a count of 0 proves nothing. If the
+command cannot be traced at all, it runs untraced, and the reason is noted.
 
 This module runs on the node, as the user of the command (:func:`command`). It uses only the standard library of Python
 3.9.

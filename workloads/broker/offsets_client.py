@@ -174,8 +174,8 @@ class Zombie(Commit):
 class Stranger(Commit):
     """Commits as a client that is not a member. Argument: that of a ``commit``, and ``guise``. Result: ``generation``.
 
-    The commit names no member (``guise`` is ``no-one``), a member that does not exist (``unknown``), or a member of the
-    group ``members`` although the commit is to the group ``tools`` (``neighbour``).
+    The ``guise`` says which member the commit names: none (``no-one``), a member that does not exist (``unknown``), or
+    a member of the group ``members`` (``neighbour``). In the last case the commit is to the group ``tools``.
     """
 
     f = "stranger"

@@ -156,7 +156,7 @@ class Leases:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """Returns the row of an operation, and a row for a lost lock. An operation without a known token has no rows."""
+        """Returns the row of an operation, and a row for a lost lock. An operation without a token has no rows."""
         operation, completion = completed.operation, completed.completion
         token = (completion.result or {}).get("token")
         if token is None:
