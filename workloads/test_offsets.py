@@ -16,7 +16,15 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.group_mixes import OFFSETS_MIXES, member_experiment
-from assay.workloads.broker.offsets_client import MEMBERS, TOOLS, Commit, Fetch, Leave, OffsetsClient, Zombie
+from assay.workloads.broker.offsets_client import (
+    MEMBERS,
+    TOOLS,
+    Commit,
+    CommitInOldGeneration,
+    Fetch,
+    Leave,
+    OffsetsClient,
+)
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
@@ -24,7 +32,7 @@ KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PART
 BUSY = KEYS[1:]
 """Keys that get most commits. The first key is left out, so that its offset grows old, as in an idle group."""
 CONTRACT = build_contract(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
-WEIGHTS = (Commit.f,) * 10 + (Fetch.f,) * 8 + (Zombie.f,) * 2 + (Leave.f,)
+WEIGHTS = (Commit.f,) * 10 + (Fetch.f,) * 8 + (CommitInOldGeneration.f,) * 2 + (Leave.f,)
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
@@ -32,8 +40,12 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     if f == Leave.f and context.random_below(4, salt=4):
         f = Commit.f
     keys = KEYS if f == Fetch.f or not context.random_below(50, salt=5) else BUSY
-    key = context.choose(keys[:-1] if f == Zombie.f else keys, salt=2)
-    argument = {"number": number, "offset": context.random_below(1000, salt=3)} if f in (Commit.f, Zombie.f) else None
+    key = context.choose(keys[:-1] if f == CommitInOldGeneration.f else keys, salt=2)
+    argument = (
+        {"number": number, "offset": context.random_below(1000, salt=3)}
+        if f in (Commit.f, CommitInOldGeneration.f)
+        else None
+    )
     return Operation(f, key, argument), number + 1
 
 

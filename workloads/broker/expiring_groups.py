@@ -111,7 +111,7 @@ class BriefVerb(Verb):
         return ok(result)
 
 
-class Keep(BriefVerb):
+class CommitOffsets(BriefVerb):
     """Commits all offsets of its argument at once.
 
     Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``.
@@ -157,7 +157,7 @@ class Keep(BriefVerb):
         ]
 
 
-class Look(BriefVerb):
+class FetchOffsets(BriefVerb):
     """Fetches offsets. Argument: ``{"group", "keys"}``.
 
     Result: ``{"found": {key: number}}``, with the numbers of the commits; null for a key without an offset.
@@ -176,7 +176,7 @@ class Look(BriefVerb):
         return [Effect("kept", f"{group}/{key}", value=number, group=group) for key, number in found.items()]
 
 
-class Part(BriefVerb):
+class LeaveGroups(BriefVerb):
     """Leaves all groups of this module."""
 
     f = "part"
@@ -196,7 +196,7 @@ class Part(BriefVerb):
         return [Effect("part", group, group=group) for group in BRIEF]
 
 
-class Renew(BriefVerb):
+class RenewOffsets(BriefVerb):
     """Commits twice without membership. The first commit has a short retention. The second one follows just when the
     first expires, with the next number and a long retention.
 
@@ -237,8 +237,8 @@ def _list_commits(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG_MS)]
 
 
-EXPIRY_VERBS: Final = (Keep, Look, Part, Renew)
-STEPS: Final = ((Renew.f, SHORT_MS[0] + 150), (Look.f, 300), (Look.f, 200))
+EXPIRY_VERBS: Final = (CommitOffsets, FetchOffsets, LeaveGroups, RenewOffsets)
+STEPS: Final = ((RenewOffsets.f, SHORT_MS[0] + 150), (FetchOffsets.f, 300), (FetchOffsets.f, 200))
 """The cycle of a renewed offset: its operations, each with the milliseconds until the next one."""
 
 
@@ -248,9 +248,9 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
     def step(number: int, context: Context) -> tuple[Operation, int]:
         group, chance = context.choose(BRIEF, salt=61), context.random_below(100, salt=62)
         if chance < LOOK_PERCENT:
-            return Operation(Look.f, argument={"group": group, "keys": list(keys)}), number
+            return Operation(FetchOffsets.f, argument={"group": group, "keys": list(keys)}), number
         if chance < LOOK_PERCENT + PART_PERCENT:
-            return Operation(Part.f), number
+            return Operation(LeaveGroups.f), number
         member = group != BRIEF[0] and context.random_below(4, salt=63) == 0
         own = not member and context.random_below(4, salt=64) > 0
         some = [key for rank, key in enumerate(keys) if context.random_below(2, salt=70 + rank)] or keys[:1]
@@ -262,7 +262,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
             "own": own,
             "member": member,
         }
-        return Operation(Keep.f, argument=argument), number + 1
+        return Operation(CommitOffsets.f, argument=argument), number + 1
 
     return unfold(step, 1)
 
@@ -287,11 +287,11 @@ class RenewalGenerator(Generator, frozen=True):
         return Invoke(operation, context.pick()), RenewalGenerator(self.keys, turns, self.number + 2)
 
     def _operation(self, f: str, key: str, context: Context) -> Operation:
-        if f == Look.f:
-            return Operation(Look.f, argument={"group": RENEWED, "keys": [key]})
+        if f == FetchOffsets.f:
+            return Operation(FetchOffsets.f, argument={"group": RENEWED, "keys": [key]})
         offsets = {key: context.random_below(OFFSETS, salt=67)}
         argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT_MS[0]}
-        return Operation(Renew.f, argument=argument)
+        return Operation(RenewOffsets.f, argument=argument)
 
 
 def renewals(keys: Sequence[str]) -> Generator:
@@ -304,7 +304,7 @@ def leave_and_look(keys: Sequence[str]) -> Generator:
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         argument = {"group": BRIEF[turn % len(BRIEF)], "keys": list(keys)}
-        return Operation(Look.f, argument=argument, phase=Phase.DRAIN), turn + 1
+        return Operation(FetchOffsets.f, argument=argument, phase=Phase.DRAIN), turn + 1
 
     looking = time_limit(LOOKING_SECONDS, stagger(0.3, unfold(step, 0)))
-    return phases(each_process(Operation(Part.f, phase=Phase.DRAIN)), looking)
+    return phases(each_process(Operation(LeaveGroups.f, phase=Phase.DRAIN)), looking)

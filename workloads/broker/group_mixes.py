@@ -60,7 +60,7 @@ from assay.workloads.broker.offsets_client import (
     TOOLS,
     TOOLS_RETENTION,
     Commit,
-    Stranger,
+    CommitAsNonMember,
 )
 from assay.workloads.broker.verbs import KEEPS
 
@@ -231,7 +231,7 @@ def strangers(partitions: Sequence[str]) -> Generator:
             "offset": context.random_below(OFFSETS, salt=51),
             "guise": context.choose(GUISES, salt=52),
         }
-        return Operation(Stranger.f, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
+        return Operation(CommitAsNonMember.f, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
 
     return unfold(step, ValueRange.FOREIGN)
 

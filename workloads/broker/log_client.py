@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from assay.workloads.broker.bursts import Burst
 from assay.workloads.broker.log_operations import End, Glance, LookUp, Poll, Send
-from assay.workloads.broker.multi_fetch_operations import ListOffsets, Sweep, Wait
-from assay.workloads.broker.multi_partition_requests import Wide
+from assay.workloads.broker.multi_fetch_operations import ListOffsets, LongPoll, MultiPartitionFetch
+from assay.workloads.broker.multi_partition_requests import MultiPartitionSend
 from assay.workloads.broker.topic_admin import ADMIN
 from assay.workloads.broker.verbs import BrokerClient, Verb
 
@@ -15,5 +15,5 @@ class LogClient(BrokerClient):
     """Client with the operations on logs, and with an administrator's operations on topics."""
 
     verbs: ClassVar[Sequence[type[Verb]]] = (
-        Send, Burst, Wide, Poll, Glance, Sweep, Wait, End, ListOffsets, LookUp, *ADMIN,
+        Send, Burst, MultiPartitionSend, Poll, Glance, MultiPartitionFetch, LongPoll, End, ListOffsets, LookUp, *ADMIN,
     )  # fmt: skip

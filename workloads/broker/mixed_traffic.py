@@ -12,8 +12,8 @@ from assay.harness.core.operation import Operation
 from assay.workloads.broker.bursts import Burst
 from assay.workloads.broker.log_messages import CODECS, LARGE_REQUESTS, NEWCOMER, REGULAR
 from assay.workloads.broker.log_operations import EARLIEST, End, Glance, Poll, Send
-from assay.workloads.broker.multi_fetch_operations import Wait
-from assay.workloads.broker.multi_partition_requests import Wide
+from assay.workloads.broker.multi_fetch_operations import LongPoll
+from assay.workloads.broker.multi_partition_requests import MultiPartitionSend
 
 RANGE: Final = 100_000_000
 """Size of each generator's range of values.
@@ -35,7 +35,7 @@ class ValueRange:
     GROWN: Final = 8 * RANGE  # Used by topic_growth.
     HASTY: Final = 9 * RANGE  # Used by send_leader_only (sets in the upper half).
     HABITUAL: Final = 10 * RANGE  # Used by send_by_profile.
-    WIDELY: Final = 11 * RANGE  # Used by multi_partition_requests.Wide, in the mix of producer profiles.
+    WIDELY: Final = 11 * RANGE  # Used by MultiPartitionSend, in the mix of producer profiles.
     REWOUND: Final = 12 * RANGE  # Used by group_mixes.rewinds for numbers of commits.
     TOGETHER: Final = 13 * RANGE  # Used by send_compressed_sets.
     AWAITED: Final = 14 * RANGE  # Used by wait_at_end for the sends that complete the waits.
@@ -268,12 +268,12 @@ def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operatio
     """Returns a large request for one partition."""
     parts = [{"key": key, "values": fresh, "padding": LARGE}]
     argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
-    return Operation(Wide.f, key, argument | more)
+    return Operation(MultiPartitionSend.f, key, argument | more)
 
 
 def wait_at_end(keys: Sequence[str]) -> Generator:
     """Yields fetches that wait for a record at the ends of partitions, and sends of these records, for ever."""
-    waits = stagger(2 * AWAITED_SECONDS, Wait.draw(keys))
+    waits = stagger(2 * AWAITED_SECONDS, LongPoll.draw(keys))
     return mix(waits, stagger(AWAITED_SECONDS, send_sets(keys, ValueRange.AWAITED)), weights=(1, 1))
 
 

@@ -20,8 +20,8 @@ from assay.workloads.broker import mixed_traffic, topic_changes
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import End, Glance, LookUp
 from assay.workloads.broker.mixed_traffic import RANGE, ValueRange
-from assay.workloads.broker.multi_fetch_operations import Sweep
-from assay.workloads.broker.multi_partition_requests import Wide
+from assay.workloads.broker.multi_fetch_operations import MultiPartitionFetch
+from assay.workloads.broker.multi_partition_requests import MultiPartitionSend
 from assay.workloads.broker.producer_profiles import PROFILES
 from assay.workloads.broker.topic_admin import Create
 from assay.workloads.broker.topic_growth import Growth
@@ -239,8 +239,8 @@ def _add_producer_profiles(system: System, settings: Settings) -> WeightedSource
                 keys, profiles, partition_count_is_fixed=GROWTH.name not in settings.workload_mix
             ),
         ),
-        (15, Wide.draw(keys, ValueRange.WIDELY)),
-        (25, Sweep.draw(keys)),
+        (15, MultiPartitionSend.draw(keys, ValueRange.WIDELY)),
+        (25, MultiPartitionFetch.draw(keys)),
     ]
 
 

@@ -19,7 +19,7 @@ PATIENT_SECONDS: Final = 3.2
 SWEEP_SECONDS: Final = 1.6
 
 
-class Sweep(Verb):
+class MultiPartitionFetch(Verb):
     """Reads several partitions in one request. Its positions are independent of the client's polls.
 
     Argument: ``{"keys", "back": {key: number of offsets}, "version", "max_bytes", "min_bytes", "wait": seconds}``. With
@@ -55,7 +55,7 @@ class Sweep(Verb):
                 "min_bytes": context.choose((1, 1, 200), salt=35),
                 "wait": context.choose((0.0, 0.05, 0.3), salt=36),
             }
-            return Operation(Sweep.f, chosen[0], argument)
+            return Operation(MultiPartitionFetch.f, chosen[0], argument)
 
         return as_generator(sweep)
 
@@ -109,7 +109,7 @@ class Sweep(Verb):
             yield make_out_of_range(key, position)
 
 
-class Wait(Read):
+class LongPoll(Read):
     """A long poll: a fetch at the log's end that waits for a record.
 
     Argument: ``{"wait": milliseconds}``. Result: that of a poll, with ``slept``, the milliseconds until the answer.
@@ -120,7 +120,7 @@ class Wait(Read):
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
         """Yields long polls of random partitions, for ever."""
-        return as_generator(lambda context: Operation(Wait.f, context.choose(keys, salt=39), {"wait": WAIT_MS}))
+        return as_generator(lambda context: Operation(LongPoll.f, context.choose(keys, salt=39), {"wait": WAIT_MS}))
 
     async def invoke(self, operation: Operation) -> Completion:
         loop, partition = asyncio.get_running_loop(), split_key(str(operation.key))

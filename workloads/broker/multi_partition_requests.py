@@ -47,7 +47,7 @@ FROM_THE_END: Final = 3
 Part = Mapping[str, Any]
 
 
-class Wide(Verb):
+class MultiPartitionSend(Verb):
     """Sends a Produce request to the leader of ``key``.
 
     Argument: ``{"parts": [{"key", "values", "padding"?, "damaged"?}, ...], "astray", "acks", "codec", "version",
@@ -90,7 +90,7 @@ class Wide(Verb):
                 "strange": not context.random_below(4, salt=76),
                 "astray": not context.random_below(3, salt=77),
             }
-            return Operation(Wide.f, parts[0]["key"], argument), following
+            return Operation(MultiPartitionSend.f, parts[0]["key"], argument), following
 
         return unfold(step, first)
 

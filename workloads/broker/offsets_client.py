@@ -57,7 +57,7 @@ class OffsetsVerb(Verb):
         session.present = generation
 
 
-class Enter(OffsetsVerb):
+class JoinGroup(OffsetsVerb):
     """Joins the group. Result: ``{"generation", "owner", "partitions"}``."""
 
     f = "enter"
@@ -159,7 +159,7 @@ class Commit(OffsetsVerb):
         return str(operation.key)
 
 
-class Zombie(Commit):
+class CommitInOldGeneration(Commit):
     """Commits in the previous generation. Argument and result are those of a ``commit``."""
 
     f = "zombie"
@@ -171,7 +171,7 @@ class Zombie(Commit):
         return await self.commit(membership, operation, self.session.former, {"entered": None})
 
 
-class Stranger(Commit):
+class CommitAsNonMember(Commit):
     """Commits as a client that is not a member. Argument: that of a ``commit``, and ``guise``. Result: ``generation``.
 
     The ``guise`` says which member the commit names: none (``no-one``), a member that does not exist (``unknown``), or
@@ -220,7 +220,7 @@ class Fetch(OffsetsVerb):
 class OffsetsClient(BrokerClient):
     """Client of offsets."""
 
-    verbs = (Enter, Leave, Commit, Zombie, Stranger, Fetch, *EXPIRY_VERBS, *ADMIN)
+    verbs = (JoinGroup, Leave, Commit, CommitInOldGeneration, CommitAsNonMember, Fetch, *EXPIRY_VERBS, *ADMIN)
     session_type = OffsetsSession
 
 
