@@ -14,7 +14,7 @@ from assay.cluster.docker.image_contents import EXAMINE_SCRIPT, MANAGERS, PATH, 
 
 TOOLS_FOLDER = "/opt/assay-tools"
 NODE_IMAGE = "assay.node-image"
-"""Label that names the node image from which programs were copied."""
+"""Label that names the node image for which, or on which, the image was built."""
 OWN, OWN_ID = "assay.own", "assay.own-id"
 """Labels with the name and the id of the user's image."""
 RECIPE = "assay.recipe"
