@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Lists the defects for --defect: the fault that reveals each, the anomalies of which one must be reported, and the run
-that catches it. With --verify it does these runs: each with its defect, and once more without it. The run without the
-defect must pass.
+that catches it. With --verify it executes these runs: each with its defect, and once more without it. The run without
+the defect must pass.
 
   assay defects                                          the list
   assay defects --verify isr-of-one --seeds=3            one of them, three seeds, in the simulation
@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
-    parser.add_argument("--verify", action="store_true", help="do the run of each, with the defect and without")
+    parser.add_argument("--verify", action="store_true", help="execute the run of each, with the defect and without")
     parser.add_argument("--seeds", type=parse_seeds, default=range(1, 11), metavar="N",
         help="the number of runs of each, with the seeds 1 to N, or FIRST..LAST (10)")  # fmt: skip
     parser.add_argument("--cluster", choices=CLUSTERS, default=SIM,
@@ -170,8 +170,8 @@ def _explain_problems(result: DefectResult) -> Iterator[str]:
     broken = [run for run in result.runs if run.came == "broken"]
     unknown = [run for run in result.without if run.came == "unknown"]
     for without, run in [(False, one) for one in broken] + [(True, one) for one in result.alarms + unknown[:1]]:
-        why = ", ".join(run.reported) or run.problem
-        yield f"{'without ' if without else ''}{result.name}, seed {run.seed}: {run.came}, {why}\n  {run.command}"
+        reason = ", ".join(run.reported) or run.problem
+        yield f"{'without ' if without else ''}{result.name}, seed {run.seed}: {run.came}, {reason}\n  {run.command}"
         if run.kept:
             yield f"  {run.kept}"
 

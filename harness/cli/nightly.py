@@ -172,18 +172,18 @@ def _show_beginning(cell: "MatrixCell", attempt: int) -> None:
     _show_progress(f"{cell.name}{f', attempt {attempt} of {cell.repeat}' * (cell.repeat > 1)} ...")
 
 
-def _show_stopping(why: str) -> None:
+def _show_stopping(reason: str) -> None:
     _show_progress("")
-    note(f"interrupted, {why}: the cell heals, checks and reports (a second Ctrl-C kills it)")
+    note(f"interrupted, {reason}: the cell heals, checks and reports (a second Ctrl-C kills it)")
 
 
 def _show_shrunk(shrunk: "ShrunkFailure") -> None:
     _show_progress("")
-    what = f"{' + '.join(shrunk.anomalies)} in {shrunk.workload}"
+    failure = f"{' + '.join(shrunk.anomalies)} in {shrunk.workload}"
     if shrunk.schedule:
-        print(f"shrunk      {what}  {shrunk.seconds:6.0f} s\n  {shrunk.command}", flush=True)
+        print(f"shrunk      {failure}  {shrunk.seconds:6.0f} s\n  {shrunk.command}", flush=True)
     else:
-        print(f"not shrunk  {what}  {shrunk.seconds:6.0f} s  {shrunk.detail}", flush=True)
+        print(f"not shrunk  {failure}  {shrunk.seconds:6.0f} s  {shrunk.detail}", flush=True)
 
 
 def _show_progress(text: str) -> None:

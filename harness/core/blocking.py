@@ -46,30 +46,30 @@ class ThreadedClient:
         self._client = client
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.effects: Callable[[Completed], Sequence[Effect]] = find_effects(client)
-        threading.Thread(target=self._work, name="client", daemon=True).start()
+        threading.Thread(target=self._execute_calls, name="client", daemon=True).start()
 
     @property
     def survives_info(self) -> bool:
         return is_kept_after_info(self._client)
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        await self._in_thread(lambda: self._client.open(endpoint, runtime))
+        await self._run_in_thread(lambda: self._client.open(endpoint, runtime))
 
     async def invoke(self, operation: Operation) -> Completion:
-        return await self._in_thread(lambda: self._client.invoke(operation))
+        return await self._run_in_thread(lambda: self._client.invoke(operation))
 
     async def close(self) -> None:
         try:
-            await self._in_thread(self._client.close)
+            await self._run_in_thread(self._client.close)
         finally:
             self._calls.put(None)
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
+    async def _run_in_thread(self, function: Callable[[], T]) -> T:
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put(_Call(function, result))
         return await result
 
-    def _work(self) -> None:
+    def _execute_calls(self) -> None:
         while (call := self._calls.get()) is not None:
             if not call.result.cancelled():
                 call.execute()

@@ -104,7 +104,7 @@ class EffectRecorder:
 
 
 def _require_column_types(effect: Effect) -> None:
-    for name, (type_, noun) in _plain_column_types().items():
+    for name, (type_, noun) in _get_plain_column_types().items():
         value = getattr(effect, name)
         if value is None and name not in ("kind", "key"):
             continue
@@ -127,15 +127,15 @@ def _is_beyond_64_bits(number: Any) -> bool:
     return not -(2**63) <= number < 2**63
 
 
-def _plain_column_types() -> dict[str, tuple[type, str]]:
+def _get_plain_column_types() -> dict[str, tuple[type, str]]:
     """Returns, for each column of one plain type, this type and its name in messages."""
     hints = typing.get_type_hints(Effect)
     plain = {name: next(iter(typing.get_args(hint) or (hint,))) for name, hint in hints.items()}
     return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}
 
 
-_get_numbers: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is Integral))
+_get_numbers: Final = attrgetter(*(name for name, (type_, _) in _get_plain_column_types().items() if type_ is Integral))
 """Gets the columns of an effect that take whole numbers."""
 
-_get_texts: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is str))
+_get_texts: Final = attrgetter(*(name for name, (type_, _) in _get_plain_column_types().items() if type_ is str))
 """Gets the columns of an effect that take text."""

@@ -63,7 +63,7 @@ class Alarm:
                 return
             self._timer.cancel()
         self._wake_at = stamp
-        self._timer = self._loop.call_at(self._stamps.to_loop_time(stamp), self._ring)
+        self._timer = self._loop.call_at(self._stamps.to_loop_time(stamp), self._end_wait)
 
     def clear(self) -> None:
         """Cancels the timer."""
@@ -71,7 +71,7 @@ class Alarm:
             self._timer.cancel()
             self._timer = None
 
-    def _ring(self) -> None:
+    def _end_wait(self) -> None:
         self._timer = None
         self.wake()
 
@@ -162,8 +162,8 @@ class Interpreter:
         closed = [self._workers[number] for number in iterate_bits(roster.everyone & ~roster.free)]
         return sorted({worker.endpoint.node for worker in closed})
 
-    def unfinished_operations(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
-        """Yields the operations in progress, each as if it had just been given up, with its effects."""
+    def iterate_unfinished_operations(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
+        """Yields the operations in progress and their effects, each as if its time limit had just passed."""
         for number in iterate_bits(self._roster.busy):
             worker = self._workers[number]
             completed = self._make_completed(worker, INTERRUPTED)
@@ -350,7 +350,7 @@ class Interpreter:
             self._alarm.wake_by(self._expiry_at)
 
     def _expire_one(self, worker: Worker, now: int) -> int | None:
-        """Returns when to check a busy worker again; None if its operation has now been given up."""
+        """Returns when to check a busy worker again; None if its operation has now been abandoned."""
         if worker.expired_at is None:
             due = worker.call + self._timeout
             if now < due:

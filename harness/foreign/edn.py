@@ -157,7 +157,7 @@ class EdnReader:
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
 
-    def values(self) -> Iterator[tuple[TextPosition, Any]]:
+    def iterate_values(self) -> Iterator[tuple[TextPosition, Any]]:
         """Yields each value of the file, or each element of its only vector, with its place."""
         if not self._skip():
             return

@@ -112,5 +112,5 @@ def read_history(
 
 def _read_entries(path: Path, progress: Progress) -> Iterator[Entry]:
     """Reads a ``history.edn`` of Jepsen or another tool: a vector or a sequence of maps, one for each entry."""
-    for place, value in EdnReader(path, read_pieces(path, progress)).values():
+    for place, value in EdnReader(path, read_pieces(path, progress)).iterate_values():
         yield read_entry(path, place, value)

@@ -77,7 +77,7 @@ class Shrinker:
         """
         own = {run for result in self.path.results() for run in result.runs}
         tried = {
-            failure_key(one)
+            get_failure_key(one)
             for folder, _ in read_nights(self.store)
             for one in read_if_possible(folder.read_shrunk)
             if not one.interrupted
@@ -151,12 +151,12 @@ def select_new(
             if one.name in own and "schedule.json" in one.files
             and one.night_cell in cells and cells[one.night_cell].kind in KINDS
         ]  # fmt: skip
-        if runs and not failure.shape and failure_key(failure) not in tried:
+        if runs and not failure.shape and get_failure_key(failure) not in tried:
             chosen.append((failure, max(runs, key=lambda one: (one.cell.cluster == SIM, one.started))))
     return chosen
 
 
-def failure_key(one: Failure | ShrunkFailure) -> Key:
+def get_failure_key(one: Failure | ShrunkFailure) -> Key:
     """Returns the identity of a failure; each identity is tried once."""
     return one.system, one.workload, one.anomalies
 

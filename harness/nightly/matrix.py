@@ -302,11 +302,11 @@ def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd])
     """Sorts cells by urgency. Cells that never ran count as the oldest; equal cells stay in the matrix's order."""
     never = LastEnd(False, "", 0.0)
 
-    def urgency(cell: MatrixCell) -> tuple[bool, str]:
+    def compute_urgency(cell: MatrixCell) -> tuple[bool, str]:
         one = earlier.get(cell.name, never)
         return not one.needs_attention, one.started
 
-    return sorted(cells, key=urgency)
+    return sorted(cells, key=compute_urgency)
 
 
 @dataclass

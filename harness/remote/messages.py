@@ -4,7 +4,7 @@
 ``open``          makes a client and opens it at this endpoint -> ``opened``, or ``raised``
 ``invoke``        invokes one operation -> ``answered``, or ``raised`` with an exception of the client
 ``greet``         checks that the process answers -> ``opened``
-end of stream     the harness has given up: the running operation may end, then the client is closed
+end of stream     the harness waits no longer: the running operation may end, then the client is closed
 ================  =========================================================================================
 
 Operations and results must be JSON data: a tuple arrives as a list, and the keys of a mapping as text.
@@ -24,7 +24,7 @@ MAX_LINE = 64 << 20
 
 
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
-    """``limit``: seconds for opening, for closing, and for an operation that the harness has given up."""
+    """``limit``: seconds for opening, for closing, and for an operation for which the harness waits no longer."""
 
     endpoint: Endpoint
     limit: float

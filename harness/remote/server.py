@@ -27,7 +27,7 @@ GREET_SECONDS: Final = 1.0
 _log = logging.getLogger("assay.worker")
 
 
-def worker_command(client: str, zookeeper: str | None) -> list[str]:
+def make_worker_command(client: str, zookeeper: str | None) -> list[str]:
     """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``."""
     options = [] if zookeeper is None else ["--zookeeper", zookeeper]
     return ["python3", "-m", "assay.harness.remote", "--client", client, *options]

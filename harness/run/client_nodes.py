@@ -46,7 +46,7 @@ class SystemWithClientNodes:
             raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
         self._system = system
         self._client = require_importable(client)
-        self._argv = server.worker_command(
+        self._argv = server.make_worker_command(
             self._client, system.zookeeper_client if isinstance(system, SupportsZooKeeperClient) else None
         )
         # Attributes are copied, not found by __getattr__, because checks of protocols need real attributes.

@@ -39,14 +39,14 @@ def find_system(name: str = DEFAULT) -> System:
     """
     from assay.harness.run import import_by_name
 
-    imported = import_by_name.import_named("--system", name, "system", lambda kind: not _missing_attributes(kind))
+    imported = import_by_name.import_named("--system", name, "system", lambda kind: not _find_missing_attributes(kind))
     system: Any = import_by_name.instantiate("--system", name, imported) if inspect.isclass(imported) else imported
-    if missing := _missing_attributes(system):
+    if missing := _find_missing_attributes(system):
         raise SettingsError(f"--system={name} is no System (assay.System): it lacks {', '.join(missing)}")
     return cast("System", system)
 
 
-def _missing_attributes(one: object) -> list[str]:
+def _find_missing_attributes(one: object) -> list[str]:
     return [name for name in SYSTEM_ATTRIBUTES if not hasattr(one, name)]
 
 

@@ -270,7 +270,7 @@ class Trial:
                 backs_off=settings.rate is None,
             ) as interpreter:
                 sources.listen("workload", interpreter.reseed)
-                history.show_unfinished(interpreter.unfinished_operations)
+                history.show_unfinished(interpreter.iterate_unfinished_operations)
                 paced = main if settings.rate is None else rate(settings.rate, main)
                 await self._run_main_phase(interpreter, conductor, time_limit(settings.time_limit, paced), stop)
                 if later and not self._cut_short:

@@ -121,7 +121,7 @@ class SupportsBranching(Protocol):
     ) -> list[tuple[Example, PlayOutcome]]: ...
 
 
-def _example_key(example: Example) -> bytes:
+def _make_example_key(example: Example) -> bytes:
     return msgspec.json.encode(example)
 
 
@@ -157,7 +157,7 @@ class Explorer:
         """Each line and branch of the system that an example reached."""
         self._events: set[str] = set()
         self._outcomes: dict[bytes, PlayOutcome] = {}
-        """The outcomes of all examples played, by :func:`_example_key`."""
+        """The outcomes of all examples played, by :func:`_make_example_key`."""
         self._plays_before = 0
         """The number of examples played until the first failure."""
         self.tally = Tally()
@@ -201,7 +201,7 @@ class Explorer:
         drawn: dict[bytes, Example] = {}
 
         def take(example: Example) -> None:
-            drawn.setdefault(_example_key(example), example)
+            drawn.setdefault(_make_example_key(example), example)
 
         self._draw(number, drawing, take, Phase.generate)
         new = [example for key, example in drawn.items() if key not in self._outcomes][: self._limit_examples(BATCH)]
@@ -235,17 +235,17 @@ class Explorer:
         if first is not None:
             self._failed_at, self._plays_before = self._clock(), len(self._outcomes)
             self._report(first, first)
-            self._note(f"fails with {', '.join(sorted(self._outcomes[_example_key(first)].failures))}; shrinking")
+            self._note(f"fails with {', '.join(sorted(self._outcomes[_make_example_key(first)].failures))}; shrinking")
         return first
 
     def _shrink_by_hypothesis(
         self, number: int, drawing: SearchStrategy[Example], first: Example
     ) -> tuple[Example, Example]:
-        wanted = self._outcomes[_example_key(first)].failures
+        wanted = self._outcomes[_make_example_key(first)].failures
         failing = [first]
 
         def shrink(example: Example) -> None:
-            known = self._outcomes.get(_example_key(example))
+            known = self._outcomes.get(_make_example_key(example))
             if known is None:
                 if self._clock() - self._failed_at > SHRINK_SECONDS:
                     return  # the time is up; only examples that are known to fail still count
@@ -286,7 +286,7 @@ class Explorer:
         batch()
 
     def _record(self, example: Example, outcome: PlayOutcome) -> PlayOutcome:
-        self._outcomes[_example_key(example)] = outcome
+        self._outcomes[_make_example_key(example)] = outcome
         if outcome.verdict == ENDLESS:
             self._note(f"seed {example.seed} did not end; the search goes on without it")
             self.on_endless(example)
@@ -312,12 +312,12 @@ class Explorer:
 
     def _report(self, first: Example, example: Example) -> None:
         """Reports a failure during the shrinking, which may be interrupted."""
-        after, outcome = self._failed_at - self._began, self._outcomes[_example_key(example)]
+        after, outcome = self._failed_at - self._began, self._outcomes[_make_example_key(example)]
         self.on_found(FoundFailure(example, outcome, None, False, False, first, after, self.tally.examples))
 
     def _shrink(self, first: Example, example: Example) -> FoundFailure:
         after, number = self._failed_at - self._began, self.tally.examples
-        wanted = self._outcomes[_example_key(first)].failures
+        wanted = self._outcomes[_make_example_key(first)].failures
         rate = self._estimate_rate(example, wanted, MOST_REPETITIONS // 2)
         self._note(f"{len(example.schedule.all_steps)} steps after Hypothesis; with other seeds it fails {rate}")
         deadline = self._clock() + MINIMISE_SECONDS
@@ -341,11 +341,11 @@ class Explorer:
         outcome = self._player.play(small, reports=ReportPolicy.FAILED)
         identical, plays = digests == [outcome.digest] * 2, len(self._outcomes) - self._plays_before
         if not outcome.failures:  # not deterministic: report the failures seen before
-            outcome = replace(outcome, failures=self._outcomes[_example_key(smallest)].failures)
+            outcome = replace(outcome, failures=self._outcomes[_make_example_key(smallest)].failures)
         return FoundFailure(small, outcome, rate, identical, finished, first, after, number, plays)
 
     def _find_failures(self, example: Example) -> frozenset[str]:
-        key = _example_key(example)
+        key = _make_example_key(example)
         if key not in self._outcomes:
             outcome = self._record(example, self._player.play(example))
             if outcome.folder is not None:

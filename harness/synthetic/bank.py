@@ -59,7 +59,7 @@ class BankModel(Model):
         )
         return Step("open", self.name(key), effects)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         balances = [OPENED] * (BUSY + 2)
         value, steps = {
             # The read sees half of the transfer, which is then undone.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from assay.harness.core.operation import Effect, Outcome
-from assay.harness.synthetic.model import Model, Scene, Step, Turn, scene_value
+from assay.harness.synthetic.model import Model, Scene, Step, Turn, get_scene_value
 
 OPERATIONS_PER_SET: Final = 50
 """Number of operations on one set. Then a new set replaces it, so that reads stay short."""
@@ -57,9 +57,9 @@ class QueueModel(Model):
     def finish_key(self, key: int) -> Step:
         return Step("drained", self.name(key), (Effect("queue-drained", self.name(key)),))
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene whose element never enters the queue, so that the queue's content does not change."""
-        value = scene_value()
+        value = get_scene_value()
         steps = {
             "queue-lost": (self._enqueue(key, value),),
             "queue-duplicate": (
@@ -112,9 +112,9 @@ class SetModel(Model):
         for key in tuple(self._sets):
             self._replace(key)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene in a new set, to which an element is added before the anomaly."""
-        before, own = scene_value(), scene_value(1)
+        before, own = get_scene_value(), get_scene_value(1)
         both, first = [before, own], self._add(key, before)
         steps = {
             "set-lost": (first, self._add(key, own, 2), self._read(key, [before], 4)),

@@ -27,7 +27,7 @@ class CounterModel(Model):
         self.add(key, turn.takes_effect)
         return Step("add", self.name(key), (self._effect("add", key, turn.known(count)),), result=count)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         def step(f: str, more: int, begin: int, end: int) -> Step:
             value = self.encode_count(key, more)
             return Step(f, self.name(key), (self._effect(f, key, value),), result=value, begin=begin, end=end)
@@ -60,7 +60,7 @@ class IdModel(Model):
         self.add(key, turn.takes_effect)
         return step
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene whose two operations both get the next id."""
         value = self.encode_count(key)
         steps = tuple(self._generate(key, value, True, begin) for begin in (0, 2))
@@ -81,7 +81,7 @@ class MaxRegisterModel(Model):
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
-        largest = self.increase_in_tile(key)
+        largest = self.get_increase_in_tile(key)
         if self.rng.random() < 0.5:
             return self._read(key, self.encode_current(key))
         # A write without effect gets a value below the maximum, so that a later scene never writes this value.
@@ -90,7 +90,7 @@ class MaxRegisterModel(Model):
         self.add(key, max(0, more))
         return self._write(key, value)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene after which the register holds the scene's second value."""
         first, second = self.encode_count(key, 1), self.encode_count(key, 2)
         steps = {
@@ -123,7 +123,7 @@ class MonotonicModel(Model):
         self.add(key, turn.takes_effect, which)
         return self._add(key, which, value, turn.ok)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that adds 1 to both counters."""
         x, y = range(2)
 

@@ -62,7 +62,7 @@ def prepare(model: str, plan: Plan) -> HistoryMaker:
     keys = [spacing * index for index in rng.sample(range(rotating_keys // spacing, -(-plan.keys // spacing)), many)]
     objects.scene_keys = frozenset(keys)
     objects.begin(rng)
-    scenes = [objects.scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
+    scenes = [objects.make_scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
     for anomaly, scene in zip(plan.plant, scenes, strict=True):
         if scene.clients > plan.clients:
             raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")

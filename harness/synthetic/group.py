@@ -81,9 +81,9 @@ class GroupModel(PartitionModel):
         key = self.draw_key()
         if f == "send":
             return self.send(key, turn)
-        return self.read_end(key, self.increase_in_tile(key), turn.ok) if f == "end" else self._fetch(key)
+        return self.read_end(key, self.get_increase_in_tile(key), turn.ok) if f == "end" else self._fetch(key)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that begins two generations and ends with a commit.
 
         Only members of the scene are in the first generation. Members that join later find the second generation.
@@ -219,7 +219,7 @@ class GroupModel(PartitionModel):
 
     def _poll(self, key: int, turn: Turn, generation: int) -> Step:
         begin = self._cursors.get(key, 0)
-        end = min(begin + MOST_POLLED, self.increase_in_tile(key))
+        end = min(begin + MOST_POLLED, self.get_increase_in_tile(key))
         if turn.ok:
             self._cursors[key] = end
         return self.poll(key, begin, end, assignment=generation, group=self._group(key))

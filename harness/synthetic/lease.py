@@ -45,7 +45,7 @@ class LeaseModel(Model):
             del self._tokens[holder]
         return self._make_step(f, key, token, owner, error="stale-epoch" if stale else None)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene with the anomaly. Its first token is the next one of the lease."""
         name, old, new = self.name(key), self.encode_count(key, 1), self.encode_count(key, 2)
         turns: tuple[tuple[str, int | None, str], ...]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from assay.harness.core.operation import Effect, Outcome
-from assay.harness.synthetic.model import Event, Model, Scene, Step, Turn, scene_value
+from assay.harness.synthetic.model import Event, Model, Scene, Step, Turn, get_scene_value
 from assay.harness.synthetic.tiles import OPERATION, PIECE, relative
 
 MOST_SENT: Final = 3
@@ -46,7 +46,7 @@ class PartitionModel(Model):
         if turn.takes_effect and key not in self._leaders:
             self._leaders[key] = node
             self.record_election(key, turn, node)
-        count, end = self.rng.randint(1, MOST_SENT), self.increase_in_tile(key)
+        count, end = self.rng.randint(1, MOST_SENT), self.get_increase_in_tile(key)
         effects = tuple(
             Effect(
                 "append",
@@ -100,8 +100,8 @@ class PartitionModel(Model):
 
     def drain(self) -> Iterator[Step]:
         for key in sorted(self._leaders):
-            for first in range(0, self.increase_in_tile(key), PER_POLL):
-                yield self.poll(key, first, min(first + PER_POLL, self.increase_in_tile(key)))
+            for first in range(0, self.get_increase_in_tile(key), PER_POLL):
+                yield self.poll(key, first, min(first + PER_POLL, self.get_increase_in_tile(key)))
 
     def write_sentinel(self, key: int) -> Step:
         """Returns a send of the sentinel, which is the last record."""
@@ -136,11 +136,11 @@ class LogModel(PartitionModel):
             return self.send(self.draw_key(), turn)
         if f == "end":
             key = self.draw_key()
-            return self.read_end(key, self.increase_in_tile(key), turn.ok)
+            return self.read_end(key, self.get_increase_in_tile(key), turn.ok)
         # Reader r belongs to client r % clients and key r % keys, so each client and each key has at least one.
         clients, keys = self.plan.clients, self.plan.keys
         reader = turn.client + clients * self.rng.randrange((max(keys, clients) - 1 - turn.client) // clients + 1)
-        begin, end = self._cursors.get(reader, 0), self.increase_in_tile(reader % keys)
+        begin, end = self._cursors.get(reader, 0), self.get_increase_in_tile(reader % keys)
         step = self.poll(reader % keys, begin, min(begin + MOST_POLLED, end))
         if turn.ok:
             self._cursors[reader] = min(begin + MOST_POLLED, end)
@@ -152,15 +152,17 @@ class LogModel(PartitionModel):
             Event("first-append-in-epoch", turn.number, node, key=self.name(key), epoch=EPOCH, position=position)
         )
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that appends a few records. Afterwards the log may differ from the acknowledged records."""
-        name, other, own = self.name(key), scene_value(), relative(OPERATION, 1 << 30)
+        name, other, own = self.name(key), get_scene_value(), relative(OPERATION, 1 << 30)
         zero, one, two = (self.at(key, rank) for rank in range(3))
 
         def send(begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> Step:
             """Returns a send of one message set. ``records``: pairs of offset and value."""
             effects = tuple(
-                Effect("append", name, position=position, value=value, request=scene_value(begin), leader_epoch=EPOCH)
+                Effect(
+                    "append", name, position=position, value=value, request=get_scene_value(begin), leader_epoch=EPOCH
+                )
                 for position, value in records
             )
             return Step("send", name, effects, begin=begin, end=end, outcome=Outcome.FAIL if failed else None)

@@ -160,7 +160,7 @@ class Model(abc.ABC):
         """Plays an operation."""
 
     @abc.abstractmethod
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns the scene of an anomaly. The key's object is in its initial state."""
 
     def restore(self, turn: Turn) -> Step | None:
@@ -204,10 +204,10 @@ class Model(abc.ABC):
 
     def encode_current(self, key: int, which: int = 0) -> int:
         """Returns a counter's current value as a relative number, which is null as long as the counter is 0."""
-        increase = self.increase_in_tile(key, which)
+        increase = self.get_increase_in_tile(key, which)
         return relative(self.layout.count(key, which), increase, optional=not increase)
 
-    def increase_in_tile(self, key: int, which: int = 0) -> int:
+    def get_increase_in_tile(self, key: int, which: int = 0) -> int:
         """Returns a counter's increase since the tile began."""
         return self.counts[self.layout.count(key, which)]
 
@@ -220,6 +220,6 @@ class Model(abc.ABC):
         return relative(self.layout.client(turn.client))
 
 
-def scene_value(number: int = 0) -> int:
+def get_scene_value(number: int = 0) -> int:
     """Returns a value that only this scene has."""
     return relative(UNIQUE, number)

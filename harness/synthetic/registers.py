@@ -39,7 +39,7 @@ class RegisterModel(Model):
             return self.read(key, self.encode_current(key))
         rejected = f == "cas" and turn.ok and self.rng.random() < CAS_FAILS
         current = self.encode_current(key)
-        former = self.encode_count(key, -1) if self.increase_in_tile(key) > 1 else turn.unique(1)
+        former = self.encode_count(key, -1) if self.get_increase_in_tile(key) > 1 else turn.unique(1)
         takes_effect = turn.takes_effect and not rejected
         value = self.encode_count(key, 1) if takes_effect else turn.unique()
         self.add(key, takes_effect)
@@ -55,7 +55,7 @@ class RegisterModel(Model):
             error="mismatch",
         )  # fmt: skip
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that begins and ends with a plain write, so that other operations do not affect it."""
         a, b, c, d = (self.encode_count(key, number) for number in (1, 2, 3, 4))
         first = self.write(key, a, 0)
@@ -111,10 +111,10 @@ class OffsetsModel(RegisterModel):
         self.add(key, step * turn.takes_effect, READER)
         return self._read_on(f, key, offset)
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         if anomaly != "offset-regression":
             last = {self.layout.count(key, POSITION): self._offset(key, self.encode_count(key, 4))}
-            return replace(super().scene(anomaly, key), replacements=last)
+            return replace(super().make_scene(anomaly, key), replacements=last)
         offset = self.encode_count(key, SCENE_ADVANCE, READER)
         steps = (self._read_on("advance", key, offset), self._read_on("resume", key, offset - 1, 2))
         return Scene(
@@ -144,7 +144,7 @@ class OffsetsModel(RegisterModel):
 
     def _offset(self, key: int, value: int) -> int:
         """Returns the offset of a commit. The counter ``POSITION`` has that of the last commit before this tile."""
-        if self.increase_in_tile(key) == 0 and value == self.encode_current(key):
+        if self.get_increase_in_tile(key) == 0 and value == self.encode_current(key):
             return self.encode_count(key, which=POSITION)
         return self._offsets.setdefault(value, self.rng.randrange(OFFSETS))
 

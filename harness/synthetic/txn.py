@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import TRANSACTION, derive_effects
-from assay.harness.synthetic.model import Model, Scene, Step, Turn, scene_value
+from assay.harness.synthetic.model import Model, Scene, Step, Turn, get_scene_value
 
 MOST_MICROS: Final = 4
 """Maximum number of micro-operations of a transaction."""
 MICROS_PER_LIST: Final = 40
 """Number of micro-operations on one list. Then a new list replaces it, so that reads stay short."""
-A, B = scene_value(0), scene_value(1)
+A, B = get_scene_value(0), get_scene_value(1)
 """The values that scenes write."""
 
 Micro: TypeAlias = tuple[str, str, Any]
@@ -40,7 +40,7 @@ class TxnModel(Model):
         """Returns the result of a read."""
         raise NotImplementedError
 
-    def scene(self, anomaly: str, key: int) -> Scene:
+    def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns the scene of an anomaly, on two keys that no other transaction uses.
 
         All transactions of a cycle are concurrent. So only their dependencies contradict a serial order, and real time

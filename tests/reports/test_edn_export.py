@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def read(text: str) -> list[Any]:
-    return [plain(one) for _, one in EdnReader(Path("history.edn"), [text]).values()]
+    return [plain(one) for _, one in EdnReader(Path("history.edn"), [text]).iterate_values()]
 
 
 @given(PLAIN)

@@ -107,7 +107,7 @@ class Invoke(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """Answer: nothing now. Ask again at ``until`` (nanoseconds) or at the next event, whichever is first."""
+    """Answer: nothing now. Ask again at time ``until`` (nanoseconds), or earlier if an event occurs."""
 
     until: int | None = None
 

@@ -36,7 +36,7 @@ class EachProcess(Wrapper, frozen=True):
         copies = list(self.copies or (None,) * len(context.processes))
         pending: Pending | None = None
         for worker in context.free_in_turn():
-            process, copy = context.processes[worker], self._current_copy(copies, worker, context)
+            process, copy = context.processes[worker], self._get_current_copy(copies, worker, context)
             answer, after = copy.op(context.restrict(1 << worker))
             copies[worker] = (process, NOTHING if isinstance(answer, Exhausted) else after)
             if isinstance(answer, Invoke):
@@ -58,7 +58,7 @@ class EachProcess(Wrapper, frozen=True):
         copies[event.worker] = (entry[0], entry[1].update(context.restrict(1 << event.worker), event))
         return EachProcess(self.source, tuple(copies))
 
-    def _current_copy(self, copies: Sequence[_Copy], worker: int, context: Context) -> Generator:
+    def _get_current_copy(self, copies: Sequence[_Copy], worker: int, context: Context) -> Generator:
         entry = copies[worker]
         return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
 
@@ -67,7 +67,7 @@ class EachProcess(Wrapper, frozen=True):
 
         If its operation ends as ``info``, a new process takes over, and starts its own copy.
         """
-        return self._current_copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
+        return self._get_current_copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
 
 
 class Reserve(Generator, frozen=True):
@@ -78,7 +78,7 @@ class Reserve(Generator, frozen=True):
     def op(self, context: Context) -> tuple[Answer, Generator]:
         parts = list(self.parts)
         pending: Pending | None = None
-        for index in self._in_turn(context):
+        for index in self._list_parts_in_turn(context):
             mask, part = parts[index]
             answer, after = part.op(context.restrict(mask))
             parts[index] = (mask, NOTHING if isinstance(answer, Exhausted) else after)
@@ -90,7 +90,7 @@ class Reserve(Generator, frozen=True):
             return EXHAUSTED, NOTHING
         return pending, Reserve(tuple(parts))
 
-    def _in_turn(self, context: Context) -> list[int]:
+    def _list_parts_in_turn(self, context: Context) -> list[int]:
         """Returns the indices of the parts, first the part of the next worker, so that no part starves the others."""
         first = context.pick() if context.free else context.cursor
         start = next((index for index, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
@@ -126,7 +126,7 @@ class ByKey(Generator, frozen=True):
         first = (context.pick() if context.free else context.cursor) // self.size
         for offset in range(count):
             index = (first + offset) % count
-            inner = context.restrict(self._mask(index, count))
+            inner = context.restrict(self._make_mask(index, count))
             if not inner.workers:
                 continue
             answer, after = groups[index].op(inner)
@@ -148,10 +148,10 @@ class ByKey(Generator, frozen=True):
             return self
         index = min(event.worker // self.size, len(self.groups) - 1)
         groups = list(self.groups)
-        groups[index] = groups[index].update(context.restrict(self._mask(index, len(groups))), event)
+        groups[index] = groups[index].update(context.restrict(self._make_mask(index, len(groups))), event)
         return self._with_groups(groups, self.next_key)
 
-    def _mask(self, index: int, count: int) -> int:
+    def _make_mask(self, index: int, count: int) -> int:
         """Returns the worker mask of a group. The last group also has the workers left over."""
         first = index * self.size
         return -1 << first if index == count - 1 else ((1 << self.size) - 1) << first

@@ -218,7 +218,7 @@ LOOKS: Final = _define({
     "timestamp:int64?": "a segment's greatest timestamp",
     "size:int64?": "a segment's bytes",
     "flushed:int64?": "the replica's log is on the disk below this offset",
-    "flush_ms:int64?": "the `flush.ms` in force",
+    "flush_ms:int64?": "the effective `flush.ms`",
     "unsynced:int64?": "how many bytes of its segments a power loss could take",
     "retention_ms:int64?": "the topic's `retention.ms`; -1: no limit",
     "retention_bytes:int64?": "the topic's `retention.bytes`; -1: no limit",

@@ -73,13 +73,13 @@ class ColumnDigest:
                 self._update(chunk)
 
     def _update(self, chunk: pa.Array) -> None:
-        self._nulls.update(_buffer_of_numbers(pc.is_null(chunk).cast(pa.uint8())))
+        self._nulls.update(_get_number_buffer(pc.is_null(chunk).cast(pa.uint8())))
         if not self._text:
-            self._values.update(_buffer_of_numbers(pc.fill_null(chunk.cast(pa.int64()), 0)))
+            self._values.update(_get_number_buffer(pc.fill_null(chunk.cast(pa.int64()), 0)))
             return
         filled = pc.fill_null(chunk, "") if chunk.null_count else chunk
         lengths = pc.binary_length(filled)
-        self._values.update(_buffer_of_numbers(lengths))
+        self._values.update(_get_number_buffer(lengths))
         offsets, data = filled.buffers()[1:]
         if data is None:
             return
@@ -112,7 +112,7 @@ class HistoryDigest:
         return combined.hexdigest()
 
 
-def _buffer_of_numbers(values: pa.Array) -> Any:
+def _get_number_buffer(values: pa.Array) -> Any:
     """Returns the buffer of numbers without nulls. ``to_numpy`` would import pandas, which takes longer than many
     judgements.
     """

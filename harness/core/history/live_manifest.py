@@ -27,7 +27,7 @@ SEALED: Final = "sealed.json"
 MOST_PARTS: Final = 1_000_000
 
 ReadUnfinished = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
-"""Returns the unfinished operations, each as if it had just been given up, with its effects."""
+"""Returns the unfinished operations and their effects, each as if its time limit had just passed."""
 
 
 class LiveManifest(msgspec.Struct, frozen=True):
@@ -53,14 +53,15 @@ class LiveManifest(msgspec.Struct, frozen=True):
     def paths(self, history: Path) -> dict[str, list[Path]]:
         """Returns the files of each data set, in writing order."""
         paths = {
-            name: [part_path(history, name, number) for number in range(self.parts.get(name, 0))] for name in SCHEMAS
+            name: [get_part_path(history, name, number) for number in range(self.parts.get(name, 0))]
+            for name in SCHEMAS
         }
         for name, file in self.under_way.items():
             paths[name].append(history / UNFINISHED / file)
         return paths
 
 
-def part_path(history: Path, name: str, number: int) -> Path:
+def get_part_path(history: Path, name: str, number: int) -> Path:
     """Returns the path of a sealed part; parts are numbered from 0."""
     return history / name / f"part-{number:06d}.parquet"
 

@@ -111,7 +111,7 @@ class History(ABC):
     ) -> None:
         """Lets readers of the growing history see unfinished operations, too.
 
-        ``unfinished`` returns them as if they had just been given up, with their effects.
+        ``unfinished`` returns them with their effects, as if their time limits had just passed.
         """
 
     @abstractmethod

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.data_sets import CLOSED, ORIGIN_KEY, ORIGIN_OTHER, ORIGIN_RUN, REPORTED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest, hash_footer
-from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, part_path
+from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, get_part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, load_conversion, to_batch
 from assay.harness.core.operation import Completed, Effect
@@ -80,7 +80,7 @@ class PartWriter:
         self._file = None
         assert self._sink is not None
         self._sink.close()
-        os.replace(self._unfinished_path, part_path(self._history, self._name, self.sealed))
+        os.replace(self._unfinished_path, get_part_path(self._history, self._name, self.sealed))
         self.sealed += 1
         self.unsealed_rows = 0
 

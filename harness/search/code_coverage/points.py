@@ -125,13 +125,13 @@ class _PointVisitor:
         """Inserts probes between consecutive statements. ``first_points``: further points of the first statement."""
         marked: list[ast.stmt] = []
         for statement in body:
-            marked += self._record([*first_points, *self._line_points(statement)], statement)
+            marked += self._record([*first_points, *self._list_line_points(statement)], statement)
             first_points = ()
             self._visit_nested(statement)
             marked.append(statement)
         return marked
 
-    def _line_points(self, statement: ast.stmt) -> list[Point]:
+    def _list_line_points(self, statement: ast.stmt) -> list[Point]:
         return [Point(find_first_line(statement))] if has_line(statement) else []
 
     def _record(self, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:

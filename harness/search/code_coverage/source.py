@@ -104,13 +104,13 @@ def make_key(code: CodeType) -> CodeKey:
 
 def is_same_code(one: CodeType, other: CodeType) -> bool:
     """Returns whether two code objects do the same at the same lines."""
-    return _code_shape(one) == _code_shape(other) and all(
+    return _get_code_shape(one) == _get_code_shape(other) and all(
         is_same_code(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else type(a) is type(b) and a == b
         for a, b in zip(one.co_consts, other.co_consts, strict=True)
     )
 
 
-def _code_shape(code: CodeType) -> tuple[object, ...]:
+def _get_code_shape(code: CodeType) -> tuple[object, ...]:
     return (
         code.co_code, code.co_linetable, code.co_exceptiontable, code.co_names, code.co_varnames, code.co_freevars,
         code.co_cellvars, code.co_flags, len(code.co_consts),

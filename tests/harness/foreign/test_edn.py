@@ -38,7 +38,7 @@ def cut(text: str, size: int) -> Iterator[str]:
 
 
 def values(text: str, size: int = 1 << 20) -> list[Any]:
-    return [value for _, value in EdnReader(PATH, cut(text, size)).values()]
+    return [value for _, value in EdnReader(PATH, cut(text, size)).iterate_values()]
 
 
 @settings(max_examples=some_of(150), deadline=None)
