@@ -283,7 +283,7 @@ class ForkPlayer:
 
 
 def _has_last_failed(played: Sequence[PlayedRun]) -> bool:
-    """Returns whether the last run must be judged before the next one is played."""
+    """Returns whether the last run certainly failed. Then it is judged before the next run is played."""
     return bool(played) and isinstance(played[-1], FinishedPlay) and played[-1].certainly_failed
 
 
