@@ -116,8 +116,8 @@ def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Pa
         if path.is_symlink() or not (path / "verdict.json").is_file():
             continue
         other = read_files(path)
-        alike = (other.run.test, other.run.cluster, other.run.nemesis) == (
+        same_cell = (other.run.test, other.run.cluster, other.run.nemesis) == (
             files.run.test, files.run.cluster, files.run.nemesis,
         )  # fmt: skip
-        if alike and other.judgement is not None and other.judgement.verdict is Verdict.PASS:
+        if same_cell and other.judgement is not None and other.judgement.verdict is Verdict.PASS:
             yield path, other

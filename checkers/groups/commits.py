@@ -5,8 +5,8 @@ A workload records ``commit``, ``fetched`` and ``advance`` in ``effects`` as in 
 ``commit`` has the ``assignment`` under which it reads. A commit without one is by a client that may commit anything.
 An ``advance`` is a commit by a client that never seeks. ``value`` is the number of a commit, ``position`` its offset.
 
-``commit-mismatch``: a commit's number was fetched with another position. Nothing is claimed if the position of any
-commit of this number is unknown.
+``commit-mismatch``: a commit's number was fetched with another position. A number is not judged if the position of any
+of its commits is unknown.
 
 ``commit-beyond-log`` takes two forms:
 
