@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from figures import Output, arguments
+from figures import Output, make_parser
 
 SIZE = 100
 PARTITIONS = 3
@@ -45,7 +45,7 @@ class Figures:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
+def start_cluster() -> Iterator[str]:
     """Yields the bootstrap address of three brokers."""
     command = [sys.executable, "-m", "assay.harness.cli.main", "up", f"--nodes={BROKERS}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -60,7 +60,7 @@ def cluster() -> Iterator[str]:
             process.wait(WAIT)
 
 
-def filled(config: Config, topic: str, messages: int) -> float:
+def measure_sends(config: Config, topic: str, messages: int) -> float:
     """Sends messages as fast as the client can, and waits for all outcomes; returns messages per second."""
     failures: list[KafkaError] = []
     producer = Producer({**config, "linger.ms": 5, "batch.num.messages": 10_000, "queue.buffering.max.messages": 10**6})
@@ -85,7 +85,7 @@ def filled(config: Config, topic: str, messages: int) -> float:
     return messages / (time.perf_counter() - began)
 
 
-def latencies(config: Config, topic: str) -> tuple[float, float]:
+def measure_latencies(config: Config, topic: str) -> tuple[float, float]:
     """Returns the median and the 99th percentile in milliseconds of sends that are awaited one by one."""
     producer = Producer({**config, "linger.ms": 0})
     times = []
@@ -98,7 +98,7 @@ def latencies(config: Config, topic: str) -> tuple[float, float]:
     return statistics.median(times[20:]), statistics.quantiles(times[20:], n=100)[98]
 
 
-def read(config: Config, topic: str, messages: int) -> float:
+def measure_reads(config: Config, topic: str, messages: int) -> float:
     """Returns the messages per second of a consumer that reads all partitions from the beginning."""
     # By default the client pauses for a second whenever it has buffered 100,000 messages, and would measure its pauses.
     ahead = {"queued.min.messages": messages, "queued.max.messages.kbytes": 2 * 1024 * 1024 - 1}
@@ -119,12 +119,12 @@ def measure(config: Config, name: str, messages: int, make: Callable[[str], None
         make(f"{name}-{kind}")
     one: Config = {**config, "acks": "1"}
     everyone: Config = {**config, "acks": "all"}
-    speeds = filled(one, f"{name}-one", messages), filled(everyone, f"{name}-all", messages)
-    times = *latencies(one, f"{name}-sync"), *latencies(everyone, f"{name}-sync")
-    return Figures(*speeds, *times, read(config, f"{name}-one", messages))
+    speeds = measure_sends(one, f"{name}-one", messages), measure_sends(everyone, f"{name}-all", messages)
+    times = *measure_latencies(one, f"{name}-sync"), *measure_latencies(everyone, f"{name}-sync")
+    return Figures(*speeds, *times, measure_reads(config, f"{name}-one", messages))
 
 
-def brokers(address: str, messages: int, rounds: int) -> Figures:
+def measure_brokers(address: str, messages: int, rounds: int) -> Figures:
     """Returns the best of several rounds. All clients are closed first, because they would look for stopped brokers."""
     config: Config = {"bootstrap.servers": address}
     admin = AdminClient(config)
@@ -133,10 +133,10 @@ def brokers(address: str, messages: int, rounds: int) -> Figures:
         for future in admin.create_topics([NewTopic(topic, PARTITIONS, BROKERS)], operation_timeout=WAIT).values():
             future.result(WAIT)
 
-    return best([measure(config, f"round-{number}", messages, make) for number in range(rounds)])
+    return pick_best([measure(config, f"round-{number}", messages, make) for number in range(rounds)])
 
 
-def best(figures: list[Figures]) -> Figures:
+def pick_best(figures: list[Figures]) -> Figures:
     return Figures(
         max(one.acks_one for one in figures),
         max(one.acks_all for one in figures),
@@ -149,33 +149,35 @@ def best(figures: list[Figures]) -> Figures:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     out = Output(options.json)
     rounds = range(options.rounds)
-    with cluster() as address:
-        here = brokers(address, options.messages, options.rounds)
+    with start_cluster() as address:
+        ours = measure_brokers(address, options.messages, options.rounds)
         # Each mock cluster belongs to one client, and a consumer cannot see another client's messages; reading is left
         # out.
         mock: Config = {"bootstrap.servers": "mock", "test.mock.num.brokers": BROKERS}
-        peer = [filled({**mock, "acks": acks}, "topic", options.messages) for _ in rounds for acks in ("1", "all")]
-        sync, _ = latencies({**mock, "acks": "all"}, "topic")
+        peer = [
+            measure_sends({**mock, "acks": acks}, "topic", options.messages) for _ in rounds for acks in ("1", "all")
+        ]
+        sync, _ = measure_latencies({**mock, "acks": "all"}, "topic")
     count, shape = options.messages, f"{BROKERS} brokers, {PARTITIONS} partitions"
-    one, everyone = here.acks_one / max(peer[0::2]), here.acks_all / max(peer[1::2])
+    one, everyone = ours.acks_one / max(peer[0::2]), ours.acks_all / max(peer[1::2])
     out.text(f"{count:,} messages of {SIZE} bytes, {shape}; best of {options.rounds}; shares are of the mock cluster's")
-    out.text(f"acks=1                {here.acks_one:9,.0f} /s  {one:6.1%}")
-    out.text(f"acks=all, replicated  {here.acks_all:9,.0f} /s  {everyone:6.1%}")
-    out.text(f"acks=1, one by one    {here.one_p50:9.2f} ms p50, {here.one_p99:.2f} ms p99")
+    out.text(f"acks=1                {ours.acks_one:9,.0f} /s  {one:6.1%}")
+    out.text(f"acks=all, replicated  {ours.acks_all:9,.0f} /s  {everyone:6.1%}")
+    out.text(f"acks=1, one by one    {ours.one_p50:9.2f} ms p50, {ours.one_p99:.2f} ms p99")
     out.text(
-        f"acks=all, one by one  {here.all_p50:9.2f} ms p50, {here.all_p99:.2f} ms p99; mock cluster {sync:.2f} ms p50"
+        f"acks=all, one by one  {ours.all_p50:9.2f} ms p50, {ours.all_p99:.2f} ms p99; mock cluster {sync:.2f} ms p50"
     )
-    out.text(f"one consumer          {here.consumed:9,.0f} /s")
+    out.text(f"one consumer          {ours.consumed:9,.0f} /s")
     out.figures(
         {
             "messages": count,
-            "broker": asdict(here),
+            "broker": asdict(ours),
             "mock": {"acks_one": max(peer[0::2]), "acks_all": max(peer[1::2]), "p50": sync},
         }
     )

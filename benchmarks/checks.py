@@ -5,7 +5,7 @@
         [--json]
 
 1. ``assay generate`` makes each history.
-2. Each engine judges it in a process of its own. The peak memory includes child processes, such as Spark's JVM; it is
+2. Each engine judges it in a separate process. The peak memory includes child processes, such as Spark's JVM; it is
    sampled twice a second.
 3. That process then reads the effects and sorts them by key, position and call, as the baseline.
 4. Ratios to the baseline are printed for the costliest check, and for everything (validation, shared views, checks).
@@ -39,15 +39,15 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
 from assay.harness.synthetic.plan import Plan
 
-from figures import Output, arguments, names, numbers, resident
+from figures import Output, make_parser, names, numbers, read_resident_bytes
 
 SAMPLE: Final = 20
-"""A history of a twentieth of the length shows how many effects an operation has. The number depends on the model, keys
-and clients, and a little on the length. A history whose size is too far off is therefore generated again.
+"""Estimated effects per operation. The real number depends on the model, keys and clients, and a little on the length.
+So a history is generated again, with the measured number, until its size is within ``TOLERANCE``.
 """
-CLOSE: Final = 0.05
+TOLERANCE: Final = 0.05
 TRIES: Final = 4
-PLANT: Final = {
+PLANTED_ANOMALIES: Final = {
     "log": "lost-write", "register": "stale-read", "group": "double-ownership", "txn": "G-nonadjacent",
     "txn-register": "G-nonadjacent",
 }  # fmt: skip
@@ -55,16 +55,16 @@ COLUMNS: Final = "op, sub, process, key, kind, position, value, call, ret, outco
 SORTED: Final = f"select {COLUMNS} from effects order by key, position, call, op, sub"
 
 
-def history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: int, out: Output) -> Path:
+def make_history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: int, out: Output) -> Path:
     """Generates the history on first use, and returns its folder."""
-    anomaly = (f"{plant}-" if plant > 1 else "") + PLANT[model] if plant else "sound"
+    anomaly = (f"{plant}-" if plant > 1 else "") + PLANTED_ANOMALIES[model] if plant else "sound"
     path = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
     if not (path / PLANTED).exists():
-        planted = (PLANT[model],) * plant if plant else ()
+        planted = (PLANTED_ANOMALIES[model],) * plant if plant else ()
         plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7, plant=planted)
         made = generate(model, plan, path)
         for _ in range(TRIES):
-            if abs(made.effects - effects) <= CLOSE * effects:
+            if abs(made.effects - effects) <= TOLERANCE * effects:
                 break
             shutil.rmtree(path)
             plan = replace(plan, operations=round(plan.operations * effects / made.effects))
@@ -73,12 +73,12 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
     return path
 
 
-def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str, Any]:
+def judge_and_sort(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str, Any]:
     """Judges a history, then reads and sorts it."""
     path = folder / HISTORY
     if engine == "duckdb":
         with DuckDB(memory=memory) as duck:
-            judged = _judged(path, duck, contract)
+            judged = _judge(path, duck, contract)
         with DuckDB(memory=memory) as duck:
             duck.run(f"create view effects as select * from read_parquet('{path / 'effects'}/*.parquet')")
             begun = time.perf_counter()
@@ -89,7 +89,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:
         with application.judging_engine(effects=rows, readable=True) as spark:
-            judged = _judged(path, spark, contract)
+            judged = _judge(path, spark, contract)
         session = application.session(effects=rows)
         session.read.parquet(str(path / "effects")).createOrReplaceTempView("effects")
         begun = time.perf_counter()
@@ -98,7 +98,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
     return judged
 
 
-def _judged(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
+def _judge(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
     judged = judge(open_history(path), contract, engine)
     costliest = max(judged.examined, key=lambda examined: examined.seconds)
     return {
@@ -113,7 +113,7 @@ def _judged(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--models", type=names, default=["log", "register", "group"])
     parser.add_argument("--effects", type=int, default=10_000_000)
     parser.add_argument("--keys", type=numbers, default=[1, 1000])
@@ -129,7 +129,7 @@ def main() -> None:
     if options.one is not None:
         memory = {"duckdb": options.duckdb_memory, "spark": options.spark_memory}
         path, engine = options.one
-        print(json.dumps(one(Path(path), engine, Contract(transaction_order=options.order), memory[engine])))
+        print(json.dumps(judge_and_sort(Path(path), engine, Contract(transaction_order=options.order), memory[engine])))
         return
     out = Output(options.json)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
@@ -138,9 +138,9 @@ def main() -> None:
     rows = []
     try:
         for model, keys, clients in itertools.product(options.models, options.keys, options.clients):
-            made = history(folder, model, options.effects, keys, clients, options.plant, out)
-            planted = {PLANT[model]: options.plant} if options.plant else {}
-            answers = {engine: _ask(made, engine, options) for engine in options.engines}
+            made = make_history(folder, model, options.effects, keys, clients, options.plant, out)
+            planted = {PLANTED_ANOMALIES[model]: options.plant} if options.plant else {}
+            answers = {engine: _run_engine(made, engine, options) for engine in options.engines}
             for engine, answer in answers.items():
                 out.text(_row(f"{model}, {keys} key{'s' if keys > 1 else ''}, {clients} clients", engine, answer))
                 rows.append({"model": model, "keys": keys, "clients": clients, "engine": engine, **answer})
@@ -161,7 +161,7 @@ def _compare(made: Path, answers: Mapping[str, Mapping[str, Any]], planted: Mapp
         sys.exit(f"{made}: expected the planted anomalies {planted} and no others, found: {answers}")
 
 
-def _ask(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]:
+def _run_engine(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", str(made), engine]
     command += ["--order", options.order]
     command += ["--duckdb-memory", options.duckdb_memory, "--spark-memory", options.spark_memory]
@@ -172,7 +172,7 @@ def _ask(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]
                 text, errors = asked.communicate(timeout=0.5)
                 break
             except subprocess.TimeoutExpired:
-                peak = max(peak, resident(asked.pid))
+                peak = max(peak, read_resident_bytes(asked.pid))
     if asked.returncode != 0:
         sys.exit(f"{made} by {engine}: {errors}")
     answer: dict[str, Any] = json.loads(text)

@@ -5,10 +5,10 @@
 
 1. The simulation runs a workload of the broker under kills, partitions and stops for 60, 120, ... 960 seconds. So the
    histories have the rows of real runs: faults, events, looks, and readers that seek.
-2. Each is judged, and its page is written, ``--rounds`` times. The least time of each part counts.
-3. The exponent of each part is printed; 1 is linear. It is the slope of the logarithm of its time over that of the
-   run's length, by least squares, in the ``FITTED`` longest runs. A part that takes less than ``LEAST`` in the
-   longest run has no exponent, because fixed costs hide it.
+2. Each run is judged, and its page is written, ``--rounds`` times. The shortest time of each part counts.
+3. The exponent of each part is printed; 1 is linear. It is the slope of the logarithm of the part's time over the
+   logarithm of the run's length, by least squares, in the ``FITTED_RUNS`` longest runs. A part that takes less than
+   ``MIN_SECONDS`` in the longest run has no exponent, because fixed costs hide it.
 
 ``--folder`` keeps the runs for the next time; without it they are deleted.
 """
@@ -30,12 +30,11 @@ from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.reports.page import render
 
-from figures import Output, arguments
+from figures import Output, make_parser
 
 FAULTS: Final = "kill,partition,stop"
-LEAST: Final = 0.05
-"""Seconds."""
-FITTED: Final = 3
+MIN_SECONDS: Final = 0.05
+FITTED_RUNS: Final = 3
 
 
 def simulate(folder: Path, workload: str, seconds: int, rate: float) -> Path:
@@ -69,23 +68,23 @@ def measure(run: Path, engine: str) -> tuple[dict[str, float], dict[str, int]]:
 
 
 def fit_exponent(lengths: Sequence[float], seconds: Sequence[float]) -> float:
-    """Returns the slope of the line through the logarithms, 0 if it falls."""
+    """Returns the slope of the line through the logarithms, or 0 if the slope is negative."""
     xs, ys = [log(length) for length in lengths], [log(max(one, 1e-6)) for one in seconds]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     return max(0.0, sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs))
 
 
 def compute_exponents(lengths: Sequence[int], times: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the exponents of the parts that take at least ``LEAST`` seconds in the longest run."""
+    """Returns the exponents of the parts that take at least ``MIN_SECONDS`` seconds in the longest run."""
     return {
-        part: fit_exponent(lengths[-FITTED:], [one[part] for one in times[-FITTED:]])
+        part: fit_exponent(lengths[-FITTED_RUNS:], [one[part] for one in times[-FITTED_RUNS:]])
         for part, seconds in times[-1].items()
-        if seconds >= LEAST and all(part in one for one in times[-FITTED:])
+        if seconds >= MIN_SECONDS and all(part in one for one in times[-FITTED_RUNS:])
     }
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--workload", default="test_log", help="a workload of the broker (test_log)")
     parser.add_argument("--seconds", type=int, default=60, help="of the shortest run (60)")
     parser.add_argument("--doublings", type=int, default=4)
@@ -116,7 +115,7 @@ def run(options: argparse.Namespace, folder: Path, out: Output) -> dict[str, Any
             + ", ".join(f"{name} {last[name]:.2f} s" for name in ("all validating", "all checking", "page"))
         )
     exponents = compute_exponents(lengths, times)
-    exponents["effects"] = fit_exponent(lengths[-FITTED:], [size["effects"] for size in sizes[-FITTED:]])
+    exponents["effects"] = fit_exponent(lengths[-FITTED_RUNS:], [size["effects"] for size in sizes[-FITTED_RUNS:]])
     for part, exponent in sorted(exponents.items(), key=lambda item: -item[1]):
         row = " ".join(f"{one.get(part, 0):8.3f}" for one in times) if part in times[-1] else ""
         out.text(f"{part:32} {exponent:5.2f}  {row}")

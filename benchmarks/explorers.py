@@ -1,4 +1,4 @@
-"""A search in this process with the code imported as ``assay``, which may be that of an older checkout."""
+"""Searches for the benchmarks, with the package ``assay`` of this checkout or of an older one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @contextmanager
-def explorer(workload: str, seed: int, defect: str | None = None, **budget: float) -> Iterator[tuple[Any, Any]]:
+def open_explorer(workload: str, seed: int, defect: str | None = None, **budget: float) -> Iterator[tuple[Any, Any]]:
     """Yields an explorer, and a function that returns the processor seconds of the explorer and its processes. Budgets
     count the same seconds. With a defect, invariants are asserted if the code has any.
     """
@@ -37,30 +37,30 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
         base = Settings(seed, time_limit=10.0, store=Path(folder), defect=defect)
         if defect is not None and hasattr(base, "invariants"):
             base = replace(base, invariants="on")
-        plain: Any = Player(experiment, base, base.store / "schedules", Engines(threads=1), registry)
-        player, others = plain, lambda: 0.0
+        plain_player: Any = Player(experiment, base, base.store / "schedules", Engines(threads=1), registry)
+        player, child_seconds = plain_player, lambda: 0.0
         try:
-            quick = import_module("assay.harness.search.fork_player")
+            fork_player = import_module("assay.harness.search.fork_player")
         except ImportError:
             pass
         else:
-            player = quick.ForkPlayer(plain)
-            others = lambda: player.cpu_seconds  # noqa: E731 - of the process that plays
+            player = fork_player.ForkPlayer(plain_player)
+            child_seconds = lambda: player.cpu_seconds  # noqa: E731 - of the process that plays
         began = time.process_time()
 
         def spent() -> float:
-            return time.process_time() - began + others()
+            return time.process_time() - began + child_seconds()
 
-        ground = make_search_space(experiment.deployed_system(), base, registry.faults)
+        space = make_search_space(experiment.deployed_system(), base, registry.faults)
         limit: Any = budget
         try:
-            yield Explorer(player, ground, Budget(**limit), clock=spent), spent
+            yield Explorer(player, space, Budget(**limit), clock=spent), spent
         finally:
-            if player is not plain:
+            if player is not plain_player:
                 player.close()
 
 
-def child(script: str, checkout: Path, arguments: Sequence[object]) -> str:
+def run_in_checkout(script: str, checkout: Path, arguments: Sequence[object]) -> str:
     """Runs a script with the code of a checkout, and returns the last line that it prints."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     command = [sys.executable, script, *map(str, arguments)]

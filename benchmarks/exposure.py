@@ -4,10 +4,10 @@
         [--duckdb-memory 4GB] [--json]
 
 1. ``assay generate`` makes a sound history of each model.
-2. DuckDB judges it by turns with exposure and without, each time in a process of its own.
+2. DuckDB judges it alternately with and without exposure, each time in a separate process.
 3. The medians of both are printed, and the ratio of their difference to the time without exposure.
 
-Without exposure no check declares any, and the polls after the last fault are not counted.
+Without exposure no check declares an exposure, and the polls after the last fault are not counted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import judge
 from assay.checkers.sql_idioms import sum_so_far
 from assay.harness.synthetic.generate import HISTORY
-from checks import history
+from checks import make_history
 
-from figures import Output, arguments, names
+from figures import Output, make_parser, names
 
 LATE: Final = sum_so_far("late", by="key", order="position, is_offset")
-"""The only part of a view that is there for exposure alone."""
+"""The only part of a view that nothing but exposure needs."""
 SIDES: Final = ("with", "without")
 
 
@@ -67,7 +67,7 @@ def _drop_late(view: View) -> View:
 
 
 def judge_once(path: Path, side: str, memory: str) -> float:
-    """Returns the seconds of the checks without the validation."""
+    """Returns the seconds that the checks take, without validation."""
     with DuckDB(memory=memory) as duck:
         found = judge(open_history(path / HISTORY), Contract(), duck, families=copy_families(exposure=side == "with"))
     if found.anomalies:
@@ -76,7 +76,7 @@ def judge_once(path: Path, side: str, memory: str) -> float:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--models", type=names, default=["log", "register"])
     parser.add_argument("--effects", type=int, default=11_000_000)
     parser.add_argument("--keys", type=int, default=1000)
@@ -96,7 +96,7 @@ def main() -> None:
     rows = []
     try:
         for model in options.models:
-            path = history(folder, model, options.effects, options.keys, options.clients, 0, out)
+            path = make_history(folder, model, options.effects, options.keys, options.clients, 0, out)
             seconds: dict[str, list[float]] = {side: [] for side in SIDES}
             for _ in range(options.runs):
                 for side in SIDES:

@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: ``--json``, and the output of text and figures."""
+"""Command lines, output and memory measurement of all benchmarks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-TWICE_A_SECOND: Final = 0.5
+SAMPLE_SECONDS: Final = 0.5
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
+def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Returns a parser with the module's docstring as its help, and ``--json``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, text to stderr")
@@ -34,14 +34,16 @@ def names(text: str) -> list[str]:
     return text.split(",")
 
 
-def resident(process: int) -> int:
+def read_resident_bytes(process: int) -> int:
     """Returns the resident bytes of a process and its descendants."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         tasks = [task.read_text() for task in Path(f"/proc/{process}/task").glob("*/children")]
     except (FileNotFoundError, ProcessLookupError):  # it has just ended
         return 0
-    return pages * resource.getpagesize() + sum(resident(int(child)) for one in tasks for child in one.split())
+    return pages * resource.getpagesize() + sum(
+        read_resident_bytes(int(child)) for one in tasks for child in one.split()
+    )
 
 
 @dataclass
@@ -52,14 +54,14 @@ class Peak:
 
 
 @contextmanager
-def watched() -> Iterator[Peak]:
+def track_peak_memory() -> Iterator[Peak]:
     """Samples the memory of this process and its descendants twice a second, and once more at the end."""
     peak, over = Peak(), threading.Event()
 
     def look() -> None:
         while True:
-            ended = over.wait(TWICE_A_SECOND)
-            peak.bytes = max(peak.bytes, resident(os.getpid()))
+            ended = over.wait(SAMPLE_SECONDS)
+            peak.bytes = max(peak.bytes, read_resident_bytes(os.getpid()))
             if ended:
                 return
 

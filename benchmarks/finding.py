@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from explorers import ROOT, child, explorer
-from figures import Output, arguments, names, numbers
+from explorers import ROOT, open_explorer, run_in_checkout
+from figures import Output, make_parser, names, numbers
 
 CHILD = "--here"
 NO_DEFECT = "-"
@@ -39,10 +39,10 @@ class FoundError(Exception):
     """Raised to stop a search after its first finding."""
 
 
-def here(workload: str, defect: str, seed: int, limit: float) -> dict[str, Any]:
-    """Runs one search in this process, with the code imported as ``assay``, which may be an older checkout's."""
+def run_search(workload: str, defect: str, seed: int, limit: float) -> dict[str, Any]:
+    """Runs one search in this process. The package ``assay`` may come from an older checkout."""
     findings: list[dict[str, Any]] = []
-    with explorer(workload, seed, None if defect == NO_DEFECT else defect, seconds=limit) as (search, spent):
+    with open_explorer(workload, seed, None if defect == NO_DEFECT else defect, seconds=limit) as (search, spent):
 
         def on_found(found: Any) -> None:
             findings.append({"seconds": spent(), "examples": found.examples, "what": sorted(found.outcome.failures)})
@@ -57,7 +57,7 @@ def here(workload: str, defect: str, seed: int, limit: float) -> dict[str, Any]:
 
 
 @contextmanager
-def patched(checkout: Path, patch: Path) -> Iterator[Path]:
+def copy_with_patch(checkout: Path, patch: Path) -> Iterator[Path]:
     """Yields a copy of the checkout with the patch applied."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
@@ -67,14 +67,14 @@ def patched(checkout: Path, patch: Path) -> Iterator[Path]:
         yield copy
 
 
-def patches(folder: Path) -> dict[str, tuple[str, str]]:
+def read_patches(folder: Path) -> dict[str, tuple[str, str]]:
     """Returns the workload and the description of each bug, by number."""
     lines = [line.split(maxsplit=2) for line in (folder / "list.txt").read_text().splitlines() if line.strip()]
     return {number: (workload, what) for number, workload, what in lines}
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--defects", type=names, default=DEFECTS)
     parser.add_argument("--patches", type=Path, help="a folder with patches")
     parser.add_argument("--seeds", type=numbers, default=[1])
@@ -86,7 +86,7 @@ def main() -> None:
     figures: dict[str, Any] = {}
 
     def search(bug: str, checkout: Path, side: str, workload: str, defect: str, seed: int) -> None:
-        found = json.loads(child(__file__, checkout, [CHILD, workload, defect, seed, options.limit]))
+        found = json.loads(run_in_checkout(__file__, checkout, [CHILD, workload, defect, seed, options.limit]))
         figures.setdefault(bug, {}).setdefault(side, []).append(found)
         took = "nothing" if found["seconds"] is None else f"{', '.join(found['what'])} after {found['seconds']:.0f} s"
         output.text(f"{bug}, {workload}, seed {seed}, {side}: {took}, {found['examples']} examples")
@@ -97,11 +97,11 @@ def main() -> None:
             workload, _, defect = one.partition("/")
             for side in order:
                 search(defect, sides[side], side, workload, defect, seed)
-        for number, (workload, _) in patches(options.patches).items() if options.patches else ():
+        for number, (workload, _) in read_patches(options.patches).items() if options.patches else ():
             for side in order:
                 patch = options.patches.resolve() / f"{number}.patch"
                 before = patch.parent / "before" / patch.name
-                with patched(sides[side], before if side == "other" and before.exists() else patch) as copy:
+                with copy_with_patch(sides[side], before if side == "other" and before.exists() else patch) as copy:
                     search(f"patch {number}", copy, side, workload, NO_DEFECT, seed)
     output.figures(figures)
 
@@ -109,6 +109,6 @@ def main() -> None:
 if __name__ == "__main__":
     if CHILD in sys.argv:
         workload, defect, seed, limit = sys.argv[2:]
-        print(json.dumps(here(workload, defect, int(seed), float(limit))))
+        print(json.dumps(run_search(workload, defect, int(seed), float(limit))))
     else:
         main()

@@ -1,7 +1,7 @@
 """Cost of a rebalance with 10, 100 and 1,000 groups of three members on three brokers, in the simulation.
 
-In all groups at once, a member leaves, and rejoins when the others are stable: two rebalances per group. Two figures
-are measured for each rebalance:
+In all groups at once, a member leaves, and rejoins when the other members are stable. These are two rebalances per
+group. Two figures are measured for each rebalance:
 
 - processor time of the whole simulation (brokers, members and network). It would grow if a broker scanned all groups or
   members for each request.
@@ -30,13 +30,13 @@ from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import Membership
 from assay.system_under_test.deployment import Broker
 
-from figures import Output, arguments, numbers
+from figures import Output, make_parser, numbers
 
 MEMBERS = 3
 SESSION = 12.0
 """Seconds; a member learns of a rebalance by its heartbeat, four times per session timeout."""
 PATIENCE = 60.0
-LOOK_EVERY = 0.25
+POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class Group:
         ]
         self._out: set[Membership] = set()
         loop = asyncio.get_running_loop()
-        self._lives = [loop.create_task(self._live(member)) for member in self.members]
+        self._tasks = [loop.create_task(self._keep_joined(member)) for member in self.members]
 
-    async def _live(self, member: Membership) -> None:
+    async def _keep_joined(self, member: Membership) -> None:
         while True:
             if member.generation is None and member not in self._out:
                 await member.enter()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def stable(self, members: list[Membership], above: int = 0) -> float:
+    async def wait_until_stable(self, members: list[Membership], above: int = 0) -> float:
         """Waits until all members are in one generation later than ``above``; returns the seconds."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -81,23 +81,23 @@ class Group:
             numbers = {-1 if member.generation is None else member.generation.number for member in members}
             if len(numbers) == 1 and numbers.pop() > above:
                 return loop.time() - began
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def change(self) -> list[float]:
+    async def leave_and_rejoin(self) -> list[float]:
         """Lets a member leave and rejoin; returns the seconds of both rebalances."""
         first, *others = self.members
         assert first.generation is not None, "it is stable"
         self._out.add(first)
         before = first.generation.number
         await first.leave()
-        alone = await self.stable(others, before)
+        alone = await self.wait_until_stable(others, before)
         self._out.clear()
-        return [alone, await self.stable(self.members, before + 1)]
+        return [alone, await self.wait_until_stable(self.members, before + 1)]
 
     async def close(self) -> None:
-        for life in self._lives:
-            life.cancel()
-        await asyncio.gather(*self._lives, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for member in self.members:
             await member.close()
 
@@ -110,18 +110,20 @@ async def measure(groups: int, seed: int) -> Measured:
     bootstrap = [f"{node.address}:9092" for node in cluster.nodes if node.role == "broker"]
     made = [Group(cluster, bootstrap, f"group-{number}") for number in range(groups)]
     try:
-        await asyncio.gather(*(group.stable(group.members) for group in made))
+        await asyncio.gather(*(group.wait_until_stable(group.members) for group in made))
         began = time.process_time()
-        waits = await asyncio.gather(*(group.change() for group in made))
+        waits = await asyncio.gather(*(group.leave_and_rejoin() for group in made))
         cost = (time.process_time() - began) * 1000 / (2 * groups)
-        return Measured(groups, cost, sorted(wait for both in waits for wait in both), await failover(cluster, made))
+        return Measured(
+            groups, cost, sorted(wait for both in waits for wait in both), await measure_failover(cluster, made)
+        )
     finally:
         for group in made:
             await group.close()
         await cluster.close()
 
 
-async def failover(cluster: SimCluster, groups: list[Group]) -> float:
+async def measure_failover(cluster: SimCluster, groups: list[Group]) -> float:
     """Kills a broker; returns the seconds until the offsets of every group can be fetched."""
     loop = asyncio.get_running_loop()
     hosts = Counter(address.host for group in groups if (address := group.members[0]._coordinator) is not None)
@@ -135,7 +137,7 @@ async def failover(cluster: SimCluster, groups: list[Group]) -> float:
                 await group.members[0].committed([("orders", 0)])
                 return
             except ReadFailed:
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
 
     await asyncio.gather(*(answered(group) for group in groups))
     return loop.time() - began
@@ -150,7 +152,7 @@ def run(groups: int, seed: int) -> Measured:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--groups", type=numbers, default=[10, 100, 1000], help="each number is measured by itself")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -1,16 +1,16 @@
 """Cost of a leave or join for a group of 10 to 300 consumers, in each design of groups, in the simulation.
 
-In the design on ZooKeeper, every member watches all others. Each change wakes all members, and each reads everything
+In the design on ZooKeeper, every member watches all others. Each change wakes all members. Each member reads everything
 again and decides by itself (the herd effect). With a coordinator, one process decides, and each member asks it once.
-For each change, the following is counted until two seconds after all members own their partitions:
+These figures are counted for each change, until two seconds after all members own their partitions:
 
 - *notifications*: fired watches of all ZooKeeper clients, including the brokers;
 - *requests*: to ZooKeeper and the coordinator, without session pings and heartbeats;
 - *decisions*: computations of an assignment;
 - *seconds*: virtual time until all members own their partitions.
 
-A change is a leave or a join of a member that owns something; figures are the mean of one of each. The topic has 12
-partitions, so most members of a large group wake for nothing.
+Each figure is the mean of one leave and one join of a member that owns a partition. The topic has 12 partitions, so
+most members of a large group wake without need.
 
     python benchmarks/herd.py [--consumers 10,30,100,300] [--seed 1] [--plot docs/images/herd.svg] [--json]
 """
@@ -39,13 +39,13 @@ from assay.system_under_test.client.zookeeper_groups.connector import ConsumerCo
 from assay.system_under_test.client.zookeeper_groups.view import assign_partitions, to_thread_id
 from assay.system_under_test.deployment import Broker
 
-from figures import Output, arguments, numbers
+from figures import Output, make_parser, numbers
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 12
 SESSION: Final = 6.0
 PATIENCE: Final = 60.0
-LOOK_EVERY: Final = 0.01
+POLL_SECONDS: Final = 0.01
 QUIET: Final = 2.0
 """Seconds after which all activity of a change has ended."""
 FIGURES: Final = ("notifications", "requests", "decisions", "seconds")
@@ -54,7 +54,7 @@ COLOURS: Final = {"zookeeper": "#c0392b", "draft": "#7f8c8d", "coordinator": "#2
 counts: Counter[str] = Counter()
 
 
-def counting(owner: type, method: str, name: Callable[..., str | None]) -> None:
+def count_calls(owner: type, method: str, name: Callable[..., str | None]) -> None:
     """Counts each call of a method under the name that ``name`` returns for its arguments; None is not counted."""
     plain = getattr(owner, method)
 
@@ -67,7 +67,7 @@ def counting(owner: type, method: str, name: Callable[..., str | None]) -> None:
     setattr(owner, method, counted)
 
 
-def of_request(request: Any, *_: Any) -> str | None:
+def name_request(request: Any, *_: Any) -> str | None:
     return None if "Heartbeat" in type(request).__name__ else "requests"
 
 
@@ -86,15 +86,15 @@ class Group(ABC):
     async def leave(self, number: int) -> None: ...
 
     @abstractmethod
-    def owner(self) -> int:
-        """Returns a member that owns something."""
+    def find_owner(self) -> int:
+        """Returns the number of a member that owns a partition."""
 
     @abstractmethod
-    def settled(self) -> bool:
-        """Whether all members own their partitions since the latest change."""
+    def has_settled(self) -> bool:
+        """Whether all members own their partitions after the latest change."""
 
 
-class OnZooKeeper(Group):
+class GroupOnZooKeeper(Group):
     def __init__(self, cluster: SimCluster, consumers: int) -> None:
         super().__init__(cluster, consumers)
         self.members: dict[int, ConsumerConnector] = {}
@@ -116,41 +116,41 @@ class OnZooKeeper(Group):
     async def leave(self, number: int) -> None:
         await self.members.pop(number).shutdown()
 
-    def owner(self) -> int:
+    def find_owner(self) -> int:
         return next(number for number, member in self.members.items() if member.owned)
 
-    def settled(self) -> bool:
+    def has_settled(self) -> bool:
         threads = [to_thread_id(member.consumer_id, 0) for member in self.members.values()]
         wanted = assign_partitions({TOPIC: range(PARTITIONS)}, {TOPIC: threads})
         owned = [item for member in self.members.values() for item in member.owned.items()]
         return len(owned) == len(wanted) and dict(owned) == wanted
 
 
-class Coordinating(Group):
+class GroupWithCoordinator(Group):
     """A group with a coordinator; ``make`` returns a member of the design."""
 
     def __init__(self, cluster: SimCluster, consumers: int, make: Callable[[Group], Any]) -> None:
         super().__init__(cluster, consumers)
         self._make = make
         self.members: dict[int, Any] = {}
-        self._lives: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._generation = 0
         """The last generation that contained all members."""
 
     async def enter(self, number: int) -> None:
         self.members[number] = self._make(self)
-        self._lives[number] = asyncio.get_running_loop().create_task(self._live(self.members[number]))
+        self._tasks[number] = asyncio.get_running_loop().create_task(self._keep_joined(self.members[number]))
 
     async def leave(self, number: int) -> None:
-        self._lives.pop(number).cancel()
+        self._tasks.pop(number).cancel()
         member = self.members.pop(number)
         await member.leave()
         await member.close()
 
-    def owner(self) -> int:
+    def find_owner(self) -> int:
         return next(number for number, member in self.members.items() if member.generation.partitions)
 
-    def settled(self) -> bool:
+    def has_settled(self) -> bool:
         found = {-1 if member.generation is None else member.generation.number for member in self.members.values()}
         if len(found) != 1 or min(found) <= self._generation:
             return False
@@ -158,40 +158,40 @@ class Coordinating(Group):
         self._generation = min(found)
         return True
 
-    async def _live(self, member: Any) -> None:
+    async def _keep_joined(self, member: Any) -> None:
         while True:
             if member.generation is None:
                 await member.enter()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
 
-def coordinated(group: Group) -> Membership:
+def make_member(group: Group) -> Membership:
     config = MemberConfig(session_timeout=SESSION, rebalance_timeout=PATIENCE, timeout=PATIENCE)
     return Membership(group.bootstrap, "g", (TOPIC,), config, runtime=group.cluster.harness_runtime())
 
 
-def drafted(group: Group) -> DraftMembership:
+def make_draft_member(group: Group) -> DraftMembership:
     config = DraftConfig(session_timeout=SESSION, join_timeout=PATIENCE, timeout=PATIENCE)
     return DraftMembership(group.bootstrap, "g", (TOPIC,), config, runtime=group.cluster.harness_runtime())
 
 
 DESIGNS: Final[dict[str, Callable[[SimCluster, int], Group]]] = {
-    "zookeeper": OnZooKeeper,
-    "draft": lambda cluster, consumers: Coordinating(cluster, consumers, drafted),
-    "coordinator": lambda cluster, consumers: Coordinating(cluster, consumers, coordinated),
+    "zookeeper": GroupOnZooKeeper,
+    "draft": lambda cluster, consumers: GroupWithCoordinator(cluster, consumers, make_draft_member),
+    "coordinator": lambda cluster, consumers: GroupWithCoordinator(cluster, consumers, make_member),
 }
 
 
-async def settle(group: Group) -> float:
-    """Returns the virtual seconds until all members own their partitions; waits until all is quiet."""
+async def wait_until_settled(group: Group) -> float:
+    """Returns the virtual seconds until all members own their partitions; then waits ``QUIET`` seconds."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
-        if group.settled():
+        if group.has_settled():
             took = loop.time() - began
             await asyncio.sleep(QUIET)
             return took
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def measure(design: str, consumers: int, seed: int) -> dict[str, float]:
@@ -202,13 +202,13 @@ async def measure(design: str, consumers: int, seed: int) -> dict[str, float]:
     await start_system(system, cluster, 60.0, lambda _: None)
     group = DESIGNS[design](cluster, consumers)
     await asyncio.gather(*map(group.enter, group.consumers))
-    await settle(group)
+    await wait_until_settled(group)
     counts.clear()
-    number = group.owner()
+    number = group.find_owner()
     await group.leave(number)
-    took = await settle(group)
+    took = await wait_until_settled(group)
     await group.enter(number)
-    took += await settle(group)
+    took += await wait_until_settled(group)
     found = {name: counts[name] / 2 for name in FIGURES} | {"seconds": took / 2}
     await asyncio.gather(*map(group.leave, group.consumers))
     await cluster.close()
@@ -226,7 +226,7 @@ def run(design: str, consumers: int, seed: int) -> dict[str, float]:
 WIDTH, HEIGHT, MARGIN = 250, 200, 46
 
 
-def plot(rows: Sequence[dict[str, Any]]) -> str:
+def draw_plot(rows: Sequence[dict[str, Any]]) -> str:
     """Draws an SVG with a panel for each figure, with logarithmic axes."""
     parts = []
     least, most = (math.log10(f(row["consumers"] for row in rows)) for f in (min, max))
@@ -262,15 +262,15 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--consumers", type=numbers, default=[10, 30, 100, 300], help="each is measured by itself")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, help="path of an SVG with the figures")
     options = parser.parse_args()
-    counting(SimZooKeeper, "_fire_watches", lambda *_: "notifications")
-    counting(SimZooKeeper, "_ask", lambda *_, **__: "requests")
-    counting(CoordinatorClient, "_ask", of_request)
-    counting(ConsumerConnector, "_rebalance", lambda *_: "decisions")
+    count_calls(SimZooKeeper, "_fire_watches", lambda *_: "notifications")
+    count_calls(SimZooKeeper, "_ask", lambda *_, **__: "requests")
+    count_calls(CoordinatorClient, "_ask", name_request)
+    count_calls(ConsumerConnector, "_rebalance", lambda *_: "decisions")
     out = Output(options.json)
     out.text(f"consumers | design      | {' | '.join(f'{name:>13}' for name in FIGURES)}")
     rows: list[dict[str, Any]] = []
@@ -280,7 +280,7 @@ def main() -> None:
             out.text(f"{consumers:9} | {design:11} | {' | '.join(f'{found[name]:13,.1f}' for name in FIGURES)}")
             rows.append({"consumers": consumers, "design": design} | found)
     if options.plot is not None:
-        options.plot.write_text(plot(rows), encoding="utf-8")
+        options.plot.write_text(draw_plot(rows), encoding="utf-8")
     out.figures({"runs": rows})
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/hour.py [--rates 80,250] [--models log,txn] [--clients 20] [--keys 1000] [--json]
 
-An hour at a rate has that many operations per second, times 3,600. ``assay check`` judges them as a command, its start
-included, and one core reads and sorts the effects as the machine's limit. The seconds are those of the clock, and in
-brackets the processor's; the ratio is that of the processor's seconds.
+A history has the operations of an hour at the given rate. The command ``assay check`` judges it; its start is included.
+As the baseline, a single core reads and sorts the effects. Times are wall clock, with processor time in brackets. The
+ratio compares processor times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.harness.synthetic.generate import HISTORY, MODELS, generate
 from assay.harness.synthetic.plan import Plan
 from checks import SORTED
 
-from figures import Output, arguments, names, numbers
+from figures import Output, make_parser, names, numbers
 
 HOUR: Final = 3600
 
@@ -53,7 +53,7 @@ def read_and_sort(run: Path) -> float:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--rates", type=numbers, default=[80, 250], help="operations per second")
     parser.add_argument("--models", type=names, default=list(MODELS))
     parser.add_argument("--clients", type=int, default=20)

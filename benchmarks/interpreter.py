@@ -23,7 +23,7 @@ from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 
-from figures import Output, arguments
+from figures import Output, make_parser
 
 KEYS = ("orders-0", "orders-1", "orders-2", "orders-3")
 
@@ -54,7 +54,7 @@ def _poll(state: None, context: Context) -> tuple[Operation, None]:
     return Operation("poll", context.choose(KEYS)), None
 
 
-def composed(operations: int) -> Generator:
+def build_generator(operations: int) -> Generator:
     """Returns a generator like a workload's."""
     return time_limit(3600.0, limit(operations, mix(unfold(_send, 0), unfold(_poll, None), weights=(2, 1))))
 
@@ -75,12 +75,12 @@ async def drive(folder: Path, operations: int, workers: int) -> tuple[float, flo
     with HistoryWriter(folder, loop=asyncio.get_running_loop()) as history:
         async with Interpreter(endpoints=endpoints, client=Idle, recorder=history, concurrency=workers) as interpreter:
             rate = Rate()
-            await interpreter.run(composed(operations))
+            await interpreter.run(build_generator(operations))
         history.close()
     return rate.of(operations)
 
 
-async def ping_pong(exchanges: int) -> tuple[float, float]:
+async def measure_asyncio(exchanges: int) -> tuple[float, float]:
     """Returns exchanges per second between two tasks through two asyncio queues."""
     there: asyncio.Queue[int] = asyncio.Queue()
     back: asyncio.Queue[int] = asyncio.Queue()
@@ -99,12 +99,12 @@ async def ping_pong(exchanges: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--operations", type=int, default=200_000)
     parser.add_argument("--workers", type=int, default=10)
     options = parser.parse_args()
     out = Output(options.json)
-    exchanged = asyncio.run(ping_pong(options.operations // 2))
+    exchanged = asyncio.run(measure_asyncio(options.operations // 2))
     with tempfile.TemporaryDirectory() as folder:
         driven = asyncio.run(drive(Path(folder) / "history", options.operations, options.workers))
         rows = HistoryReader(Path(folder) / "history").rows("ops")

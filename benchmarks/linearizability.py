@@ -10,8 +10,8 @@ or writes, and calls again as soon as it has an answer. There are three kinds of
 - ``illegal``: a sixth value, written once early, is read again near the end.
 - ``info``: one operation in a hundred has no known end.
 
-Each case runs in a process of its own, which measures the growth of its peak memory. It has ``--seconds`` of processor
-time.
+Each case runs in a separate process, which measures the growth of its peak memory. The case may use ``--seconds`` of
+processor time.
 
 ``--widest`` measures how many clients can be decided for each number of operations, legal and illegal: 50, 100, 200,
 400 and so on, until a case is undecided.
@@ -32,10 +32,10 @@ import pyarrow as pa
 from assay.checkers.linearizability import MODELS, Limits, search
 from assay.harness.core.history import SCHEMAS
 
-from figures import Output, arguments, names, numbers
+from figures import Output, make_parser, names, numbers
 
 VALUES: Final = 5
-LOST: Final = 0.01
+INFO_SHARE: Final = 0.01
 KINDS: Final = ("legal", "illegal", "info")
 
 
@@ -49,7 +49,7 @@ def generate(operations: int, clients: int, kind: str, seed: int = 1) -> pa.Tabl
     point = call + ((ret - call) * rng.uniform(0.25, 0.75, operations)).astype(np.int64)
     reads = rng.random(operations) < 0.5
     value = rng.integers(1, VALUES + 1, operations)
-    info = (rng.random(operations) < LOST) & (kind == "info")
+    info = (rng.random(operations) < INFO_SHARE) & (kind == "info")
     happened = ~info | (rng.random(operations) < 0.5)
     order = np.argsort(point, kind="stable")
     if kind == "illegal":
@@ -82,31 +82,31 @@ def generate(operations: int, clients: int, kind: str, seed: int = 1) -> pa.Tabl
     return pa.Table.from_arrays(arrays, schema=SCHEMAS["ops"])
 
 
-def peak() -> int:
+def read_peak_kilobytes() -> int:
     """Returns the peak resident size in kilobytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def case(operations: int, clients: int, kind: str, options: argparse.Namespace, answer: Any) -> None:
-    """Runs in a process of its own, which the kernel kills when its processor time is used up."""
+def run_case(operations: int, clients: int, kind: str, options: argparse.Namespace, answer: Any) -> None:
+    """Judges a case in a separate process, which the kernel kills when its processor time is used up."""
     table = generate(operations, clients, kind)
-    before, begun, used = peak(), time.perf_counter(), time.process_time()
-    enough = int(used + options.seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (enough, enough))
+    before, begun, used = read_peak_kilobytes(), time.perf_counter(), time.process_time()
+    limit = int(used + options.seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     judged = search(table, MODELS["register"], limits=Limits(seconds=None, bytes=options.memory_mb * 1_000_000))
     took = (time.perf_counter() - begun, time.process_time() - used)
-    answer.send((str(judged.verdict), *took, (peak() - before) // 1000, judged.examined[-1].note))
+    answer.send((str(judged.verdict), *took, (read_peak_kilobytes() - before) // 1000, judged.examined[-1].note))
 
 
 def measure(operations: int, clients: int, kind: str, options: argparse.Namespace) -> dict[str, Any]:
     """Runs one case and describes it."""
     context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=case, args=(operations, clients, kind, options, theirs))
+    receiver, sender = context.Pipe()
+    process = context.Process(target=run_case, args=(operations, clients, kind, options, sender))
     process.start()
-    theirs.close()
+    sender.close()
     try:
-        verdict, seconds, processor, grown, note = ours.recv()
+        verdict, seconds, processor, grown, note = receiver.recv()
     except EOFError:
         verdict, seconds, processor, grown, note = "unknown", 0.0, options.seconds, 0, "out of processor time"
     process.join()
@@ -126,7 +126,7 @@ def measure(operations: int, clients: int, kind: str, options: argparse.Namespac
     }
 
 
-def widest(operations: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measure_widest(operations: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Measures cases with more and more clients, until a case is undecided."""
     clients = 50
     while clients < operations:
@@ -139,7 +139,7 @@ def widest(operations: int, options: argparse.Namespace) -> Iterator[dict[str, A
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--operations", type=numbers, default=[1_000, 10_000, 100_000])
     parser.add_argument("--clients", type=numbers, default=[5, 10, 20, 50])
     parser.add_argument("--kinds", type=names, default=list(KINDS))
@@ -155,7 +155,7 @@ def main() -> None:
     cases: list[dict[str, Any]] = []
     for operations in options.operations:
         if options.widest:
-            cases += widest(operations, options)
+            cases += measure_widest(operations, options)
         else:
             cases += [
                 measure(operations, clients, kind, options) for clients in options.clients for kind in options.kinds

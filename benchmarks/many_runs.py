@@ -22,14 +22,14 @@ from typing import Any, Final
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import Plan
 
-from figures import Output, arguments, names
+from figures import Output, make_parser, names
 
 SPARK: Final = "local[2]"
 ENDS: Final = (0, 1, 2)
 """Exit codes of ``assay check``: pass, fail, unknown."""
 
 
-def stored(folder: Path, runs: int, operations: int, different: int) -> Iterator[Path]:
+def make_runs(folder: Path, runs: int, operations: int, different: int) -> Iterator[Path]:
     """Creates the runs and yields their folders. Every second distinct history has an anomaly."""
     for number in range(runs):
         path = folder / f"{number:05}"
@@ -50,7 +50,7 @@ def link_files(source: Path, target: Path) -> None:
             os.link(Path(root) / name, there / name)
 
 
-def timed(paths: Sequence[Path], *options: str) -> tuple[float, list[str]]:
+def time_check(paths: Sequence[Path], *options: str) -> tuple[float, list[str]]:
     """Returns the seconds of a check, and its output lines."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "assay.harness.cli.main", "check", *map(str, paths), *options]
@@ -62,7 +62,7 @@ def timed(paths: Sequence[Path], *options: str) -> tuple[float, list[str]]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--operations", type=int, default=500)
     parser.add_argument("--different", type=int, default=100)
@@ -72,18 +72,18 @@ def main() -> None:
     out = Output(options.json)
     figures: dict[str, Any] = {"runs": options.runs}
     with tempfile.TemporaryDirectory(prefix="assay-bench-") as folder:
-        paths = list(stored(Path(folder), options.runs, options.operations, options.different))
-        each = [timed([path])[0] for path in paths[: options.sample]]
+        paths = list(make_runs(Path(folder), options.runs, options.operations, options.different))
+        each = [time_check([path])[0] for path in paths[: options.sample]]
         alone = sum(each) / len(each) * options.runs
         out.text(f"one by one: {sum(each) / len(each):.2f} s each, so {alone:,.0f} s for {options.runs}")
         figures["one by one"] = alone
-        said = []
+        outputs = []
         for engine in options.engines:
-            seconds, lines = timed(paths, f"--spark-master={SPARK}" if engine == "spark" else f"--engine={engine}")
+            seconds, lines = time_check(paths, f"--spark-master={SPARK}" if engine == "spark" else f"--engine={engine}")
             out.text(f"{engine}: {options.runs} in {seconds:.1f} s, {alone / seconds:.1f} times as fast: {lines[-1]}")
             figures[engine] = seconds
-            said.append(lines)
-        if any(lines != said[0] for lines in said):
+            outputs.append(lines)
+        if any(lines != outputs[0] for lines in outputs):
             sys.exit("the engines differ")
     out.figures(figures)
 

@@ -16,12 +16,12 @@ from assay.harness.nightly.store_index import read_store
 from assay.reports.index.known import KnownFailures
 from assay.reports.index.page import render_page
 
-from figures import Output, arguments, numbers
+from figures import Output, make_parser, numbers
 from helpers.morning_store import many
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--runs", type=numbers, default=[1_000, 10_000])
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the store and its page there, and leave them")
     options = parser.parse_args()
@@ -32,11 +32,11 @@ def main() -> None:
             began = time.process_time()
             stored = read_store(root, {})
             middle = time.process_time()
-            made = render_page(stored, KnownFailures(today=date(2026, 11, 24))).html.encode()
+            page = render_page(stored, KnownFailures(today=date(2026, 11, 24))).html.encode()
             ended = time.process_time()
-            (root / "index.html").write_bytes(made)
-        out.text(f"{runs:6} runs: read in {middle - began:.2f} s, drawn in {ended - middle:.2f} s, {len(made):,} B")
-        found.append({"runs": runs, "read": middle - began, "drawn": ended - middle, "bytes": len(made)})
+            (root / "index.html").write_bytes(page)
+        out.text(f"{runs:6} runs: read in {middle - began:.2f} s, written in {ended - middle:.2f} s, {len(page):,} B")
+        found.append({"runs": runs, "read": middle - began, "drawn": ended - middle, "bytes": len(page)})
     out.figures({"stores": found})
 
 

@@ -7,9 +7,9 @@
 
 Times are in milliseconds, virtual ones in the simulation.
 
-A send that meets a former leader must find the new one: it waits for the client's back-off, asks a broker for metadata,
-and sends again. The run also measures these metadata requests, without the back-off; the longest is the "refresh" of
-the figures.
+If a send reaches a former leader, the client must find the new leader: it waits for its back-off, asks a broker for
+metadata, and sends again. The run also measures such metadata requests, without the back-off. The longest one is the
+"refresh" of the figures.
 
     python benchmarks/rolling_restart.py [--cluster sim] [--seeds 1,2,3,4,5] [--partitions 6] [--producers 4] [--json]
 """
@@ -33,15 +33,15 @@ from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
 
-from figures import Output, arguments, numbers
+from figures import Output, make_parser, numbers
 
 PRODUCERS = 4
 """Per partition."""
 PATIENCE = 30.0
 SETTLED = 3.0
-"""Seconds before and after the restarts."""
+"""Seconds before the first restart and after the last one."""
 PAUSE = 0.002
-LOOK_EVERY = 0.02
+POLL_SECONDS = 0.02
 MS = 1000
 
 
@@ -54,14 +54,14 @@ class Measured:
     stops: list[float] = field(default_factory=list)
 
 
-async def measure(world: World, system: Broker, of_each: int) -> Measured:
+async def measure(world: World, system: Broker, per_partition: int) -> Measured:
     cluster = await world.open(lambda _: None)
     await start_system(system, cluster, 60.0, lambda _: None)
     brokers = by_role(cluster, "broker")
     bootstrap = [f"{node.address}:9092" for node in brokers]
     loop, runtime, measured = asyncio.get_running_loop(), world.runtime(), Measured()
     config = ProducerConfig(timeout=PATIENCE, retries=1000, repeat_unknown=True, request_timeout=2.0)
-    producers = [Producer(bootstrap, config, runtime=runtime) for _ in range(of_each)]
+    producers = [Producer(bootstrap, config, runtime=runtime) for _ in range(per_partition)]
     pool = Pool("looking")
     metadata = Metadata(bootstrap, pool, runtime.random)
 
@@ -80,7 +80,7 @@ async def measure(world: World, system: Broker, of_each: int) -> Measured:
             began = loop.time()
             await metadata.refresh("orders", began + PATIENCE)
             measured.refreshes.append((loop.time() - began) * MS)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
     load = [loop.create_task(send(producer, p)) for producer in producers for p in range(system.partitions)]
     load.append(loop.create_task(look()))
@@ -104,12 +104,12 @@ async def measure(world: World, system: Broker, of_each: int) -> Measured:
         await world.close(keep=False)
 
 
-def measured_in(where: str, seed: int, partitions: int, shutdown_ms: int, of_each: int = PRODUCERS) -> Measured:
-    """Measures one run. ``where``: ``sim`` or ``docker``. ``of_each``: producers per partition."""
+def measure_run(where: str, seed: int, partitions: int, shutdown_ms: int, per_partition: int = PRODUCERS) -> Measured:
+    """Measures one run. ``where``: ``sim`` or ``docker``. ``per_partition``: producers per partition."""
     system = Broker(partitions=partitions).with_setting("controlled.shutdown.max.ms", str(shutdown_ms))
     world = open_world(system, Settings(seed, cluster=where), run_id=f"rolling-{seed}-{shutdown_ms}")
     try:
-        return world.loop.run_until_complete(measure(world, system, of_each))
+        return world.loop.run_until_complete(measure(world, system, per_partition))
     finally:
         world.loop.close()
 
@@ -118,7 +118,7 @@ def measured_in(where: str, seed: int, partitions: int, shutdown_ms: int, of_eac
 class Row:
     """Figures in milliseconds; ``allowed``: the client's back-off plus the longest metadata request."""
 
-    way: str
+    mode: str
     sends: int
     median: float
     percentile_999: float
@@ -128,11 +128,11 @@ class Row:
     longest_stop: float
 
 
-def row(way: str, found: list[Measured]) -> Row:
+def summarize(mode: str, found: list[Measured]) -> Row:
     sends = sorted(time for one in found for time in one.sends)
     refresh = max(time for one in found for time in one.refreshes)
     return Row(
-        way,
+        mode,
         len(sends),
         statistics.median(sends),
         sends[int(0.999 * len(sends))],
@@ -144,19 +144,19 @@ def row(way: str, found: list[Measured]) -> Row:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=numbers, default=[1, 2, 3, 4, 5])
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--producers", type=int, default=PRODUCERS, help="number of producers per partition")
     parser.add_argument("--cluster", choices=(SIM, DOCKER), default=SIM)
     options = parser.parse_args()
     out, rows = Output(options.json), []
-    for way, shutdown_ms in (("handed over", 5_000), ("not handed over", 1)):
+    for mode, shutdown_ms in (("handed over", 5_000), ("not handed over", 1)):
         where = (options.partitions, shutdown_ms, options.producers)
-        rows.append(row(way, [measured_in(options.cluster, seed, *where) for seed in options.seeds]))
+        rows.append(summarize(mode, [measure_run(options.cluster, seed, *where) for seed in options.seeds]))
         one = rows[-1]
         out.text(
-            f"{one.way:16} {one.sends} sends  p50 {one.median:.1f}  p99.9 {one.percentile_999:.1f}  "
+            f"{one.mode:16} {one.sends} sends  p50 {one.median:.1f}  p99.9 {one.percentile_999:.1f}  "
             f"longest {one.longest:.1f} ms; a refresh at most {one.refresh:.1f} (with back-off {one.allowed:.1f}); "
             f"a stop at most {one.longest_stop:.0f}"
         )

@@ -1,9 +1,9 @@
 """Examples that a search judges per second of processor time, alone or compared with another checkout.
 
-Both sides draw equal numbers of examples from the same seeds, lengths and faults. A search with a fork server starts
-most examples from snapshots of other runs. Two figures count: examples that are not unknown, and injected faults,
-including those that a fork inherited. Seconds are processor time of all processes, so other load on the machine does
-not count; the sides alternate.
+This checkout and the other one draw equal numbers of examples from the same seeds, lengths and faults. A search with a
+fork server starts most examples from forks of other runs. Two figures count: examples that are not unknown, and
+injected faults, including those that a fork inherited. Seconds are processor time of all processes, so other load
+on the machine does not count. The two checkouts alternate.
 
     python benchmarks/search.py [--workloads test_log,...] [--examples 40] [--seeds 1,2] [--against PATH] [--json]
 """
@@ -16,17 +16,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from explorers import ROOT, child, explorer
-from figures import Output, arguments, names, numbers
+from explorers import ROOT, open_explorer, run_in_checkout
+from figures import Output, make_parser, names, numbers
 
 CHILD = "--here"
 SUMMED = ("known", "failed", "injected", "examples", "processor seconds")
 
 
-def here(workload: str, examples: int, seed: int) -> dict[str, float]:
-    """Runs one search in this process, with the code imported as ``assay``, which may be an older checkout's."""
+def run_search(workload: str, examples: int, seed: int) -> dict[str, float]:
+    """Runs one search in this process. The package ``assay`` may come from an older checkout."""
     began = time.perf_counter()
-    with explorer(workload, seed, examples=examples) as (search, spent):
+    with open_explorer(workload, seed, examples=examples) as (search, spent):
         search.run()
         seconds = spent()
     verdicts = search.tally.verdicts
@@ -42,7 +42,7 @@ def here(workload: str, examples: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--workloads", type=names, default=["test_log", "test_group", "test_controller"])
     parser.add_argument("--examples", type=int, default=40)
     parser.add_argument("--seeds", type=numbers, default=[1])
@@ -52,12 +52,10 @@ def main() -> None:
     sides = {"this": ROOT} | ({"other": options.against.resolve()} if options.against else {})
     figures: dict[str, Any] = {}
     for workload in options.workloads:
-        totals = {
-            side: dict.fromkeys(("known", "failed", "injected", "examples", "processor seconds"), 0.0) for side in sides
-        }
+        totals = {side: dict.fromkeys(SUMMED, 0.0) for side in sides}
         for turn, seed in enumerate(options.seeds):
             for side in sorted(sides, reverse=bool(turn % 2)):
-                found = json.loads(child(__file__, sides[side], [CHILD, workload, options.examples, seed]))
+                found = json.loads(run_in_checkout(__file__, sides[side], [CHILD, workload, options.examples, seed]))
                 for name in totals[side]:
                     totals[side][name] += found[name]
         rates = {side: total["known"] / total["processor seconds"] for side, total in totals.items()}
@@ -78,6 +76,6 @@ def main() -> None:
 if __name__ == "__main__":
     if CHILD in sys.argv:
         name, examples, seed = sys.argv[2:]
-        print(json.dumps(here(name, int(examples), int(seed))))
+        print(json.dumps(run_search(name, int(examples), int(seed))))
     else:
         main()

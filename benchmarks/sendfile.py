@@ -1,8 +1,8 @@
 """Gain of sendfile for a consumer that reads a log from the beginning.
 
 The broker's own server sends ranges of a log, through the log, the codec and the session. A client process requests one
-range after another and discards them, so no consumer can be faster. Both ways alternate in one run; figures are the
-best of ``--rounds``. Quote the ratios.
+range after another and discards them, so no consumer can be faster. Copying and sendfile alternate in one run. Figures
+are the best of ``--rounds``. Quote the ratios.
 
     python benchmarks/sendfile.py [--megabytes 512] [--rounds 5] [--sizes 64,256,1024,2048,4096,8192] [--json]
 """
@@ -39,14 +39,14 @@ from assay.system_under_test.records.produced import validate
 from assay.system_under_test.storage import local
 from assay.system_under_test.storage.local import LocalStorage
 
-from figures import Output, arguments, numbers
+from figures import Output, make_parser, numbers
 
 KB = 1024
 SIZES = [64, 256, 1024, 2048, 4096, 8192]
 """Records per answer in KB; clients request 1 MB by default."""
 LOG_BYTES = 64 * KB * KB
 MESSAGE = 1000
-WAYS = {"copied": sys.maxsize, "sendfile": 0}
+MODES = {"copied": sys.maxsize, "sendfile": 0}
 """Size in bytes from which sendfile is used."""
 
 
@@ -59,21 +59,21 @@ class Figures:
 
 
 def consume(port: int, size: int, count: int, result: Connection) -> None:
-    """Reads ``count`` answers in a process of its own, and sends the seconds."""
+    """Reads ``count`` answers in a separate process, and sends the seconds that this took."""
     wanted = [FetchTopic(topic="t", partitions=[FetchPartition(partition=0, offset=0, max_bytes=size)])]
     request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=size, topics=wanted)
-    asked, room = encode_request(request, 3, 1, "benchmark"), memoryview(bytearray(1024 * KB))
+    sent, buffer = encode_request(request, 3, 1, "benchmark"), memoryview(bytearray(1024 * KB))
     with socket.create_connection(("127.0.0.1", port)) as connection:
         began = time.perf_counter()
         for _ in range(count):
-            connection.sendall(asked)
+            connection.sendall(sent)
             left = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
             while left:
-                left -= connection.recv_into(room[: min(left, len(room))])
+                left -= connection.recv_into(buffer[: min(left, len(buffer))])
         result.send(time.perf_counter() - began)
 
 
-async def filled(folder: str) -> Log:
+async def fill_log(folder: str) -> Log:
     log, _ = await Log.open(
         LocalStorage(folder), "t-0", LogConfig(), clean=False, recovery_point=0, wall_clock=time.time
     )
@@ -111,21 +111,21 @@ async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figure
     return Figures(size * count / seconds / 1e6, cpu / count * 1e6)
 
 
-def best(figures: list[Figures]) -> Figures:
+def pick_best(figures: list[Figures]) -> Figures:
     return Figures(max(one.speed for one in figures), min(one.cpu for one in figures))
 
 
 async def run(megabytes: int, rounds: int, sizes: list[int], out: Output) -> None:
     answers = []
     with tempfile.TemporaryDirectory() as folder:
-        log = await filled(folder)
-        out.text("answer of  " + "".join(f"{way:>26}" for way in WAYS) + "   ratio of speed, of processor time")
+        log = await fill_log(folder)
+        out.text("answer of  " + "".join(f"{mode:>26}" for mode in MODES) + "   ratio of speed, of processor time")
         for size in sizes:
-            found: dict[str, list[Figures]] = {way: [] for way in WAYS}
+            found: dict[str, list[Figures]] = {mode: [] for mode in MODES}
             for _ in range(rounds):
-                for way, threshold in WAYS.items():
-                    found[way].append(await measure(log, size * KB, megabytes * KB * KB, threshold))
-            copied, sent = (best(found[way]) for way in WAYS)
+                for mode, threshold in MODES.items():
+                    found[mode].append(await measure(log, size * KB, megabytes * KB * KB, threshold))
+            copied, sent = (pick_best(found[mode]) for mode in MODES)
             both = "".join(f"{one.speed:10,.0f} MB/s {one.cpu:8,.0f} us" for one in (copied, sent))
             out.text(f"{size:6} KB  {both}   {sent.speed / copied.speed:8.2f} {copied.cpu / sent.cpu:8.2f}")
             answers.append({"kilobytes": size, "copied": asdict(copied), "sendfile": asdict(sent)})
@@ -134,7 +134,7 @@ async def run(megabytes: int, rounds: int, sizes: list[int], out: Output) -> Non
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--megabytes", type=int, default=512, help="read in each measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", type=numbers, default=SIZES, help="KB of an answer")

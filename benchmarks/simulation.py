@@ -23,7 +23,7 @@ from assay.harness.run.settings import SIM, Settings
 from assay.nemesis.schedule.catalogue import NONE
 from assay.workloads.test_log import test_log
 
-from figures import Output, arguments, names, numbers
+from figures import Output, make_parser, names, numbers
 
 ECHO_PAIRS = 20_000
 MESSAGE = bytes(64)
@@ -92,7 +92,7 @@ def _on_a_loop(coroutine: Coroutine[Any, Any, float]) -> float:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of the main phase")
     parser.add_argument("--rates", type=numbers, default=[50, 200], help="operations a second, each a run of its own")
     parser.add_argument("--faults", type=names, default=["kill", "partition"])

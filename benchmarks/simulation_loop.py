@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 from assay.cluster.sim.loop import SimLoop
 
-from figures import Output, arguments
+from figures import Output, make_parser
 
 MESSAGE = bytes(64)
 ROUNDS = 3
 
 
-async def echo(pairs: int) -> float:
+async def measure_echo(pairs: int) -> float:
     """Returns pairs per second of a connection with one request in flight at a time."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,22 +45,22 @@ async def echo(pairs: int) -> float:
     return pairs / taken
 
 
-def best(pairs: int, factory: Callable[[], asyncio.AbstractEventLoop]) -> float:
+def measure_best(pairs: int, factory: Callable[[], asyncio.AbstractEventLoop]) -> float:
     """Returns the best of several runs, which was disturbed least."""
     rates = []
     for _ in range(ROUNDS):
         with asyncio.Runner(loop_factory=factory) as runner:
-            rates.append(runner.run(echo(pairs)))
+            rates.append(runner.run(measure_echo(pairs)))
     return max(rates)
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=40_000)
     options = parser.parse_args()
     out = Output(options.json)
-    simulated = best(options.pairs, SimLoop)
-    loopback = best(options.pairs // 4, asyncio.new_event_loop)
+    simulated = measure_best(options.pairs, SimLoop)
+    loopback = measure_best(options.pairs // 4, asyncio.new_event_loop)
     out.text(f"simulation: {simulated:>9,.0f} pairs/s")
     out.text(f"loopback:   {loopback:>9,.0f} pairs/s")
     out.text(f"ratio: {simulated / loopback:.2f}")

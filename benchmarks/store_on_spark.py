@@ -38,7 +38,7 @@ from assay.harness.synthetic.plan import Plan
 from checks import SORTED
 from many_runs import link_files
 
-from figures import Output, arguments
+from figures import Output, make_parser
 from helpers.standalone import WORKERS, Cluster, standalone_cluster
 
 EFFECTS_PER_OPERATION: Final = 3.7
@@ -164,7 +164,7 @@ def read_and_sort(run: Path) -> float:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--effects", type=int, default=500_000_000)
     parser.add_argument("--run-effects", type=int, default=2_500_000)
     parser.add_argument("--different", type=int, default=8)

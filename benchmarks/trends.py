@@ -1,4 +1,6 @@
-"""Time of DuckDB, and of Spark in local[2], for many nights: the trends and the tables. DuckDB's medians to compare.
+"""Time of DuckDB, and of Spark in local[2], to compute the trends and the tables of many nights.
+
+For comparison, the time of DuckDB to compute only medians is printed.
 
 The data set is synthetic: one packed file per night, in which each cell has one run with random figures of a constant
 distribution. ``peak``: resident bytes of this process, Spark's JVM and its Python workers.
@@ -23,7 +25,7 @@ from assay.harness.nightly import tables, trends
 from assay.harness.nightly.dataset import PACKED, PARTITION
 from assay.harness.nightly.dataset_schema import SCHEMA
 
-from figures import Output, arguments, names, watched
+from figures import Output, make_parser, names, track_peak_memory
 from helpers.night_runs import ZOO, cells_of_a_night
 
 NEWEST = date(2026, 11, 24)
@@ -34,7 +36,7 @@ MEDIANS = """
     """
 
 
-def made(place: Path, nights: int, cells: int) -> None:
+def write_data_set(place: Path, nights: int, cells: int) -> None:
     """Writes the data set; figures have an equal distribution on every night."""
     base, chance = cells_of_a_night(random.Random(1), cells), np.random.default_rng(1)
     for number in range(nights):
@@ -51,7 +53,7 @@ def made(place: Path, nights: int, cells: int) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--nights", type=int, default=1_000)
     parser.add_argument("--cells", type=int, default=500)
     parser.add_argument("--engines", type=names, default=["duckdb", "spark"])
@@ -60,12 +62,12 @@ def main() -> None:
     out = Output(options.json)
     with tempfile.TemporaryDirectory() as folder:
         place = options.keep or Path(folder)
-        made(place, options.nights, options.cells)
+        write_data_set(place, options.nights, options.cells)
         figures: dict[str, float] = {"nights": options.nights, "cells": options.cells}
-        figures["medians"] = medians_by_duckdb(place)
+        figures["medians"] = time_medians(place)
         for name in options.engines:
-            of_engine = measure(place, "local[2]" if name == "spark" else None)
-            figures |= {f"{name}_{figure}": value for figure, value in of_engine.items()}
+            measured = measure(place, "local[2]" if name == "spark" else None)
+            figures |= {f"{name}_{figure}": value for figure, value in measured.items()}
     for name, value in figures.items():
         out.text(f"{name:16} {value:,.1f}")
     out.figures(figures)
@@ -74,7 +76,7 @@ def main() -> None:
 def measure(place: Path, master: str | None) -> dict[str, float]:
     """Returns seconds, and the numbers of rows, tested figures and trends found."""
     began = time.monotonic()
-    with watched() as peak, tables.open_engine(master) as engine:
+    with track_peak_memory() as peak, tables.open_engine(master) as engine:
         started = time.monotonic()
         found = trends.compute_trends_on(engine, place, ZOO)
         middle = time.monotonic()
@@ -87,7 +89,7 @@ def measure(place: Path, master: str | None) -> dict[str, float]:
     }  # fmt: skip
 
 
-def medians_by_duckdb(place: Path) -> float:
+def time_medians(place: Path) -> float:
     """Returns seconds."""
     with duckdb.connect(config={"threads": 2}) as peer:
         began = time.monotonic()

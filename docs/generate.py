@@ -39,7 +39,7 @@ CENSUS = Census(5, 3, ("orders-0", "orders-1"), 3, ("members",), sessions=True, 
 DRAWS = 300
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def make_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a Markdown table; a bar or a line break inside a cell is escaped."""
     lines = [header, ["---"] * len(header), *rows]
     cells = ([re.sub(r"\s+", " ", cell).replace("|", "\\|").strip() for cell in line] for line in lines)
@@ -53,7 +53,7 @@ def to_markdown(text: str) -> str:
 
 
 class OptionRecorder:
-    """Stands in for pytest's parser and records the options that the plugin adds, but for hidden ones."""
+    """Records the options that the plugin adds to pytest's parser, except hidden ones."""
 
     def __init__(self) -> None:
         self.options: list[tuple[str, dict[str, Any]]] = []
@@ -66,7 +66,7 @@ class OptionRecorder:
             self.options.append((name, details))
 
 
-def options_page() -> str:
+def make_options_page() -> str:
     recorder = OptionRecorder()
     add_options(recorder)  # type: ignore[arg-type]
     rows = []
@@ -75,7 +75,7 @@ def options_page() -> str:
         rows.append([f"`{shown}`", escape_markup(details["help"])])
     return (
         "# pytest options\n\nThe plugin adds these options to `pytest`. `pytest --help` prints the same list in the "
-        "group `assay`.\n\n" + table(["option", "meaning"], rows)
+        "group `assay`.\n\n" + make_table(["option", "meaning"], rows)
     )
 
 
@@ -85,25 +85,25 @@ def escape_markup(text: str) -> str:
     return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*(?:=[\w.:]+)?)", r"`\1`", text)
 
 
-def cli_page() -> str:
+def make_cli_page() -> str:
     parser = cli.build_parser()
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     parts = ["# The command line\n", "`assay` works on stored runs and histories. pytest makes runs.\n"]
-    parts.append(fenced(parser.format_help()))
+    parts.append(make_code_block(parser.format_help()))
     for name, verb in commands.choices.items():
-        parts.append(f"## assay {name}\n\n{fenced(verb.format_help())}")
+        parts.append(f"## assay {name}\n\n{make_code_block(verb.format_help())}")
         for action in verb._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for inner, nested in action.choices.items():
-                    parts.append(f"### assay {name} {inner}\n\n{fenced(nested.format_help())}")
+                    parts.append(f"### assay {name} {inner}\n\n{make_code_block(nested.format_help())}")
     return "\n".join(parts)
 
 
-def fenced(text: str) -> str:
+def make_code_block(text: str) -> str:
     return f"```text\n{text.rstrip()}\n```\n"
 
 
-def parameters_of(fault: Fault) -> dict[str, list[str]]:
+def list_parameters(fault: Fault) -> dict[str, list[str]]:
     """Returns each parameter of a fault with the values that are drawn for it, in ascending order."""
     found: dict[str, dict[Any, None]] = {}
     for seed in range(DRAWS):
@@ -117,7 +117,7 @@ def parameters_of(fault: Fault) -> dict[str, list[str]]:
 
 
 def shorten(values: list[Any]) -> list[str]:
-    """Returns up to eight values as text; of more numbers their range."""
+    """Returns up to eight values as text. If there are more and all are numbers, returns their range."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(values) > 8 and len(numbers) == len(values):
         return [f"{min(numbers):.4g} to {max(numbers):.4g}"]
@@ -125,7 +125,7 @@ def shorten(values: list[Any]) -> list[str]:
     return [str(value) for value in ordered[:8]] + (["..."] if len(values) > 8 else [])
 
 
-IMPACTS = {
+IMPACT_TEXTS = {
     "ends_process": "ends the process",
     "pauses_process": "pauses the process",
     "cuts_links": "cuts links",
@@ -136,15 +136,17 @@ IMPACTS = {
 }
 
 
-def faults_page() -> str:
+def make_faults_page() -> str:
     catalogue = FaultCatalogue.standard()
     rows = []
     for name, fault in catalogue.items():
-        impact = ", ".join(words for field, words in IMPACTS.items() if getattr(fault.impact, field)) or "slows down"
+        impact = (
+            ", ".join(words for field, words in IMPACT_TEXTS.items() if getattr(fault.impact, field)) or "slows down"
+        )
         protocols = [*fault.capabilities, *(ability.protocol for ability in getattr(fault, "abilities", ()))]
         needs = [f"`{protocol.__name__}`" for protocol in protocols] + [f"role `{role}`" for role in fault.roles]
         parameters = "; ".join(
-            f"`{parameter}`: {', '.join(values)}" for parameter, values in parameters_of(fault).items()
+            f"`{parameter}`: {', '.join(values)}" for parameter, values in list_parameters(fault).items()
         )
         alone = "yes" if name in catalogue.all else "no"
         rows.append(
@@ -159,51 +161,51 @@ def faults_page() -> str:
             ]
         )
     return (
-        "# Faults\n\nAll faults that come with the tester. [Chapter 4](../../guide/faults.md) explains how to use them."
+        "# Faults\n\nAll faults that come with assay. [Chapter 4](../../guide/faults.md) explains how to use them."
         "\n\n- *Impact*: what the fault does to its targets. Checks and reports use it."
-        "\n- *Holds*: the part of a node that the fault holds. Two faults never hold the same part of one node."
+        "\n- *Occupies*: the part of a node that the fault occupies. Two faults never occupy the same part of a node."
         "\n- *Needs*: the optional protocols that your system, or each server's node, must implement, and the "
         "roles that the cluster must have."
         "\n- *Parameters*: the names, with the values that a random schedule draws. In a schedule file you can give "
         "others.\n- *all*: `--nemesis=all` has a run of this fault.\n\n"
-        + table(["fault", "description", "impact", "holds", "needs", "parameters", "all"], rows)
+        + make_table(["fault", "description", "impact", "occupies", "needs", "parameters", "all"], rows)
         + "\n## How each works\n\n"
-        + "\n".join(fault_details(catalogue))
+        + "\n".join(describe_faults(catalogue))
     )
 
 
-def fault_details(catalogue: FaultCatalogue) -> Iterable[str]:
-    """Yields the docstring of each module of faults, under the names of its faults."""
+def describe_faults(catalogue: FaultCatalogue) -> Iterable[str]:
+    """Yields a section for each module of faults: the names of its faults, and its docstring."""
     modules: dict[str, list[str]] = {}
     for name, fault in catalogue.items():
         modules.setdefault(type(fault).__module__, []).append(name)
     for module, names in modules.items():
-        text = ast.get_docstring(ast.parse(source_of(module))) or ""
+        text = ast.get_docstring(ast.parse(read_source(module))) or ""
         yield f"### {', '.join(names)}\n\n{to_markdown(text)}\n"
 
 
-def source_of(module: str) -> str:
+def read_source(module: str) -> str:
     """Returns the source of a module of the package, by its dotted name."""
     return (ROOT / Path(*module.split(".")[1:])).with_suffix(".py").read_text()
 
 
 def find_module(check: Check) -> str:
-    """Returns the dotted name of the module that holds a check, by itself or in a tuple, and names its anomaly."""
+    """Returns the dotted name of the module that defines a check."""
     return next(
         name
         for name, module in sorted(sys.modules.items())
         if name.startswith("assay.checkers.")
         and not name.endswith((".family", ".families"))
         and any(value is check or (isinstance(value, tuple) and check in value) for value in vars(module).values())
-        and f'"{check.anomaly}"' in source_of(name)
+        and f'"{check.anomaly}"' in read_source(name)
     )
 
 
-def summary_of(family: Family) -> str:
+def summarize_family(family: Family) -> str:
     """Returns the titles of the modules in which the checks of a family are defined."""
     titles = []
     for name in dict.fromkeys(map(find_module, family.checks)):
-        text = ast.get_docstring(ast.parse(source_of(name))) or ""
+        text = ast.get_docstring(ast.parse(read_source(name))) or ""
         titles.append(to_markdown(textwrap.shorten(text.partition("\n\n")[0], 400)))
     return "\n\n".join(titles)
 
@@ -211,14 +213,14 @@ def summary_of(family: Family) -> str:
 def describe_exposure(check: Check) -> str:
     """Returns the claims of a check and what exposes them, in words."""
     if check.exposure is None:
-        return "each row that was looked at"
+        return "each row that was examined"
     owed = " A run without any is unknown." if check.exposure.remedy else ""
     later = "" if check.exposure.at_any_time else " later"
     return f"{check.exposure.nouns} {check.exposure.asserted}; exposed if {check.exposure.observed}{later}.{owed}"
 
 
-def anomalies_page() -> str:
-    """All anomalies, by the family of checks that finds them."""
+def make_anomalies_page() -> str:
+    """Returns a page with all anomalies, by the family of checks that finds them."""
     in_order = {anomaly for family in TRANSACTION_ORDERS for anomaly in family.anomalies}
     explained = set(re.findall(r"^### ([\w-]+)$", (FOLDER.parent / "anomalies.md").read_text(), re.MULTILINE))
     parts = [
@@ -235,15 +237,15 @@ def anomalies_page() -> str:
             reads = ", ".join(f"`{kind}`" for kind in check.kinds)
             rows.append([linked, escape_markup(check.meaning), reads, describe_exposure(check)])
         order = " The order of processes or of real time counts." if set(family.anomalies) & in_order else ""
-        parts.append(f"## {family.name}\n\n{summary_of(family)}{order}\n")
-        parts.append(table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
+        parts.append(f"## {family.name}\n\n{summarize_family(family)}{order}\n")
+        parts.append(make_table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
     others = [("no-recovery", NO_RECOVERY_MEANING), (NONLINEARIZABLE, MEANING)]
     parts.append("## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model.\n")
-    parts.append(table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
+    parts.append(make_table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
     return "\n".join(parts)
 
 
-def fields_of(path: Path, class_name: str) -> list[tuple[str, str, str, str]]:
+def read_fields(path: Path, class_name: str) -> list[tuple[str, str, str, str]]:
     """Returns name, type, default and docstring of each field of a class."""
     (found,) = (
         node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef) and node.name == class_name
@@ -258,58 +260,58 @@ def fields_of(path: Path, class_name: str) -> list[tuple[str, str, str, str]]:
     return fields
 
 
-def contract_page() -> str:
+def make_contract_page() -> str:
     rows = [
         [f"`{name}`", f"`{kind}`", f"`{default}`" if default else "", to_markdown(text)]
-        for name, kind, default, text in fields_of(ROOT / "checkers" / "judging" / "contract.py", "Contract")
+        for name, kind, default, text in read_fields(ROOT / "checkers" / "judging" / "contract.py", "Contract")
     ]
     return (
-        "# Contract fields\n\nA contract says what a finding means. Begin with `forbid(...)`; the fields below are the "
-        "arguments of `Contract`.\n\n"
-        + table(["field", "type", "default", "meaning"], rows)
+        "# Contract fields\n\nA contract says which findings fail a run. Begin with `forbid(...)`; the fields below "
+        "are the arguments of `Contract`.\n\n"
+        + make_table(["field", "type", "default", "meaning"], rows)
         + "\n## Functions and methods\n\n::: assay.checkers.judging.contract.forbid\n"
         "\n::: assay.checkers.judging.contract.linearizable\n\n::: assay.checkers.judging.contract.Contract\n"
     )
 
 
-SETS = {
+ROW_MEANINGS = {
     "ops": "an operation, with its call, its return and its outcome",
-    "effects": "an elementary thing that an operation did or saw",
+    "effects": "an elementary change or observation by an operation",
     "faults": "a phase of a fault: intended, injected, healed, recovered, failed",
     "events": "a line of a node's event log",
     "replicas": "a record on a node's disk after the run",
-    "looks": "a thing seen of the system at rest, after the run",
+    "looks": "a fact about the system at rest, read after the run",
 }
 
 
-def history_page() -> str:
+def make_history_page() -> str:
     parts = [
         "# History columns\n",
         f"A history is a folder with six tables of Parquet files, in format {FORMAT}. [The history](../history.md) "
         "explains the rows.\n",
-        table(["table", "a row is"], [[f"[`{name}`](#{name})", words] for name, words in SETS.items()]),
+        make_table(["table", "a row is"], [[f"[`{name}`](#{name})", words] for name, words in ROW_MEANINGS.items()]),
     ]
     for name, columns in DATA_SETS.items():
         rows = [[f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), one.meaning] for one in columns]
-        parts.append(f"## {name}\n\n{table(['column', 'type', 'meaning'], rows)}")
+        parts.append(f"## {name}\n\n{make_table(['column', 'type', 'meaning'], rows)}")
     kinds = [
         [family, ", ".join(f"`{kind}`" for kind in names.split(", ")), meaning]
         for family, meanings in KIND_MEANINGS.items()
         for names, meaning in meanings.items()
     ]
-    parts.append(f"## Kinds of effects\n\n{table(['family', 'kinds', 'columns'], kinds)}")
+    parts.append(f"## Kinds of effects\n\n{make_table(['family', 'kinds', 'columns'], kinds)}")
     events = [
         [", ".join(f"`{event}`" for event in names.split(", ")), *(text or "—" for text in columns)]
         for names, columns in EVENT_COLUMNS.items()
     ]
     header = ["event", *(f"`{name}`" for name in EventColumns._fields)]
-    parts.append(f"## Events of the example broker\n\n{table(header, events)}")
+    parts.append(f"## Events of the example broker\n\n{make_table(header, events)}")
     looks = [[", ".join(f"`{what}`" for what in names.split(", ")), text] for names, text in LOOK_MEANINGS.items()]
-    parts.append(f"## Kinds of looks\n\n{table(['`what`', 'columns'], looks)}")
+    parts.append(f"## Kinds of looks\n\n{make_table(['`what`', 'columns'], looks)}")
     return "\n".join(parts)
 
 
-GROUPS = {
+API_SECTIONS = {
     "Tests": ("assay.harness.run.experiment", "assay.harness.run.settings", "assay.harness.run.workload_mix"),
     "Generators": ("assay.harness.core.generator",),
     "Operations and clients": (
@@ -326,8 +328,8 @@ GROUPS = {
     "Checks": ("assay.checkers.check", "assay.checkers.engine"),
     "Models": ("assay.checkers.linearizability",),
 }  # fmt: skip
-"""The sections of the API's page. Contracts have a page of their own."""
-MIXES = {
+"""Sections of the API's page, with their modules. Contracts have a separate page."""
+MIX_SECTIONS = {
     "For every workload": LOG_MIXES,
     "For groups": GROUP_MIXES,
     "For offsets": OFFSETS_MIXES,
@@ -335,7 +337,7 @@ MIXES = {
 }
 
 
-def api_page() -> str:
+def make_api_page() -> str:
     homes = {module: names.split() for module, names in assay._HOMES.items()}
     parts = ["# Public API\n", "All names are imported from `assay`: `from assay import System, experiment, forbid`.\n"]
     lists = []
@@ -343,7 +345,7 @@ def api_page() -> str:
         for name in names:
             if name.endswith("_ANOMALIES"):
                 lists.append([f"`{name}`", ", ".join(f"`{anomaly}`" for anomaly in getattr(assay, name))])
-    for title, modules in GROUPS.items():
+    for title, modules in API_SECTIONS.items():
         parts.append(f"## {title}\n")
         for name in (name for module in modules for name in homes[module]):
             home = next(module for module in modules if name in homes[module])
@@ -351,12 +353,12 @@ def api_page() -> str:
             home = found.__module__ if isinstance(found, type) and found.__module__.startswith("assay.") else home
             parts.append(f"::: {home}.{name}\n")
     parts.append("## Lists of anomalies\n\nPass them to `forbid`.\n")
-    parts.append(table(["name", "anomalies"], lists))
+    parts.append(make_table(["name", "anomalies"], lists))
     parts.append("## Contracts\n\nSee [contract fields](contract.md).\n")
     return "\n".join(parts)
 
 
-def constants_of(path: Path) -> dict[str, str]:
+def read_constants(path: Path) -> dict[str, str]:
     """Returns the constants of a module that are texts, such as the names of operations."""
     found: dict[str, str] = {}
     for node in ast.parse(path.read_text()).body:
@@ -373,7 +375,7 @@ def constants_of(path: Path) -> dict[str, str]:
     return found
 
 
-def workloads_page() -> str:
+def make_workloads_page() -> str:
     folder = ROOT / "workloads" / "generic"
     names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
     return (
@@ -383,9 +385,9 @@ def workloads_page() -> str:
         + "".join(
             f"## {name}\n\n`from assay.workloads.generic import {name}`\n\n"
             f"::: assay.workloads.generic.{name}\n    options: {{show_root_heading: false}}\n\n"
-            + table(
+            + make_table(
                 ["constant", "value"],
-                [[f"`{name}.{one}`", f"`{text!r}`"] for one, text in constants_of(folder / f"{name}.py").items()],
+                [[f"`{name}.{one}`", f"`{text!r}`"] for one, text in read_constants(folder / f"{name}.py").items()],
             )
             + "\n"
             for name in names
@@ -393,7 +395,7 @@ def workloads_page() -> str:
     )
 
 
-CLIENT = {
+CLIENT_SECTIONS = {
     "Producer": ("producer.Producer", "callbacks.Callbacks", "config.ProducerConfig", "config.AsyncProducerConfig"),
     "Consumers": (
         "consumer.SimpleConsumer", "group_consumer.GroupConsumer", "group_consumer.GroupListener",
@@ -404,16 +406,16 @@ CLIENT = {
     ),
     "Admin": ("admin.Admin", "admin.TopicOutcome"),
 }  # fmt: skip
-"""The sections of the page of the client library."""
+"""Sections of the page of the client library, with their classes."""
 
 
-def client_page() -> str:
+def make_client_page() -> str:
     parts = [
         "# Client classes of the example broker\n",
         "[The client library](../../broker/client.md) explains how to use them. The modules are those of "
         "`assay.system_under_test.client`.\n",
     ]
-    for title, classes in CLIENT.items():
+    for title, classes in CLIENT_SECTIONS.items():
         parts.append(f"## {title}\n")
         parts += [f"::: assay.system_under_test.client.{name}\n" for name in classes]
     return "\n".join(parts)
@@ -422,7 +424,7 @@ def client_page() -> str:
 UNITS = {"_ms": "ms", "_bytes": "bytes", "_seconds": "s", "_percentage": "%"}
 
 
-def settings_page() -> str:
+def make_settings_page() -> str:
     path = ROOT / "system_under_test" / "config.py"
     parts = [
         "# Settings of the example broker\n",
@@ -431,15 +433,15 @@ def settings_page() -> str:
     ]
     for title, class_name, separator in (("Broker", "BrokerConfig", "_"), ("Topic", "TopicConfig", ".")):
         rows = []
-        for name, kind, default, text in fields_of(path, class_name):
+        for name, kind, default, text in read_fields(path, class_name):
             unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
             shown = f"`{default}`" if default else "required"
             rows.append([f"`{name.replace('_', separator)}`", f"`{kind}`", unit, shown, to_markdown(text)])
-        parts.append(f"## {title}\n\n{table(['setting', 'type', 'unit', 'default', 'meaning'], rows)}")
+        parts.append(f"## {title}\n\n{make_table(['setting', 'type', 'unit', 'default', 'meaning'], rows)}")
     return "\n".join(parts)
 
 
-def defects_page() -> str:
+def make_defects_page() -> str:
     parts = [
         "# Defects of the example broker\n",
         "`--defect=NAME` switches one on. [Built-in defects](../../broker/defects.md) says how they are verified.\n",
@@ -448,38 +450,38 @@ def defects_page() -> str:
         rows = [
             ["what is wrong", escape_markup(one.summary)],
             ["what shows it", escape_markup(one.fault)],
-            ["reported", ", ".join(f"`{name}`" for name in one.anomalies)],
+            ["reported anomalies", ", ".join(f"`{name}`" for name in one.anomalies)],
             ["known as", escape_markup(one.reference)],
             ["the run that catches it", f"`pytest {one.run} --defect={one.name}`"],
         ]
-        parts.append(f"## {one.name}\n\n{table(['field', 'value'], rows)}")
+        parts.append(f"## {one.name}\n\n{make_table(['field', 'value'], rows)}")
     return "\n".join(parts)
 
 
-def mixes_page() -> str:
+def make_mixes_page() -> str:
     parts = ["# Mixes of the example broker\n", "`--workload-mix=NAME` adds one to a workload.\n"]
-    for title, mixes in MIXES.items():
+    for title, mixes in MIX_SECTIONS.items():
         rows = []
         for one in mixes:
             settings = "; ".join(f"`{name}`: {', '.join(values)}" for name, values in one.settings.items())
             rows.append([f"`{one.name}`", escape_markup(one.description), settings])
-        parts.append(f"## {title}\n\n{table(['mix', 'what it does', 'settings that are drawn'], rows)}")
+        parts.append(f"## {title}\n\n{make_table(['mix', 'what it does', 'settings that are drawn'], rows)}")
     return "\n".join(parts)
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "options": options_page,
-    "cli": cli_page,
-    "api": api_page,
-    "workloads": workloads_page,
-    "contract": contract_page,
-    "faults": faults_page,
-    "anomalies": anomalies_page,
-    "history": history_page,
-    "defects": defects_page,
-    "mixes": mixes_page,
-    "settings": settings_page,
-    "client": client_page,
+    "options": make_options_page,
+    "cli": make_cli_page,
+    "api": make_api_page,
+    "workloads": make_workloads_page,
+    "contract": make_contract_page,
+    "faults": make_faults_page,
+    "anomalies": make_anomalies_page,
+    "history": make_history_page,
+    "defects": make_defects_page,
+    "mixes": make_mixes_page,
+    "settings": make_settings_page,
+    "client": make_client_page,
 }
 
 

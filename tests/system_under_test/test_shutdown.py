@@ -32,8 +32,8 @@ def restarted() -> Callable[[int, int], Any]:
     """Plays a rolling restart and measures its sends in milliseconds, by seed and ``controlled.shutdown.max.ms``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARKS)
-        measured_in = importlib.import_module("rolling_restart").measured_in
-    return lambda seed, shutdown_ms: measured_in("sim", seed, len(KEYS), shutdown_ms, of_each=1)
+        measure_run = importlib.import_module("rolling_restart").measure_run
+    return lambda seed, shutdown_ms: measure_run("sim", seed, len(KEYS), shutdown_ms, per_partition=1)
 
 
 def system(**settings: str) -> Broker:
