@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from assay.cluster import journal as undo
+from assay.cluster import journal as undo_journal
 from assay.cluster import owner, zookeeper
 from assay.cluster.checked_hooks import read_files, read_stop_signal
 from assay.cluster.naming import PlannedNode
@@ -36,8 +36,8 @@ class NodeUndoLog:
     ``to_action`` returns the journal's action for a node's name and an undo command.
     """
 
-    journal: undo.UndoJournal
-    to_action: Callable[[str, Sequence[str]], undo.Action]
+    journal: undo_journal.UndoJournal
+    to_action: Callable[[str, Sequence[str]], undo_journal.Action]
 
     def command(self, node: str, argv: Sequence[str]) -> int:
         return self.journal.append(self.to_action(node, argv))
@@ -63,7 +63,7 @@ class SshCluster(ABC):
         self._progress = progress
         self._owner = owner.current_owner()
         self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="assay-nodes")
-        self._journal: undo.UndoJournal | None = None
+        self._journal: undo_journal.UndoJournal | None = None
         self._all_nodes: list[SshNode] = []
         self._files: dict[str, Sequence[str]] = {}
         """Paths of the files that were written to each node."""
@@ -110,7 +110,7 @@ class SshCluster(ABC):
         )
 
     @abstractmethod
-    def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
+    def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
         """Undoes the journal's actions. Returns the errors."""
 
     async def start(self) -> None:
@@ -141,7 +141,7 @@ class SshCluster(ABC):
         finally:
             await asyncio.to_thread(self._executor.shutdown)  # running calls must end before the undo begins
             if (journal := self._journal) is not None:
-                actions = [action for _, action in undo.read_journal(journal.path).actions]
+                actions = [action for _, action in undo_journal.read_journal(journal.path).actions]
                 failed = await asyncio.to_thread(self._undo, actions)
                 journal.close(finished=not failed)
         if failed:

@@ -17,7 +17,7 @@ from typing import Any
 
 import paramiko
 
-from assay.cluster import journal as undo
+from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_hooks import list_written_paths, read_command
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
@@ -118,7 +118,7 @@ class DockerCluster(SshCluster):
         self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
         key, host_key = await self._in_thread(generate_keys)
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
-        self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
+        self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner)
         net = await self._in_thread(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
@@ -156,13 +156,13 @@ class DockerCluster(SshCluster):
             reason = f"its image cannot load what was compiled here: {printed.strip().splitlines()[0]}"
             node.set_missing_preloads(clock=reason, slowness=reason)
 
-    def _make_network(self, journal: undo.UndoJournal) -> network.RunNetwork:
+    def _make_network(self, journal: undo_journal.UndoJournal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
-        journal.append(undo.RemoveNetwork(name))
+        journal.append(undo_journal.RemoveNetwork(name))
         with open_docker() as client:
             return network.create_network(client, name, run_labels(self.run_id, self._owner), self._state)
 
-    def _make_disks(self, journal: undo.UndoJournal) -> Mapping[str, str] | str:
+    def _make_disks(self, journal: undo_journal.UndoJournal) -> Mapping[str, str] | str:
         """Returns a loop device for each server, by name, or the reason why there are none."""
         if not self._own_disks:
             return "this cluster was started without separate disks for its nodes"
@@ -173,7 +173,7 @@ class DockerCluster(SshCluster):
             if not self._is_server(item):
                 continue
             path = disk.image_path(self._state, self._owner, self.run_id, item.name)
-            journal.append(undo.RemoveDisk(str(path)))
+            journal.append(undo_journal.RemoveDisk(str(path)))
             try:
                 devices[item.name] = disk.make_disk(path)
             except OSError as error:
@@ -207,14 +207,14 @@ class DockerCluster(SshCluster):
         hosts: Mapping[str, str],
         archives: Sequence[bytes],
         disks: Mapping[str, str] | str,
-        journal: undo.UndoJournal,
+        journal: undo_journal.UndoJournal,
     ) -> None:
         name = self._container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
         options = {} if device is None else disk.container_options(device)
         if self._own_memory and self._is_server(item):
             options |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
-        journal.append(undo.RemoveContainer(name))
+        journal.append(undo_journal.RemoveContainer(name))
         with open_docker() as client:
             container = client.api.create_container(
                 reference,
@@ -235,9 +235,9 @@ class DockerCluster(SshCluster):
                 client.api.put_archive(container["Id"], "/", data)
             client.api.start(container["Id"])
 
-    def _prepare_node(self, item: PlannedNode, login: Login, journal: undo.UndoJournal) -> SshNode:
+    def _prepare_node(self, item: PlannedNode, login: Login, journal: undo_journal.UndoJournal) -> SshNode:
         container = self._container(item.name)
-        undo_log = NodeUndoLog(journal, lambda _, argv: undo.RunInContainer(container, tuple(argv)))
+        undo_log = NodeUndoLog(journal, lambda _, argv: undo_journal.RunInContainer(container, tuple(argv)))
         freezer = DockerFreezer(journal, container, item.name)
         node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
         node.set_missing_preloads(
@@ -292,15 +292,17 @@ class DockerCluster(SshCluster):
             "subnet": str(net.subnet),
         }
 
-    def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
+    def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
         """Removes the containers, then their networks, files and disks, one after the other.
 
         Concurrent removal would be some tenths of a second faster, but can deadlock Docker 20.10. The removal of a
         container from its network and the listing of networks wait for each other's locks.
         """
-        containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]
+        containers = [action for action in actions if isinstance(action, undo_journal.RemoveContainer)]
         others = [
-            action for action in actions if isinstance(action, undo.RemoveNetwork | undo.RemoveFile | undo.RemoveDisk)
+            action
+            for action in actions
+            if isinstance(action, undo_journal.RemoveNetwork | undo_journal.RemoveFile | undo_journal.RemoveDisk)
         ]
         return [line for line in map(_perform, [*containers, *others]) if line]
 
@@ -308,11 +310,11 @@ class DockerCluster(SshCluster):
         return f"{self._prefix}-{node}"
 
 
-def _perform(action: undo.Action) -> str | None:
+def _perform(action: undo_journal.Action) -> str | None:
     """Performs the action. Returns None, or the error."""
     try:
         with open_docker() as client:
             undo_action(client, action)
     except (DockerEngineError, OSError) as error:
-        return f"{undo.describe(action)}: {error}"
+        return f"{undo_journal.describe(action)}: {error}"
     return None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from assay.cluster import journal as undo
+from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_hooks import list_written_paths, read_command
 from assay.cluster.docker import code_archive, software
@@ -67,7 +67,7 @@ class HostCluster(SshCluster):
         plans = plan_nodes(self._system.roles, self._counts)
         self._addresses = {item.name: chosen[item.role][item.index - 1].ssh for item in plans}
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
-        self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
+        self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner)
         self._all_nodes = [await self._in_thread(self._prepare_node, item, journal) for item in plans]
         _require_distinct(self._all_nodes)
         self._progress(f"connecting to {', '.join(str(ssh) for ssh in self._addresses.values())}")
@@ -80,7 +80,7 @@ class HostCluster(SshCluster):
             "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._all_nodes, offsets, strict=True)),
         }
 
-    def _prepare_node(self, item: PlannedNode, journal: undo.UndoJournal) -> SshNode:
+    def _prepare_node(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> SshNode:
         ssh = self._addresses[item.name]
         connection = SshConnection(item.name, ssh.login())
         undo_log = NodeUndoLog(journal, self._to_undo_action)
@@ -90,10 +90,10 @@ class HostCluster(SshCluster):
         node.set_missing_preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
         return node
 
-    def _to_undo_action(self, node: str, argv: Sequence[str]) -> undo.RunOnHost:
+    def _to_undo_action(self, node: str, argv: Sequence[str]) -> undo_journal.RunOnHost:
         """Returns the journal's action. It does nothing on a host that another run has claimed in the meantime."""
         guarded = upkeep.guard_command(self.run_id, argv)
-        return undo.RunOnHost(self._addresses[node], guarded, undo.shorten_command(argv))
+        return undo_journal.RunOnHost(self._addresses[node], guarded, undo_journal.shorten_command(argv))
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
@@ -105,12 +105,12 @@ class HostCluster(SshCluster):
         main = Program(read_command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
-    async def _prepare(self, node: SshNode, code: bytes, journal: undo.UndoJournal) -> None:
+    async def _prepare(self, node: SshNode, code: bytes, journal: undo_journal.UndoJournal) -> None:
         where = f"{node.name} ({self._addresses[node.name]})"
         files = self._files_for(node)
         created = await self._plan_created_paths(node, where, files)
         clean = upkeep.clean_command(self.run_id, created)
-        await self._in_thread(journal.append, undo.RunOnHost(self._addresses[node.name], clean, "cleaned"))
+        await self._in_thread(journal.append, undo_journal.RunOnHost(self._addresses[node.name], clean, "cleaned"))
         await node.shell(upkeep.claim_command(self.run_id))
         await node.prepare()
         await node.shell("tar -xf - -C /", stdin=code, timeout=COPY_SECONDS)
@@ -179,14 +179,14 @@ class HostCluster(SshCluster):
         node.monotonic_ahead = float(printed[-1]) - (monotonic + half)
         return f"{float(printed[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
-    def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
+    def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
         failed, undoer = [], HostUndoer()
         for action in actions:
-            assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
+            assert isinstance(action, undo_journal.RunOnHost), "this cluster writes no others"
             try:
                 undoer.perform(action)
             except (NodeError, OSError) as error:
-                failed.append(f"{undo.describe(action)}: {error}")
+                failed.append(f"{undo_journal.describe(action)}: {error}")
         return failed
 
 
