@@ -326,7 +326,7 @@ class Conductor:
     def _report_not_injected(self, injection: Injection, trouble: str) -> None:
         others = [f"fault {other.id} ({other.step.fault})" for other in self._active if other is not injection]
         if injection.step.yields and others:
-            trouble = f"{trouble}; in force were {', '.join(others)}"
+            trouble = f"{trouble}; active faults: {', '.join(others)}"
             self._reporter.report_not_injected(injection, FailureStage.HINDERED, trouble)
         else:
             self._reporter.report_not_injected(injection, FailureStage.INJECT, trouble)

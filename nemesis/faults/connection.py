@@ -128,7 +128,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
         if variant is ConnectionKind.FETCH and census.keys == ():
             return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
         if target is not None and (target.kind in NOT_ONE_SERVER or len(target.names) > 1):
-            return f"{variant} is one server's connection, it takes no target {target}"
+            return f"{variant} affects a connection of one server, so its target cannot be {target}"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:

@@ -62,7 +62,7 @@ class Wipe(Kill):
         if census.servers < 2:
             raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses (--nodes=3)")
         if target is not None and (target.kind in TOO_MANY or len(target.names) > 1):
-            raise ScheduleError(f"{self.name} is of one server, it takes no target {target}")
+            raise ScheduleError(f"{self.name} hits one server, so its target cannot be {target}")
         return super().draw(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -82,7 +82,7 @@ class Wipe(Kill):
         """Takes the server that was hit first in this run, if any, and waits until another server has everything."""
         context, loop = injection.context, asyncio.get_running_loop()
         if len(injection.targets) != 1:
-            raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
+            raise TargetError(f"{self.name} hits one server, not {', '.join(injection.names)}")
         others = {node.name: node for node in injection.others}
         if context.ever_emptied and injection.names[0] not in context.ever_emptied:
             name = next(iter(context.ever_emptied))

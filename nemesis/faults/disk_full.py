@@ -47,7 +47,7 @@ class DiskFull(ServerFault):
         ended = [seen.get(moment, {}).get("state") for moment in ("before", "process")] == ["running", "dead"]
         for moment, when in (("filled", "after the injection"), ("at_heal", "at the heal")):
             if not seen.get(moment, {}).get("refused") and not (ended and moment == "at_heal"):
-                return f"a write was not rejected for want of space {when}"
+                return f"a write was not rejected for lack of space {when}"
         return None
 
 

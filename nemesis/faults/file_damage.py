@@ -76,7 +76,7 @@ class FileDamage(Kill):
         if count_targeted(TargetKind.MINORITY, census.servers) < 1:
             raise ScheduleError(f"{self.name} needs three servers, so that one may be damaged (--nodes=3)")
         if target is not None and target.kind in TOO_MANY:
-            raise ScheduleError(f"{self.name} leaves a majority undamaged, it takes no target {target}")
+            raise ScheduleError(f"{self.name} leaves a majority undamaged, so its target cannot be {target}")
         whom, _ = draw_target(rng, census, target)
         return whom, {"region": UNFLUSHED}
 

@@ -83,7 +83,7 @@ class MemoryFault(Kill):
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         ended = seen.get("memory", {}).get("ended")
-        return super().find_missing_proof(seen) or (None if ended else "the kernel ended nothing for want of memory")
+        return super().find_missing_proof(seen) or (None if ended else "the kernel ended nothing for lack of memory")
 
 
 class PowerLoss(Kill):

@@ -118,7 +118,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
 
     async def inject(self, injection: Injection) -> None:
         if len(injection.targets) != 1:
-            raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
+            raise TargetError(f"{self.name} hits one server, not {', '.join(injection.names)}")
         change = self._change(injection)
         if change is MembershipChange.ADD:
             joining = JoiningMember(injection)

@@ -146,11 +146,11 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         if target is None:
             return None
         if variant is PartitionShape.LINKS:
-            return f"{variant} draws its links among all nodes, it takes no target {target}"
+            return f"{variant} draws its links among all nodes, so its target cannot be {target}"
         if variant is not PartitionShape.ONE and variant in ISOLATED and target.kind is not ISOLATED[variant]:
-            return f"{variant} isolates the {ISOLATED[variant]}, it takes no target {target}"
+            return f"{variant} isolates the {ISOLATED[variant]}, so its target cannot be {target}"
         if variant is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
-            return f"{variant} cuts others from ZooKeeper, it takes no target {target}"
+            return f"{variant} cuts others from ZooKeeper, so its target cannot be {target}"
         if variant is PartitionShape.ONE and target.kind is TargetKind.ALL:
             return f"{variant} cuts its targets from the rest, and all servers leave no rest"
         return None

@@ -44,7 +44,9 @@ class ZooKeeperExpire(PartitionFault):
         if not census.zookeepers:
             raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
         if target is not None and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
-            raise ScheduleError(f"{self.name} expires sessions of others, it takes no target {target}")
+            raise ScheduleError(
+                f"{self.name} expires sessions of servers and consumers, so its target cannot be {target}"
+            )
         if not census.servers and (target is None or target.kind not in CLIENT_KINDS):
             raise ScheduleError(f"{self.name} needs a server, there is none (--nodes=3)")
         return draw_key(target if target is not None else Target(TargetKind.ONE), rng, census), {}

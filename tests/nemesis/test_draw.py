@@ -124,7 +124,7 @@ def test_none_is_an_empty_schedule() -> None:
         (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
         (["kill"], {"interval": 0.0}, "above 0"),
         (["kil"], {}, "no fault kil; there are clock, connection, "),
-        (["partition-halves"], {"target": Target(TargetKind.LEADER)}, "takes no target leader"),
+        (["partition-halves"], {"target": Target(TargetKind.LEADER)}, "target cannot be leader"),
         (["partition"], {"target": Target(TargetKind.ALL), "census": Census(3, 0, ())}, "no rest"),
         (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),
         (["partition-isolate-leader"], {"census": Census(3, 1, ())}, "needs a system with keys"),
@@ -149,8 +149,8 @@ def test_none_is_an_empty_schedule() -> None:
         (["zookeeper-pause"], {"target": parse_target("n1")}, "its target cannot be n1"),
         (["stop"], {"target": parse_target("n1+client1")}, "that is the fault stop-consumer"),
         (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "names no groups"),
-        (["zookeeper-expire"], {"target": parse_target("zookeeper")}, "takes no target zookeeper"),
-        (["partition-halves"], {"target": parse_target("consumer")}, "takes no target consumer"),
+        (["zookeeper-expire"], {"target": parse_target("zookeeper")}, "target cannot be zookeeper"),
+        (["partition-halves"], {"target": parse_target("consumer")}, "target cannot be consumer"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], options: dict, message: str) -> None:  # type: ignore[type-arg]

@@ -123,7 +123,7 @@ def test_one_server_at_a_time_leaves_or_joins(other: str) -> None:
         ("rollback", "restore", "n2 had 1 of 1 changed files not as in the copy"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
         ("memory", "exhaust_memory", "was not dead while the fault was in force"),
-        ("memory", "count", "n2: the kernel ended nothing for want of memory"),
+        ("memory", "count", "n2: the kernel ended nothing for lack of memory"),
         ("slow-fsync", "slow_disk", "n2 made no fsync that was slow"),
         ("slow-disk", "slow_disk", "n2 made no read or write that was slow"),
         ("slow-network", "shape", "n2 sent nothing that was late"),
@@ -131,7 +131,7 @@ def test_one_server_at_a_time_leaves_or_joins(other: str) -> None:
         ("packets-duplicate", "shape", "n2 sent nothing that was doubled"),
         ("packets-reorder", "shape", "n2 sent nothing that was late"),
         ("packets-rate", "shape", "n2 sent nothing that was late or lost"),
-        ("disk-full", "fill_disk", "a write was not rejected for want of space after the injection"),
+        ("disk-full", "fill_disk", "a write was not rejected for lack of space after the injection"),
         ("kill-in-fsync", "fsync", "no fsync of n2 was under way"),
         ("power-loss-in-fsync", "fsync", "no fsync of n2 was under way"),
         ("disk-error", "break_disk", "n2: no change to its disk was rejected"),
@@ -839,7 +839,7 @@ def test_a_disk_on_which_something_fitted_at_the_heal_was_not_full() -> None:
     node.room = roomy  # type: ignore[method-assign]
     row = healed(play)
     assert row.took_effect is False
-    assert "not rejected for want of space at the heal" in row.detail["reason"]
+    assert "not rejected for lack of space at the heal" in row.detail["reason"]
 
 
 def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_registered() -> None:

@@ -216,7 +216,7 @@ def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
     order = FaultStep(1.0, "hold", target("n1"), 3.0, {"event": "isr-change"})
     play = Play(FaultSchedule(1, (order, steps[0])), FakeCluster(3))
     held(play, (2.5, says(play, "n1")))
-    assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert "its own orders" in play.row(2, FaultPhase.FAILED).detail["reason"]
     assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
@@ -244,7 +244,7 @@ def test_a_hold_gives_no_orders_while_an_ambush_is_laid() -> None:
     held(play, (4.0, says(play, "n1")), (10.0, says(play, "n1")))
     assert play.row(1, FaultPhase.HEALED).took_effect is True
     assert play.row(2, FaultPhase.FAILED).stage is FailureStage.TARGET
-    assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert "its own orders" in play.row(2, FaultPhase.FAILED).detail["reason"]
     assert play.row(3, FaultPhase.HEALED).took_effect is True
 
 
