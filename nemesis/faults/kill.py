@@ -36,14 +36,14 @@ class Kill(ServerFault):
     impact = Impact(ends_process=True)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen, one = evidence_of(injection, node), process_or_node(injection, node)
+        seen, target = evidence_of(injection, node), process_or_node(injection, node)
         if "before" not in seen:  # the process may already have ended, as kill-in-write intends
-            seen["before"] = await read_status(one)
-        if one is node:
+            seen["before"] = await read_status(target)
+        if target is node:
             await self.end(injection, node)
         else:
-            await one.kill()
-        seen["killed"] = await read_status(one)
+            await target.kill()
+        seen["killed"] = await read_status(target)
 
     async def end(self, injection: Injection, node: Node) -> None:
         """Ends the process."""
@@ -51,10 +51,10 @@ class Kill(ServerFault):
 
     async def undo(self, injection: Injection, node: Node) -> None:
         # Only dead processes are started, because a failed injection may not have killed every target.
-        one = process_or_node(injection, node)
-        if (await one.process()).state is ProcessState.DEAD:
-            await one.start()
-        evidence_of(injection, node)["after"] = await read_status(one)
+        target = process_or_node(injection, node)
+        if (await target.process()).state is ProcessState.DEAD:
+            await target.start()
+        evidence_of(injection, node)["after"] = await read_status(target)
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         # `ServerFault.look` sets "at_heal".

@@ -181,12 +181,12 @@ async def read_status(node: Node | Part) -> dict[str, str | None]:
     return status_to_evidence(await node.process())
 
 
-async def resume_stopped(one: Node | Part) -> None:
+async def resume_stopped(target: Node | Part) -> None:
     """Continues all stopped processes. A sidecar may be stopped even if the main process runs again, or has ended."""
-    if (await one.process()).state is ProcessState.STOPPED:
-        await one.resume()
-    elif isinstance(one, SupportsParts):
-        for part in map(one.part, one.sidecars):
+    if (await target.process()).state is ProcessState.STOPPED:
+        await target.resume()
+    elif isinstance(target, SupportsParts):
+        for part in map(target.part, target.sidecars):
             if (await part.process()).state is ProcessState.STOPPED:
                 await part.resume()
 

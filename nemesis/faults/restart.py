@@ -51,21 +51,21 @@ class Restart(ServerFault):
     takes_leave = True
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen, one = evidence_of(injection, node), process_or_node(injection, node)
-        seen["before"] = await read_status(one)
+        seen, target = evidence_of(injection, node), process_or_node(injection, node)
+        seen["before"] = await read_status(target)
         seen["asked"] = True
-        await one.terminate()
-        seen["ended"] = await read_status(one)
+        await target.terminate()
+        seen["ended"] = await read_status(target)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        seen, one = evidence_of(injection, node), process_or_node(injection, node)
-        now = await one.process()
+        seen, target = evidence_of(injection, node), process_or_node(injection, node)
+        now = await target.process()
         if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
-            await one.kill()
-            now = await one.process()
+            await target.kill()
+            now = await target.process()
         if now.state is ProcessState.DEAD:
-            await one.start()
-        seen["after"] = await read_status(one)
+            await target.start()
+        seen["after"] = await read_status(target)
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         if (missing := find_unseen(seen, "before", "ended", "after")) is not None:

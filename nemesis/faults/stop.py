@@ -37,14 +37,14 @@ class Stop(ServerFault):
         return super().draw(rng, census, target)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        one = process_or_node(injection, node)
-        await one.stop()
-        evidence_of(injection, node)["stopped"] = await read_status(one)
+        target = process_or_node(injection, node)
+        await target.stop()
+        evidence_of(injection, node)["stopped"] = await read_status(target)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        one = process_or_node(injection, node)
-        await resume_stopped(one)
-        evidence_of(injection, node)["after"] = await read_status(one)
+        target = process_or_node(injection, node)
+        await resume_stopped(target)
+        evidence_of(injection, node)["after"] = await read_status(target)
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         for moment in ("stopped", "at_heal"):
