@@ -2,8 +2,8 @@
 
 It has one scheduler, and one task per worker. Each turn of the scheduler takes two steps:
 
-1. It takes all completions. An operation that ended earlier is thus never recorded as concurrent with a later one.
-2. It hands out operations as long as the generator has one and a worker is free.
+1. It records all completions. So an operation that ended earlier is never recorded as concurrent with a later one.
+2. It invokes operations as long as the generator has one and a worker is free.
 
 Every stamp is unique, also within one turn.
 
@@ -33,9 +33,9 @@ from assay.harness.core.worker import TIMEOUT, Worker, WorkerEnvironment, abando
 
 
 class Alarm:
-    """Sleep of a scheduler: until another task wakes it, or until a time.
+    """Lets the scheduler sleep until another task wakes it, or until a given time.
 
-    A wake-up while it is awake has no effect, because the scheduler checks everything before it sleeps again.
+    Waking the scheduler while it is awake has no effect, because it checks everything before it sleeps again.
     """
 
     __slots__ = ("_loop", "_sleeping", "_stamps", "_timer", "_wake_at")
@@ -63,7 +63,7 @@ class Alarm:
                 return
             self._timer.cancel()
         self._wake_at = stamp
-        self._timer = self._loop.call_at(self._stamps.to_loop_time(stamp), self._end_wait)
+        self._timer = self._loop.call_at(self._stamps.to_loop_time(stamp), self._on_timer)
 
     def clear(self) -> None:
         """Cancels the timer."""
@@ -71,7 +71,7 @@ class Alarm:
             self._timer.cancel()
             self._timer = None
 
-    def _end_wait(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self.wake()
 

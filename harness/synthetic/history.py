@@ -7,7 +7,7 @@
 3. Operation i belongs to client i % clients. After an info the client continues as a new process.
 4. The call precedes the slot and the return follows it, by random times that the client's other operations allow. So
    operations at the end of a piece overlap with those of the next piece.
-5. Within a slot, calls differ by how early they are, and returns by how late. So no two stamps are equal.
+5. Within a slot, all calls and returns have different offsets. So no two stamps are equal.
 6. A scene is also a tile. It lies between two pieces in the middle half of the run, and its ticks are slots. No
    ordinary operation takes effect in these slots, but ordinary operations may be in progress.
 7. The drain copies the pieces once more: it reads the records that each of them has appended.
@@ -43,7 +43,7 @@ from assay.harness.synthetic.tiles import (
 )
 
 TILE: Final = 10_000
-"""Maximum number of operations of a tile, unless there are many clients. The memory that is needed depends on it."""
+"""Maximum number of operations of a tile, unless there are many clients. Memory grows with it."""
 BURST_INFO_SHARE: Final = 0.8
 """Share of the operations of a burst that time out, unless the share of the whole history is higher."""
 FAILS_PER_INFO: Final = 0.2
