@@ -276,7 +276,7 @@ class Conductor:
             async with asyncio.timeout_at(self._reporter.started + seconds):
                 await self._wake.wait()
         except TimeoutError:
-            return True
+            return not self._wake.is_set()  # a trigger may have fired since the timeout was due
         return False
 
     async def _inject(self, number: int, fired: FiredTrigger | None = None) -> None:
