@@ -3,7 +3,8 @@
 A run passes only if all of these hold. Each that does not hold is a reason for ``unknown``:
 
 - Every intended fault was injected and took effect. If another fault prevented its injection, the schedule may allow
-  that, as the mix does.
+  that, as the mix does. A kind of fault that took effect ten times has tested the system. Further faults of that kind
+  without a target or an effect are warnings, unless they are more than those that took effect.
 - Enough operations succeeded under faults (:mod:`assay.checkers.judging.disturbance`) and after the last heal.
 - Every check had data.
 - The drain reached the sentinel in every partition.
@@ -20,6 +21,7 @@ the drain, because the loss checks report the missing records. A register has re
 write or CAS, and the first answered read.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -81,12 +83,13 @@ class Coverage:
     """Result of the measurement.
 
     ``reasons``: reasons not to pass. ``slow``: findings of ``no-recovery``. ``recoveries``: one per key and heal with
-    data.
+    data. ``warnings``: about faults, and no reasons.
     """
 
     reasons: tuple[str, ...]
     slow: tuple[Finding, ...]
     recoveries: tuple[KeyRecovery, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def describe_slowest(recoveries: tuple[KeyRecovery, ...]) -> str | None:
@@ -131,8 +134,9 @@ def measure_coverage(
     ``ended``: the run came to its own end, so its deadlines count. ``health``: given if the run can be repeated; then
     reasons also say why operations failed, and what helps. Needs the views of the log and register families.
     """
+    untested, warnings = _find_fault_reasons(faults)
     reasons = [
-        *_find_fault_reasons(faults),
+        *untested,
         *_find_operation_reasons(engine, contract, faults, health),
         *_find_drain_reasons(engine),
     ]
@@ -147,12 +151,37 @@ def measure_coverage(
                 of_fault, late = _find_recoveries(contract, faults, fault, fault.healed, found.get(fault.id, ()), last)
                 recoveries += of_fault
                 slow += late
-    return Coverage(tuple(map(shorten_times, reasons)), tuple(slow), tuple(recoveries))
+    return Coverage(tuple(map(shorten_times, reasons)), tuple(slow), tuple(recoveries), tuple(warnings))
 
 
-def _find_fault_reasons(faults: list[FaultTimes]) -> list[str]:
+ENOUGH_FAULTS: Final = 10
+"""A kind of fault that took effect this often has tested the system. An hour of the mix has a thousand faults, and some
+of them always find no server that is free, or no packet to drop."""
+
+
+def _find_fault_reasons(faults: list[FaultTimes]) -> tuple[list[str], list[str]]:
+    """Returns the reasons not to pass, and the warnings about kinds of faults that took effect often enough."""
+    effective = Counter(fault.name for fault in faults if fault.took_effect)
+    ineffective = Counter(fault.name for fault in faults if _had_no_effect(fault))
+    tested = {name for name, count in effective.items() if count >= max(ENOUGH_FAULTS, ineffective[name])}
+    warnings = [
+        f"{name}: {count_noun(count, 'fault')} found no target or had no effect, {effective[name]} took effect"
+        for name, count in sorted(ineffective.items())
+        if name in tested
+    ]
+    untested = [fault for fault in faults if not (fault.name in tested and _had_no_effect(fault))]
+    return _list_fault_reasons(untested, any_took_effect=bool(effective)), warnings
+
+
+def _had_no_effect(fault: FaultTimes) -> bool:
+    """Returns whether the fault was not injected, or was injected and healed without an effect."""
+    if fault.injected is None:
+        return not fault.hindered
+    return fault.healed is not None and not fault.took_effect
+
+
+def _list_fault_reasons(faults: list[FaultTimes], *, any_took_effect: bool) -> list[str]:
     reasons = []
-    any_took_effect = any(fault.took_effect for fault in faults)
     for fault in faults:
         name = f"fault {fault.id} ({fault.name})"
         if fault.injected is None and fault.hindered and any_took_effect:

@@ -528,6 +528,7 @@ class _Judging:
             health=self.health if self.requires_exposure else None,
         )
         self.unknown += covered.reasons
+        self.warnings += covered.warnings
         self.applied.append(NO_RECOVERY)
         if covered.slow:
             self.anomalies[NO_RECOVERY] = len(covered.slow)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from assay.checkers.judging.contract import NO_RECOVERY, forbid
+from assay.checkers.judging.coverage import _find_fault_reasons
+from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.register.family import REGISTER_ANOMALIES
 
@@ -101,3 +103,32 @@ def test_one_that_is_not_asked_again_until_late_proves_nothing(tmp_path: Path) -
         ledger.read(number, (at + 40, at + 50))
     found = judge(write(tmp_path, ledger.rows, faults=FAULTS), CONTRACT)
     assert NO_RECOVERY not in found.anomalies
+
+
+def times(number: int, name: str = "kill", *, injected: bool = True, effect: bool = True) -> FaultTimes:
+    at = number * 1_000 if injected else None
+    healed = None if at is None else at + 500
+    return FaultTimes(number, name, at, healed, failed=not effect, took_effect=injected and effect)
+
+
+@pytest.mark.parametrize("without", [{"injected": False}, {"effect": False}])
+def test_a_kind_that_took_effect_ten_times_may_also_have_none(without: dict[str, bool]) -> None:
+    many = [times(number) for number in range(10)] + [times(10, **without)]
+    assert _find_fault_reasons(many) == ([], ["kill: 1 fault found no target or had no effect, 10 took effect"])
+    reasons, warnings = _find_fault_reasons(many[1:])
+    assert (len(reasons), warnings) == (1, []), "nine are too few"
+    reasons, warnings = _find_fault_reasons([*many[:10], times(11, "stop", **without)])
+    assert (len(reasons), warnings) == (1, []), "another kind took effect"
+    reasons, warnings = _find_fault_reasons([*many[:10], *(times(20 + one, **without) for one in range(11))])
+    assert (len(reasons), warnings) == (11, []), "most had no effect"
+
+
+def test_a_fault_that_was_not_healed_or_failed_in_part_is_a_reason_however_many_there_are() -> None:
+    many = [times(number) for number in range(40)]
+    for other, reason in (
+        (FaultTimes(50, "kill", 50_000, None, failed=True, took_effect=False), "never healed"),
+        (FaultTimes(50, "kill", 50_000, 51_000, failed=True, took_effect=True), "failed in part"),
+    ):
+        (found,), warnings = _find_fault_reasons([*many, other])
+        assert reason in found
+        assert warnings == []
