@@ -58,6 +58,12 @@ class _ActionOrder(enum.IntEnum):
     BEGIN = 3
 
 
+HEAL_RETRY_SECONDS: Final = 5.0
+"""Seconds from the first failed heal of a fault to the next attempt, such as after another fault has thawed the node.
+Each further pause is longer by as many."""
+MAX_HEAL_RETRY_SECONDS: Final = 60.0
+
+
 class Conductor:
     """Plays one schedule once.
 
@@ -113,6 +119,9 @@ class Conductor:
         self._waiting = WaitingSteps(self._step_list, event_stop, self._active, self._reporter, self._wake.set)
         self._heal_times: dict[int, float] = {}
         """Time at which each active fault must be healed, in seconds of the run."""
+        self._failed_heals: Counter[int] = Counter()
+        """How often the heal of each active fault has failed. It is repeated while other steps are played, and at the
+        end."""
         self._latest_heal_times: dict[int, float] = {}
         """Latest heal times, in seconds of the run, of faults that linger because they have had no effect."""
         self._action_lock = asyncio.Lock()
@@ -239,7 +248,7 @@ class Conductor:
         return errors
 
     async def _play(self) -> None:
-        while not self._halted and (self._steps or self._waiting or self._heal_times):
+        while not self._halted and (self._steps or self._waiting or self._heal_times.keys() - self._failed_heals):
             self._wake.clear()
             at, turn, number = min(self._agenda())
             if not await self._wait_until(at) or self._halted:
@@ -387,9 +396,14 @@ class Conductor:
             began = self._reporter.moment()
             trouble = await run_guarded(ACTION_SECONDS, fault.heal(injection))
             if trouble is not None:
-                self._reporter.report_failed(number, names, FailureStage.HEAL, trouble)
+                if number not in self._failed_heals:
+                    self._reporter.report_failed(number, names, FailureStage.HEAL, trouble)
+                self._failed_heals[number] += 1
+                pause = min(HEAL_RETRY_SECONDS * self._failed_heals[number], MAX_HEAL_RETRY_SECONDS)
+                self._heal_times[number] = self._reporter.elapsed() + pause
                 return f"{injection.step.fault} of {'+'.join(names)} could not be healed: {trouble}"
             self._active.remove(number)
+            self._failed_heals.pop(number, None)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
             self._reporter.report_healed(injection, proof, began)
             await self._waiting.withdraw_order()  # a frozen machine could not be asked before

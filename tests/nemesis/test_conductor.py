@@ -224,12 +224,23 @@ def test_a_node_that_refuses_is_a_failed_fault_and_the_next_is_played(fault: str
     assert play.cluster.untouched
 
 
-def test_a_heal_that_fails_is_tried_again_at_the_end_and_the_others_are_healed() -> None:
-    play = Play(steps((2, "stop", "n1", 5), (8, "stop", "n2", 5)))
-    play.cluster.node("n1").refuse["resume"] = 1
+def test_a_heal_that_fails_is_tried_again_while_other_faults_go_on() -> None:
+    play = Play(steps((2, "stop", "n1", 5), (8, "stop", "n2", 35)))
+    play.cluster.node("n1").refuse["resume"] = 3
     play.play()
     assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.HEAL
     assert play.phases(1) == ["intended", "injected", "failed", "healed", "recovered"]
+    assert play.at(1, FaultPhase.HEALED) == pytest.approx(7 + 5 + 10 + 15), "each pause is longer"
+    assert play.at(2, FaultPhase.HEALED) == pytest.approx(43)
+    assert play.cluster.untouched
+
+
+def test_a_heal_that_fails_is_tried_again_at_the_end_and_the_others_are_healed() -> None:
+    play = Play(steps((2, "stop", "n1", 9), (8, "stop", "n2", 5)))
+    play.cluster.node("n1").refuse["resume"] = 1
+    play.play()
+    assert play.phases(1) == ["intended", "injected", "failed", "healed", "recovered"]
+    assert play.at(1, FaultPhase.HEALED) == pytest.approx(13)
     assert play.at(2, FaultPhase.HEALED) == pytest.approx(13)
     assert play.cluster.untouched
 
