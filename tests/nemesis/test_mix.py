@@ -14,11 +14,11 @@ from assay.nemesis.schedule.draw import draw_schedule
 from assay.nemesis.schedule.mix import (
     ABSENCE_SECONDS,
     CONTROLLER,
+    LEADER_AND_FOLLOWER,
     MEMBERSHIP,
     MEMBERSHIP_SECONDS,
     MOVE,
     OUTLAST_SECONDS,
-    PAIR,
     WEIGHTS,
     draw_mix,
     list_mixable,
@@ -113,8 +113,8 @@ def test_links_of_a_server_that_is_dead_are_cut_until_it_is_back() -> None:
 
 
 def test_two_servers_that_are_cut_from_all_others_and_zookeeper_are_enough() -> None:
-    assert any(step.fault == PAIR for drawn in mixes()[:400] for step in drawn.steps)
-    assert not any(PAIR in (first.fault, later.fault) for first, later in overlapping())
+    assert any(step.fault == LEADER_AND_FOLLOWER for drawn in mixes()[:400] for step in drawn.steps)
+    assert not any(LEADER_AND_FOLLOWER in (first.fault, later.fault) for first, later in overlapping())
 
 
 def test_a_process_and_a_disk_are_not_taken_from_two_servers_at_once() -> None:
