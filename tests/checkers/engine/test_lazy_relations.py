@@ -176,7 +176,7 @@ def judged(history: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Judgement, i
 def nothing_by_lack_of_one(engine: DuckDB) -> None:
     """Each text that has been declared has no rows as soon as one that it needs has none, whatever the others have."""
     for relation in list(engine._relations._relations.values()):
-        if relation.sql is None or not relation.current:
+        if relation.sql is None or not relation.is_current:
             continue
         engine._relations.ensure(relation.sql)
         for name in relation.reads:
