@@ -43,7 +43,7 @@ def test_where_memory_does_not_suffice_that_is_said_with_the_remedy(
     assert last.startswith("assay: DuckDB could not run ")
     assert "Out of Memory" in last
     assert "; free memory, and room in " in last
-    assert last.endswith("assay check --engine=spark")
+    assert last.endswith("or on Spark (--engine=spark)")
 
 
 def test_as_json_each_judgement_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

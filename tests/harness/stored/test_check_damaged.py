@@ -354,7 +354,7 @@ def test_the_checks_keep_to_a_memory_limit(tmp_path: Path, capsys: pytest.Captur
         text,
     )
     assert main(["check", str(history), "--engine=duckdb", "--memory-limit=1MB"]) == ExitCode.USAGE
-    assert "raise --memory-limit" in capsys.readouterr().err
+    assert "a greater --memory-limit" in capsys.readouterr().err
 
 
 def test_a_time_limit_is_for_the_search_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
