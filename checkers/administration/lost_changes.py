@@ -38,7 +38,7 @@ it."""
 
 DONE_BUT_LOST: Final = Check(
     anomaly="done-but-lost",
-    meaning="a change that was acknowledged is not there, and no one changed it again",
+    meaning="an acknowledged change is missing, although no one changed it again",
     views=parse_views(f"""
         -- The time by which each topic's last deletion had certainly ended.
         create view lost_deletions as

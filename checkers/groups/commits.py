@@ -35,7 +35,7 @@ _READ_CALL: Final = "case when is_commit = 0 then call end"
 
 COMMIT_MISMATCH: Final = Check(
     anomaly="commit-mismatch",
-    meaning="a group's commit was fetched with another offset than it was made with",
+    meaning="a fetch returned a group's commit with another offset than it was committed with",
     views=parse_views("""
         -- Commits by number: their count, the count of those with a known offset (`placed`), and the offset.
         create view commit_places as

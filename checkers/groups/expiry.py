@@ -35,7 +35,7 @@ SLACK: Final = 2_000_000
 
 EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
-    meaning="an offset was gone before its time was over",
+    meaning="a committed offset was missing before its retention time was over",
     views=parse_views(f"""
         -- Commits, which must stay until `kept_until`. `superseded`: the same operation made a later commit of the key.
         create table expiry_keeps as
@@ -90,7 +90,7 @@ EARLY_EXPIRY: Final = Check(
 
 REVIVED_OFFSET: Final = Check(
     anomaly="revived-offset",
-    meaning="an offset that was gone, or replaced, was found again",
+    meaning="a committed offset was found again after it was missing or replaced",
     views=parse_views("""
         -- Reads that found nothing, and later commits: both end an earlier commit.
         create table expiry_ends as
@@ -120,7 +120,7 @@ REVIVED_OFFSET: Final = Check(
 
 OVERDUE_OFFSET: Final = Check(
     anomaly="overdue-offset",
-    meaning="an offset was still there by the deadline after its time was over",
+    meaning="a committed offset still existed at the deadline after its retention time",
     views=(QUIET,),
     violations="""
         select * from (

@@ -104,7 +104,7 @@ _FIRST: Final = first_rows_subquery("found_double_ownership", "group_name, key, 
 
 DOUBLE_OWNERSHIP: Final = Check(
     anomaly="double-ownership",
-    meaning="two owners held the same thing at once",
+    meaning="two owners held one partition, lock or lease at the same time",
     views=(
         FORGOTTEN_GROUPS,
         *parse_views(f"""

@@ -18,7 +18,7 @@ _SAME_HOLD: Final = "p.key = r.key and p.process = r.process and p.assignment = 
 
 READ_AFTER_RELEASE: Final = Check(
     anomaly="read-after-release",
-    meaning="a member handed out records of a partition that it had given up",
+    meaning="a member returned records of a partition that it had released",
     views=parse_views("""
         create table hold_ends as
         select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects

@@ -30,7 +30,7 @@ MIN_GENERATIONS: Final = 2
 
 RESTLESS_GROUP: Final = Check(
     anomaly="restless-group",
-    meaning="a group went on from generation to generation, although no member came or went",
+    meaning="a group kept starting new generations, although no member joined or left",
     views=(
         *POLL_STRETCHES,
         *parse_views(f"""

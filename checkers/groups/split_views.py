@@ -21,7 +21,7 @@ from assay.checkers.sql_idioms import greatest_before, select_first
 
 SPLIT_BRAIN: Final = Check(
     anomaly="split-brain",
-    meaning="a member claimed a partition by an older view of its group than another had claimed by before",
+    meaning="a member claimed a partition by an older view of its group than an earlier claim of another member",
     views=parse_views("""
         -- Claims, and the shares of others by the same view.
         create view claim_rows as

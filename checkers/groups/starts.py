@@ -33,7 +33,7 @@ def _previous_columns(*names: str, as_: str) -> str:
 
 MISPLACED_START: Final = Check(
     anomaly="misplaced-start",
-    meaning="a new owner began to read elsewhere than at what its group had committed",
+    meaning="a new owner began to read at another offset than its group had committed",
     views=parse_views(f"""
         create view start_steps as
         select e.op, e.sub, e.kind, e.group as group_name, e.position, e.assignment, e.outcome,

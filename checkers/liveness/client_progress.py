@@ -31,7 +31,7 @@ _CLIENT: Final = "worker, client, key"
 
 STUCK_CLIENT: Final = Check(
     anomaly="stuck-client",
-    meaning="a client went on failing at what others did all the time",
+    meaning="a client kept failing while other clients succeeded",
     views=parse_views(f"""
         create table progress_tries as
         select o.worker, e.client, e.key, e.op, e.call, case when e.outcome = 'ok' then e.ret end as done

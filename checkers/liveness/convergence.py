@@ -63,7 +63,7 @@ UNREGISTERED: Final = make_snapshot_check(
 
 DISOBEYED_SETTINGS: Final = make_snapshot_check(
     anomaly="disobeyed-settings",
-    meaning="a replica did not go by its topic's settings by the deadline",
+    meaning="a replica did not have its topic's settings by the deadline",
     views=parse_views(f"""
         -- Replicas that apply other settings than ZooKeeper has.
         create view settings_lacking as
@@ -85,7 +85,7 @@ DISOBEYED_SETTINGS: Final = make_snapshot_check(
 
 NO_REJOIN: Final = make_snapshot_check(
     anomaly="no-rejoin",
-    meaning="a replica that could have been in sync again was not by the deadline",
+    meaning="a replica did not rejoin the in-sync set by the deadline, although it could",
     views=parse_views(f"""
         -- Replicas that follow in the present epoch and are not in sync.
         create view rejoin_missing as
@@ -110,7 +110,7 @@ NO_REJOIN: Final = make_snapshot_check(
 
 DISOBEYED_STATE: Final = make_snapshot_check(
     anomaly="disobeyed-state",
-    meaning="a replica did not obey its partition's state by the deadline",
+    meaning="a replica did not take the role in its partition's stored state by the deadline",
     views=parse_views(f"""
         -- Replicas in an older epoch than the written state.
         create view obedience_lacking as
@@ -139,7 +139,7 @@ DISOBEYED_STATE: Final = make_snapshot_check(
 
 LATE_HIGH_WATERMARK: Final = make_snapshot_check(
     anomaly="late-high-watermark",
-    meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
+    meaning="a leader's high watermark did not reach its log's end by the deadline, although all replicas are in sync",
     views=parse_views(f"""
         -- Leaders with all replicas in sync and a high watermark below the log end.
         create view mark_lacking as
@@ -162,7 +162,7 @@ LATE_HIGH_WATERMARK: Final = make_snapshot_check(
 
 LATE_FLUSH: Final = make_snapshot_check(
     anomaly="late-flush",
-    meaning="a replica's log was not on its disk long after its time to be flushed",
+    meaning="a replica's log was not on its disk long after it had to be flushed",
     views=parse_views("""
         -- Replicas with records that are not on the disk.
         create view flush_lacking as
@@ -191,7 +191,7 @@ LATE_FLUSH: Final = make_snapshot_check(
 
 STALE_METADATA: Final = make_snapshot_check(
     anomaly="stale-metadata",
-    meaning="a broker's metadata was not what ZooKeeper had by the deadline",
+    meaning="a broker's metadata still differed from ZooKeeper at the deadline",
     views=parse_views(f"""
         -- Brokers whose metadata differ from ZooKeeper.
         create view routing_lacking as

@@ -29,7 +29,7 @@ from assay.checkers.sql_idioms import (
 
 UNDELETED_TOPIC: Final = make_snapshot_check(
     anomaly="undeleted-topic",
-    meaning="a topic that was deleted was not gone everywhere by the deadline",
+    meaning="a deleted topic still existed on a broker or in ZooKeeper at the deadline",
     views=parse_views(f"""
         -- Topics whose deletion rightly waits for a broker or for a move.
         create view deletion_waiting as

@@ -18,7 +18,7 @@ MIN_RISES: Final = 3
 
 RESTLESS_STATE: Final = make_snapshot_check(
     anomaly="restless-state",
-    meaning="a partition's state was written again and again, although nothing changed that it follows from",
+    meaning="a partition's state was written again and again, although nothing that it depends on changed",
     views=parse_views(f"""
         -- States of partitions that are neither moved nor deleted (`rest_busy`).
         create view churn_states as

@@ -36,7 +36,7 @@ _ALL_REGISTERED: Final = " and ".join(
 
 UNFINISHED_MOVE: Final = make_snapshot_check(
     anomaly="unfinished-move",
-    meaning="a move of replicas that was accepted did not end by the deadline",
+    meaning="an accepted move of replicas did not end by the deadline",
     views=parse_views(f"""
         create view move_pending as
         select m.look, m.key, m.replicas as target, m.removing as going, p.epoch

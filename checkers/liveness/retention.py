@@ -24,7 +24,7 @@ _EXPIRED: Final = f"""
 
 RETENTION_UNDONE: Final = make_snapshot_check(
     anomaly="retention-undone",
-    meaning="a segment that retention no longer covers was not deleted by the deadline",
+    meaning="an expired segment was not deleted by the deadline",
     views=parse_views(f"""
         -- Only partitions whose leader is registered at that look (`rest_led`) and that are neither moved nor deleted
         -- (`rest_busy`).

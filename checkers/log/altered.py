@@ -153,7 +153,7 @@ ALTERED_RECORD: Final = Check(
 
 RESURRECTED: Final = Check(
     anomaly="resurrected",
-    meaning="a record of a deleted topic was read after another of its name had been created",
+    meaning="a record of a deleted topic was read after a new topic of that name was created",
     views=parse_views(f"""
         create table log_created_topics as
         select {strip_topic_incarnation("key")} as name, {extract_incarnation("key")} as incarnation, key as topic,

@@ -23,7 +23,7 @@ from assay.checkers.sql_idioms import (
 
 ANSWER_BEYOND_LOG: Final = Check(
     anomaly="answer-beyond-log",
-    meaning="a log was reported to begin, or to have a record, beyond where it ended later",
+    meaning="a log ended below an offset at which it was reported to begin, or to have a record, before",
     views=parse_views("""
         -- Answers after which the log's end is `least` or more.
         create view log_floors as
@@ -78,7 +78,7 @@ ANSWER_BEYOND_LOG: Final = Check(
 
 LOOK_UP_ORDER: Final = Check(
     anomaly="look-up-order",
-    meaning="of two look-ups by time, that of the later time returned the lower offset",
+    meaning="a look-up for a later time returned a lower offset",
     views=(
         LOOK_UPS,
         *parse_views(f"""

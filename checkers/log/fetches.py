@@ -33,7 +33,7 @@ _WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.posit
 
 FALSE_OUT_OF_RANGE: Final = Check(
     anomaly="false-out-of-range",
-    meaning="a reader was answered that its place is not in the log, although it was",
+    meaning="a fetch was answered out of range, although its offset was in the log",
     views=parse_views(f"""
         -- Rejections in logs whose start and end certainly did not move.
         create table log_rejected_fetches (across) as
@@ -88,7 +88,7 @@ _SLACK: Final = SLACK_MS * 1_000_000
 
 UNTIMELY_ANSWER: Final = Check(
     anomaly="untimely-answer",
-    meaning="a fetch that may wait was answered too early with nothing, or too late with something to read",
+    meaning="a fetch that may wait got an empty answer too early, or its records too late",
     views=parse_views(f"""
         create table log_waited as
         select e.op, e.key, e.position, e.waited_ms, e.max_wait_ms, e.empty, e.ret

@@ -61,7 +61,7 @@ _FIRST_DUPLICATES: Final = first_rows_subquery("found_duplicate", "key, low, val
 
 DUPLICATE: Final = Check(
     anomaly="duplicate",
-    meaning="one value sits at two or more offsets",
+    meaning="one value is at two or more offsets",
     violations="""
         select key, value, low, high, offsets, live, send_op
         from log_values where value is not null and offsets > 1 and offsets > live

@@ -56,7 +56,7 @@ _FIRST: Final = first_rows_subquery("found_real_time_order", "key, place")
 
 REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
-    meaning="an operation took effect before another that had already ended when it began",
+    meaning="an operation took effect before one that had returned before its call",
     views=parse_views(f"""
         -- The few values that were observed at an offset that no send reported.
         create table log_unacknowledged as

@@ -39,7 +39,7 @@ COMPLETE_EVENT_LOGS: Final = """
 
 TWO_IN_SYNC_SETS: Final = Check(
     anomaly="two-in-sync-sets",
-    meaning="two nodes had different in-sync sets of one version of a partition's state",
+    meaning="two nodes had different in-sync sets for one version of a partition's state",
     views=parse_views("""
         create table state_versions as
         select key, version, members, isr, elr, min(node) as node, min(time) as time from (
@@ -68,7 +68,7 @@ TWO_IN_SYNC_SETS: Final = Check(
 
 EARLY_MOVE: Final = Check(
     anomaly="early-move",
-    meaning="a move of replicas was ended, or old ones were taken away, before all that stay were in sync",
+    meaning="a move of replicas ended, or old replicas were removed, before all remaining replicas were in sync",
     views=parse_views("""
         create view move_steps as
         select key, node, time, epoch, replicas, isr, coalesce(gone, '') as gone from events
@@ -92,7 +92,7 @@ EARLY_MOVE: Final = Check(
 
 OVERLOOKED_LOG: Final = Check(
     anomaly="overlooked-log",
-    meaning="a leader was elected by the length of the logs, and a longer one, or one that was not asked, was left out",
+    meaning="a leader was elected by log length, although another replica had a longer log or was not asked",
     views=parse_views(f"""
         create view election_nodes as
         select b.node, b.broker from ({BROKERS}) b join ({COMPLETE_EVENT_LOGS}) c on c.node = b.node

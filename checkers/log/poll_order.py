@@ -123,7 +123,7 @@ NONMONOTONIC_POLL: Final = Check(
 
 POLL_SKIP: Final = Check(
     anomaly="poll-skip",
-    meaning="a consumer jumped over a record that was there",
+    meaning="a consumer skipped a record that was in the log",
     views=parse_views(f"""
         -- The number of known offsets up to each end of a gap (`upto`).
         create table log_observed_below as

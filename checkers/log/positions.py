@@ -34,7 +34,7 @@ POSITION_TABLES: Final = parse_views(f"""
 
 POSITION_JUMP: Final = Check(
     anomaly="position-jump",
-    meaning="a poll began elsewhere than where its reader had stopped",
+    meaning="a poll began at another offset than the one where its reader had stopped",
     views=parse_views("""
         create table log_jumps as
         select op, sub, process, key, position, former, former_op, former_call, call from log_positions
@@ -66,7 +66,7 @@ POSITION_JUMP: Final = Check(
 
 OFFSET_HOLE: Final = Check(
     anomaly="offset-hole",
-    meaning="an offset that a poll went past holds no record at all",
+    meaning="a poll passed an offset that holds no record",
     views=parse_views(f"""
         -- Polls of dense logs that may lack an offset.
         create table log_polls_with_gaps as

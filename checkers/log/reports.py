@@ -26,7 +26,7 @@ def _describe_outcome(outcome: str, position: str) -> str:
 
 CONTRADICTED_OUTCOME: Final = Check(
     anomaly="contradicted-outcome",
-    meaning="a producer said two things of what became of one message",
+    meaning="a producer reported two different outcomes of one message",
     views=parse_views("""
         -- The outcomes that each receiver was informed of, and how many times.
         create table reports_by_receiver as

@@ -155,7 +155,7 @@ _LEAST_OF: Final = "min(case when l.name = '{}' then l.value end)"
 
 FORBIDDEN_DELETION: Final = Check(
     anomaly="forbidden-deletion",
-    meaning="a log start has left out a record that no limit allowed to delete",
+    meaning="a log's start moved beyond a record that no limit allowed to delete",
     views=parse_views(f"""
         -- Starts above 0, each with its first report. The earlier the report, the younger were the deleted records.
         create table log_advanced_starts as

@@ -38,7 +38,7 @@ their own views with them.
 
 STUCK_READER: Final = Check(
     anomaly="stuck-reader",
-    meaning="a reader did not get on to an acknowledged record within the deadline",
+    meaning="a reader did not reach an acknowledged record within the deadline",
     views=parse_views(f"""
         -- Polls that found nothing of a key, by reader and position.
         create view log_idle_polls as

@@ -52,7 +52,7 @@ _OBJECT: Final = f"{_INCARNATION}, controller_epoch, key, event, replica"
 
 ILLEGAL_TRANSITION: Final = Check(
     anomaly="illegal-transition",
-    meaning="the controller took a partition or a replica from one state to another by no valid transition",
+    meaning="the controller made an invalid transition of a partition or a replica",
     views=parse_views(f"""
         create view transition_incarnations as
         select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}

@@ -324,7 +324,7 @@ def prepare(engine: Engine) -> list[str]:
 
 _UNFLUSHED_CHECK: Final = Check(
     anomaly=UNFLUSHED_LOSS,
-    meaning="an acknowledged value went when all servers lost power before it was flushed",
+    meaning="an acknowledged value was lost when all servers lost power before it was flushed",
     violations="""
         select e.key, e.value, e.position, e.op as ack_op, r.until as moment, r.cut
         from effects e join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until

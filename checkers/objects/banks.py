@@ -90,7 +90,7 @@ BANK_TOTAL: Final = Check(
 
 BANK_NEGATIVE: Final = Check(
     anomaly="bank-negative",
-    meaning="an account holds less than nothing",
+    meaning="an account has a negative balance",
     violations="select * from bank_shown where value < 0",
     evidence=select_first("found_bank_negative", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_shown",
@@ -128,7 +128,7 @@ def _select_sums(*, certain: bool) -> str:
 
 BANK_UNACCOUNTED: Final = Check(
     anomaly="bank-unaccounted",
-    meaning="an account holds what no order of its deposits and withdrawals explains",
+    meaning="an account has a balance that no order of its deposits and withdrawals explains",
     views=parse_views(f"""
         create view bank_certain as
         {_select_sums(certain=True)}

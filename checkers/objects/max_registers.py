@@ -96,7 +96,7 @@ MAX_PHANTOM: Final = Check(
 
 MAX_ORDER: Final = Check(
     anomaly="max-order",
-    meaning="a max register was read with less than what was already there",
+    meaning="a read of a max register returned less than a value that it already had",
     views=parse_views("""
         create view max_places as
         select key, value, 0 as reads, case when looked > 0 then write_call end as last_call, write_ret as first_ret

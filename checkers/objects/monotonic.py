@@ -80,7 +80,7 @@ _LEVELS: Final = -(2**61)
 
 NONMONOTONIC_READ: Final = Check(
     anomaly="nonmonotonic-read",
-    meaning="one process saw a value that only grows, and then less of it",
+    meaning="one process saw a value that may only grow, and later a smaller one",
     violations="select * from monotonic_falls",
     evidence=select_first("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
     examined="select count(*) as examined from monotonic_seen where former is not null",

@@ -36,7 +36,7 @@ _VALUE_SEEN: Final = f"{describe_value('value')} was there by {{value_time:time}
 
 STALE_READ: Final = Check(
     anomaly="stale-read",
-    meaning="an old value was read, or put in place, after a newer one",
+    meaning="a value was read, or replaced by a CAS, after another value had replaced it",
     views=parse_views(f"""
         -- Late calls inside a chain. `reach`: the latest call at an earlier place, which is the late call.
         create view register_late_inside as

@@ -18,7 +18,7 @@ from assay.checkers.sql_idioms import HAS_BEGUN, select_first
 
 EARLY_ACKNOWLEDGEMENT: Final = Check(
     anomaly="early-acknowledgement",
-    meaning="a send was acknowledged before each member of the in-sync set had it, or had it durably",
+    meaning="a send was acknowledged before every member of the in-sync set had the record, or had it durably",
     violations=f"""
         select l.key, l.what, l.node, min(l.position) as position, min(l.log_end) as log_end,
             min(l.time) as moment

@@ -21,7 +21,7 @@ BROKEN_COUNT: Final = "select count(*) as examined from looks where what = 'brok
 
 BROKEN_INVARIANTS: Final = Check(
     anomaly=BROKEN_INVARIANT,
-    meaning="what the system says must hold at every instant did not",
+    meaning="an invariant that the system declares did not hold at some instant",
     violations="select key, time as moment, node, invariant, claim, epoch, position from looks where what = 'broken'",
     evidence=select_first("found_broken_invariant", "moment, invariant, key, node"),
     examined="select coalesce(sum(assertions), 0) as examined from looks where what = 'asserted'",

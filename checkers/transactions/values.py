@@ -53,7 +53,7 @@ G1A: Final = Check(
 
 GARBAGE_READ: Final = Check(
     anomaly="garbage-read",
-    meaning="a transaction read a value that none wrote",
+    meaning="a transaction read a value that no transaction wrote",
     violations="""
         select f.key, f.value, f.op as read_op, f.reads
         from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
@@ -68,7 +68,7 @@ GARBAGE_READ: Final = Check(
 
 G1B: Final = Check(
     anomaly="G1b",
-    meaning="a transaction read a write of another that the same transaction replaced before it ended",
+    meaning="a transaction read an intermediate write, which its writer replaced before it ended",
     violations="""
         select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
             select key, value, writer, op from txn_list_seen where final = 0 and writer <> op
