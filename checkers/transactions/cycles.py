@@ -282,10 +282,10 @@ _MEANINGS: Final = dict(
         CLASSES,
         (
             "two transactions wrote over each other's writes",
-            "transactions saw or overwrote each other in a circle",
-            "a transaction saw some of another's writes, or of later ones, and missed some",
+            "transactions form a cycle: each saw or overwrote a write of the one before",
+            "a transaction saw some writes of another transaction, or of later ones, and missed others",
             "transactions saw others' writes in orders that no sequence of snapshots has",
-            "transactions each missed what another of them wrote, in a circle",
+            "transactions form a cycle in which some missed what others wrote",
         ),
         strict=True,
     )

@@ -486,7 +486,7 @@ def _find_begins(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _begin_elsewhere(rows: Rows, claim: Claim) -> Rows:
-    """Makes the owner begin one offset behind the committed one."""
+    """Makes the owner begin one offset above the committed one."""
     if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, position=claim.other["position"] + 1)
@@ -565,7 +565,7 @@ def _fetch_rejected(rows: Rows, claim: Claim) -> Rows:
 GROUP_PLANTS: Final = (
     Plant(
         anomaly="double-ownership",
-        meaning="two owners hold one thing at once",
+        meaning="two owners hold one partition, lock or lease at the same time",
         kinds=frozenset({"acquire"}),
         find_claims=_find_holds,
         edit=_hold_twice,
@@ -602,7 +602,7 @@ GROUP_PLANTS: Final = (
     ),
     Plant(
         anomaly="early-expiry",
-        meaning="an offset is gone before its time is over",
+        meaning="a committed offset is missing before its retention time is over",
         kinds=frozenset({"kept"}),
         find_claims=_find_kept,
         edit=_forget_commit,
@@ -610,7 +610,7 @@ GROUP_PLANTS: Final = (
     ),
     Plant(
         anomaly="revived-offset",
-        meaning="an offset that had been replaced is found again",
+        meaning="a committed offset is found again after it was replaced",
         kinds=frozenset({"kept"}),
         find_claims=_find_replaced,
         edit=_revive_commit,
@@ -628,7 +628,7 @@ GROUP_PLANTS: Final = (
     ),
     Plant(
         anomaly="misplaced-start",
-        meaning="a new owner begins behind what its group had committed",
+        meaning="a new owner begins at a higher offset than its group had committed",
         kinds=frozenset({"fetched"}),
         gather=gather_members,
         find_claims=_find_begins,
@@ -647,7 +647,7 @@ GROUP_PLANTS: Final = (
     ),
     Plant(
         anomaly="split-brain",
-        meaning="a member claims a partition by an older view than another had claimed by",
+        meaning="a member claims a partition by an older view than an earlier claim of another member",
         kinds=frozenset({"claim"}),
         find_claims=_find_views,
         edit=_claim_by_older_view,

@@ -798,7 +798,7 @@ LOG_PLANTS: Final = (
     ),
     _declare(
         anomaly="duplicate",
-        meaning="a record is at the end of the log once more",
+        meaning="a record is repeated at the end of the log",
         find_claims=_find_shown_once,
         edit=partial(_show_at_end, fresh=False),
         missed="it was sent again, so it may be there twice",
@@ -838,7 +838,7 @@ LOG_PLANTS: Final = (
     ),
     _declare(
         anomaly="send-skip",
-        meaning="a record of another process stands inside a message set",
+        meaning="a record of another process is inside a message set",
         find_claims=_find_message_sets,
         edit=_exchange,
         missed="no record follows it",
@@ -859,7 +859,7 @@ LOG_PLANTS: Final = (
     ),
     _declare(
         anomaly="position-jump",
-        meaning="a poll begins behind the end of the poll before it",
+        meaning="a poll begins beyond the end of the previous poll",
         find_claims=partial(_find_skippable, followed=True),
         edit=_jump_first,
         missed="no one else read the record, or a poll before it did not end ok",
@@ -873,7 +873,7 @@ LOG_PLANTS: Final = (
     ),
     _declare(
         anomaly="offset-hole",
-        meaning="an offset of a log is left out",
+        meaning="an offset of a log has no record",
         find_claims=_find_passed,
         edit=_leave_out_offset,
         missed="no complete poll passed its offset",
@@ -947,7 +947,7 @@ LOG_PLANTS: Final = (
     ),
     _declare(
         anomaly="false-out-of-range",
-        meaning="a poll of a record that was known is answered that its place is not in the log",
+        meaning="a poll is answered out of range, although a record at its offset was known",
         find_claims=_find_reads_within,
         edit=_reject,
         select=_select_end,

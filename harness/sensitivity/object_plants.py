@@ -571,7 +571,7 @@ MONOTONIC_PLANTS: Final = (
     ),
     _declare_for_growing(
         anomaly="monotonic-cycle",
-        meaning="of two reads, each sees less of a value than the other",
+        meaning="each of two reads shows a smaller value of one key than the other read does",
         gather=gather_growing,
         find_claims=_find_seen_together,
         edit=_read_less,
@@ -581,7 +581,7 @@ MONOTONIC_PLANTS: Final = (
     ),
     _declare_for_growing(
         anomaly="monotonic-cycle-real-time",
-        meaning="a read sees less of a value than was known before it was called",
+        meaning="a read shows a smaller value than was known before its call",
         find_claims=_find_seen_before,
         edit=_read_less,
         select=select_two,
