@@ -12,7 +12,7 @@ import msgspec
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Verdict
-from assay.harness.cli.command import ExitCode, InputError, note
+from assay.harness.cli.command import ExitCode, InputError, note, show
 from assay.harness.cli.time_estimate import show_estimate
 from assay.harness.core.printable import join_some
 from assay.harness.run import store
@@ -48,7 +48,10 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
                 verdict = NO_VERDICT if judged.judgement is None else judged.judgement.verdict.value
                 counts[verdict] += 1
                 examples.setdefault(verdict, judged.path)
-                print(to_json(judged) if arguments.json else describe_result(judged, verdict), flush=True)
+                if arguments.json:
+                    print(to_json(judged), flush=True)
+                else:
+                    show(describe_result(judged, verdict))
         except KeyboardInterrupt:
             note(f"interrupted; {counts.total()} of {len(paths)} histories were judged")
             return ExitCode.INTERRUPTED
@@ -56,7 +59,7 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
     if not arguments.json:
         trust = ["--trust-run"] if arguments.trust_run else []
         plugins = map("--plugin={}".format, arguments.plugin)
-        print(describe_counts(counts, worst, ["assay", "check", str(examples[worst]), *plugins, *trust]))
+        show(describe_counts(counts, worst, ["assay", "check", str(examples[worst]), *plugins, *trust]))
     return WORST_FIRST[worst]
 
 

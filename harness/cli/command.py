@@ -130,14 +130,22 @@ def add_yes_option(parser: argparse.ArgumentParser) -> None:
 
 
 def confirm(question: str, arguments: argparse.Namespace) -> bool:
-    """Returns whether the user agrees, by ``--yes`` or at the terminal. Without a terminal the answer is no."""
+    """Returns whether the user agrees, by ``--yes`` or at the terminal. Without a terminal the answer is no.
+
+    The question may quote a stored run, whose texts must not change what the terminal shows.
+    """
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
         note(f"{question} There is no terminal to ask at; --yes agrees")
         return False
-    print(f"assay: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"assay: {to_printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def show(text: str) -> None:
+    """Prints lines on standard output. A name in them cannot control the terminal."""
+    print("\n".join(map(to_printable, text.split("\n"))), flush=True)
 
 
 def note(line: str) -> None:

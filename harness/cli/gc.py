@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note, parse_count
+from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note, parse_count, show
+from assay.harness.core.printable import to_printable
 
 DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of assay. Every other folder is kept, and a line
 names it. Symbolic links are kept in the same way. Runs that contain another run, a mount point, a FIFO, a socket, a
-device, or a link to a folder elsewhere are kept, too.
+device, a link to a folder elsewhere, or a file beside run.json that assay did not make are kept, too.
 A run that starts more than a day in the future, because of a wrong clock, is kept, and a line names it. It does not
 count as one of the newest.
 The newest runs of each test, those that latest links point at, and those in use are kept, too. A run is in use until
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for folder in partly_deleted:
         note(f"rest of a deleted run: {folder}")
     for path in paths:
-        print(path, flush=True)
+        show(to_printable(str(path)))
     if arguments.dry_run or not (paths or partly_deleted):
         print(f"{len(paths)} runs would be deleted", file=sys.stderr)
         return ExitCode.PASS

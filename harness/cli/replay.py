@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, add_yes_option, confirm, note
+from assay.harness.cli.command import ExitCode, add_yes_option, confirm, note, show
 
 
 def add(commands: Any) -> None:
@@ -30,5 +30,5 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN
-    print(f"assay: {compared.summary}\nassay: replayed as {compared.again}")
+    show(f"assay: {compared.summary}\nassay: replayed as {compared.again}")
     return ExitCode.PASS if compared.same else ExitCode.FAIL

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError
+from assay.harness.cli.command import ExitCode, InputError, show
 from assay.harness.core.printable import join_some
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     elif arguments.json:
         print(msgspec.json.encode(reports).decode())
     else:
-        print("\n\n".join("\n".join(describe_report(report)) for report in reports))
+        show("\n\n".join("\n".join(describe_report(report)) for report in reports))
     return ExitCode.PASS
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_plugin_options, note, parse_count, parse_positive
+from assay.harness.cli.command import ExitCode, InputError, add_plugin_options, note, parse_count, parse_positive, show
 from assay.harness.run.settings import ENGINES, parse_engine
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             seed=arguments.seed, anomalies=arguments.anomaly or None, watch=estimate.step,
         )  # fmt: skip
     data = msgspec.json.format(msgspec.json.encode(measured), indent=1)
-    print(data.decode() if arguments.json else describe(measured))
+    if arguments.json:
+        print(data.decode())
+    else:
+        show(describe(measured))
     if stored.run is not None and not arguments.anomaly:
         try:
             write_atomically(stored.run / FILE, data)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, add_yes_option, confirm, note, parse_count
+from assay.harness.cli.command import ExitCode, add_yes_option, confirm, note, parse_count, show
 
 
 def add(commands: Any) -> None:
@@ -36,5 +36,5 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN
-    print(shrunk.text())
+    show(shrunk.text())
     return ExitCode.PASS

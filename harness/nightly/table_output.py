@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from assay.harness.core.files import reject_links, replace_atomically
+from assay.harness.core.printable import to_printable
 from assay.harness.nightly.dataset import DataSetError
 from assay.harness.nightly.tables import NightTables
 from assay.reports.index.trends import Trends
@@ -56,7 +58,8 @@ def show_tables(tables: NightTables, console: Console) -> None:
             rows = [{key: value for key, value in row.items() if key != "night"} for row in rows
                     if row["night"] == tables.night]  # fmt: skip
         if rows:
-            console.print(_make_table(title.format(night=tables.night, before=tables.before), rows))
+            nights = {"night": _format_cell(tables.night), "before": _format_cell(tables.before)}
+            console.print(_make_table(title.format(**nights), rows))
 
 
 def show_trends(trends: Trends, console: Console) -> None:
@@ -75,7 +78,7 @@ def show_trends(trends: Trends, console: Console) -> None:
         for one in trends.worse
     ]
     if rows:
-        console.print(_make_table(f"worse than before, by {trends.nights[-1]}", rows))
+        console.print(_make_table(f"worse than before, by {_format_cell(trends.nights[-1])}", rows))
     console.print(
         f"{len(rows)} of {trends.asked} figures of cells got worse; at most {trends.level:.0%} of these are noise"
     )
@@ -135,4 +138,4 @@ def _make_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 def _format_cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value).replace("[", "\\[")
+    return f"{value:.2f}" if isinstance(value, float) else escape(to_printable(str(value)))

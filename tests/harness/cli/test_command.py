@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import io
 import os
@@ -20,7 +21,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.docker import built_images, software
 from assay.cluster.owner import current_owner
 from assay.cluster.system import System
-from assay.harness.cli.command import ExitCode
+from assay.harness.cli.command import ExitCode, confirm
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
@@ -457,3 +458,27 @@ def test_a_reader_that_has_gone_is_no_error(buffered: str) -> None:
     finally:
         os.close(write_end)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_stored_run_cannot_change_what_a_question_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The question quotes the options of a run, which may come from elsewhere and hide them from the user."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert not confirm("run `pytest --set=a=\x1b[2K\rassay: run `pytest test_kv.py`?", argparse.Namespace(yes=False))
+    assert capsys.readouterr().err == r"assay: run `pytest --set=a=\x1b[2K\rassay: run `pytest test_kv.py`? [y/N] "
+
+
+def test_names_of_runs_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path, forbid("lost-write"))
+    (run.parent / "latest").unlink()
+    run.parent.rename(tmp_path / "\x1b[8mhidden")
+    assert main(["gc", str(tmp_path), "--keep=0", "--dry-run"]) == ExitCode.PASS
+    assert capsys.readouterr().out == f"{tmp_path}/\\x1b[8mhidden/{run.name}\n"
+    assert main(["check", str(tmp_path)]) != ExitCode.INTERNAL
+    assert "\x1b" not in "".join(capsys.readouterr())
