@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note
+from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note, show
 from assay.harness.cli.summary import add_known_option, read_marks, to_exit_code
+from assay.harness.core.printable import to_printable
 
 if TYPE_CHECKING:
     from assay.harness.nightly.night_record import AttemptResult, MatrixCell, Night, NightFolder, ShrunkFailure
@@ -91,6 +92,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         shrank=_ignore_failure(_show_shrunk),
         shrinks=_ignore_failure(lambda cell: _show_progress(f"{cell}: its failure is being shrunk ...")),
         measures=_ignore_failure(lambda cell: _show_progress(f"{cell}: its sensitivity is being measured ...")),
+        trusts_record=arguments.resume and _is_record_trusted(night, path, arguments),
     )  # fmt: skip
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
@@ -168,6 +170,25 @@ def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
     return confirm(f"run what the record of night {night.night} names, in {night.folder}?", arguments)
 
 
+def _is_record_trusted(night: "Night", path: "NightFolder", arguments: argparse.Namespace) -> bool:
+    """Returns whether the failures that the record of a night names may be shrunk, which runs their tests again.
+
+    The record and the runs may come from elsewhere. A run's own files choose its test and its options.
+    """
+    from assay.harness.nightly.failure_shrinking import find_new_failures
+    from assay.harness.nightly.night_runner import list_recorded_runs
+
+    if not night.shrink_seconds:
+        return False
+    found = find_new_failures(path.path.parents[1], night, list_recorded_runs(path))
+    for _, entry in found:
+        note(f"recorded earlier, and not shrunk yet: the failure of {entry.name}")
+    if not found or confirm("shrink these failures, which runs what the files of these runs name?", arguments):
+        return True
+    note("these failures are not shrunk; `assay shrink RUN` shows what it would run")
+    return False
+
+
 def _show_beginning(cell: "MatrixCell", attempt: int) -> None:
     _show_progress(f"{cell.name}{f', attempt {attempt} of {cell.repeat}' * (cell.repeat > 1)} ...")
 
@@ -181,27 +202,27 @@ def _show_shrunk(shrunk: "ShrunkFailure") -> None:
     _show_progress("")
     failure = f"{' + '.join(shrunk.anomalies)} in {shrunk.workload}"
     if shrunk.schedule:
-        print(f"shrunk      {failure}  {shrunk.seconds:6.0f} s\n  {shrunk.command}", flush=True)
+        show(f"shrunk      {failure}  {shrunk.seconds:6.0f} s\n  {shrunk.command}")
     else:
-        print(f"not shrunk  {failure}  {shrunk.seconds:6.0f} s  {shrunk.detail}", flush=True)
+        show(f"not shrunk  {failure}  {shrunk.seconds:6.0f} s  {shrunk.detail}")
 
 
 def _show_progress(text: str) -> None:
     """Shows a line on a terminal that the next line replaces."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{to_printable(text)}", end="", file=sys.stderr, flush=True)
 
 
 def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], None]:
     width = max(len(cell.name) for cell in night.cells)
 
-    def show(result: "AttemptResult", attempts: int, left: float) -> None:
+    def show_result(result: "AttemptResult", attempts: int, left: float) -> None:
         name, runs = result.cell.ljust(width), f"{len(result.runs)} run{'s' * (len(result.runs) != 1)}"
         _show_progress("")
         head = f"{result.outcome:<11} {name}  {runs:>7} {result.seconds:6.0f} s"
-        print(f"{head}  {attempts} to do, {left / 60:.1f} min left  {result.detail}".rstrip(), flush=True)
+        show(f"{head}  {attempts} to do, {left / 60:.1f} min left  {result.detail}".rstrip())
 
-    return show
+    return show_result
 
 
 def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *, interrupted: bool) -> ExitCode:
@@ -210,7 +231,7 @@ def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *,
     account = read_account(folder.path.parents[1], night.name, known, night.night)
     _print_account(account)
     if night.folder != str(Path.cwd()):
-        print(f"\nthe commands are for {night.folder}")
+        show(f"\nthe commands are for {night.folder}")
     if interrupted:
         part = [f"--split={night.part}/{night.parts}"] * (night.parts > 1)
         again = ["assay", "nightly", "--resume", f"--night={night.name}", *part, f"--store={folder.path.parents[1]}"]
@@ -223,22 +244,22 @@ def _print_account(account: "NightAccount") -> None:
     from assay.harness.nightly.night_record import needs_attention
 
     counts = Counter(result.outcome for cell in account.cells for result in cell.results)
-    print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
+    show("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
     planned = sum(len(night.cells) for night in account.nights)
     if idle := [cell.name for cell in account.idle]:
-        print(f"{len(idle)} of {planned} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
+        show(f"{len(idle)} of {planned} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
     for name in account.unended:
-        print(f"the end of night {name} is not recorded, so it is no pass: `assay nightly --resume` continues it")
+        show(f"the end of night {name} is not recorded, so it is no pass: `assay nightly --resume` continues it")
     for line in account.lost:
-        print(f"an outcome is lost: {line}")
+        show(f"an outcome is lost: {line}")
     for cell in account.cells:
         outcomes = [result.outcome for result in cell.results]
         for result in (one for one in cell.results if needs_attention(outcomes) and needs_attention([one.outcome])):
             mark = cell.marks.get(result.attempt)
             rate = f"{outcomes.count(result.outcome)} of {len(outcomes)}"
-            print(
+            show(
                 f"\n{result.outcome} {cell.cell.name}, {rate}: {result.detail}\n  {result.command}\n  "
                 f"{cell.logs.get(result.attempt, '')}"
             )
             if mark is not None:
-                print(f"  known until {mark.expires}: {mark.reason}")
+                show(f"  known until {mark.expires}: {mark.reason}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from assay.cluster import owner
+from assay.harness.core.files import reject_links, write_atomically
 from assay.harness.nightly.night_record import (
     SHRINKING,
     AttemptOutcome,
@@ -69,23 +70,6 @@ class Shrinker:
     stopping: Callable[[str], None]
     program: Sequence[str] = PROGRAM
 
-    def find_new_failures(self) -> list[tuple[Failure, Entry]]:
-        """Returns the failures of this night that were never shrunk, each with the run to shrink.
-
-        Shrinking executes a run's test again. Therefore only runs in this night's own record are chosen: other runs may
-        have been copied into the store.
-        """
-        own = {run for result in self.path.results() for run in result.runs}
-        tried = {
-            get_failure_key(one)
-            for folder, _ in read_nights(self.store)
-            for one in read_if_possible(folder.read_shrunk)
-            if not one.interrupted
-        }
-        cells = {cell.name: cell for cell in self.night.cells}
-        failures = group_failures(read_store(self.store, {}), KnownFailures())
-        return select_new(failures, own, {sanitize_text(name): cell for name, cell in cells.items()}, tried)
-
     def shrink(self, failure: Failure, entry: Entry, left: float) -> ShrunkFailure:
         """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
         began, clock = datetime.now(UTC).isoformat(), time.monotonic()
@@ -128,8 +112,10 @@ class Shrinker:
         if shrunk is None or replay is None:
             return {}
         schedule = self.store / FOUND / shrunk.name
+        for place in (schedule.parent, schedule):
+            reject_links(place)
         schedule.parent.mkdir(exist_ok=True)
-        shutil.copyfile(shrunk, schedule)
+        write_atomically(schedule, shrunk.read_bytes())
         kept = {"schedule": f"{FOUND}/{shrunk.name}", "command": replay[1].replace(str(shrunk), str(schedule))}
         if page is not None and Path(page[1]).is_file():
             target = self.path.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
@@ -137,6 +123,22 @@ class Shrinker:
             shutil.copyfile(page[1], target)
             kept["report"] = str(target.relative_to(self.store))
         return kept
+
+
+def find_new_failures(store: Path, night: Night, own: Collection[str]) -> list[tuple[Failure, Entry]]:
+    """Returns the failures that no night has shrunk, each with the run of this night to shrink, which is in ``own``.
+
+    Shrinking executes a run's test again, and a run in the store may come from elsewhere. So ``own`` must have only
+    runs that are trusted.
+    """
+    tried = {
+        get_failure_key(one)
+        for folder, _ in read_nights(store)
+        for one in read_if_possible(folder.read_shrunk)
+        if not one.interrupted
+    }
+    cells = {sanitize_text(cell.name): cell for cell in night.cells}
+    return select_new(group_failures(read_store(store, {}), KnownFailures()), own, cells, tried)
 
 
 def select_new(

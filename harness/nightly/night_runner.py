@@ -35,7 +35,7 @@ from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
 from assay.checkers.judging.sensitivity import Sensitivity
 from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, open_lock, read_json_if_valid
-from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
+from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs, find_new_failures
 from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import (
     MOST_PARTS,
@@ -157,6 +157,12 @@ class NightRunner:
     measurer: Sequence[str] = MEASURER
     grace: float = GRACE
     interrupt: Interrupt = field(default_factory=Interrupt)
+    trusts_record: bool = False
+    """Whether failures that an earlier process recorded are shrunk, too. A record may come from elsewhere, and name any
+    run of the store.
+    """
+    _made: set[str] = field(default_factory=set)
+    """The runs that attempts of this process have made."""
     _unwritten: list[AttemptResult] = field(default_factory=list)
     _measuring_seconds: float = 0.0
     """Seconds spent on measuring so far."""
@@ -192,6 +198,7 @@ class NightRunner:
                     break
                 todo.remove_first()
                 result = self._attempt(*chosen, left, len(results) + 1)
+                self._made.update(result.runs)
                 results.append(result)
                 self._record(result)
                 seconds[result.cell] = result.seconds
@@ -301,7 +308,8 @@ class NightRunner:
             self.store, self.path, self.night, self.grace, self.interrupt, self.path.write_running, self.stopping,
             self.shrinker,
         )  # fmt: skip
-        for failure, entry in shrinker.find_new_failures():
+        own = list_recorded_runs(self.path) if self.trusts_record else self._made
+        for failure, entry in find_new_failures(self.store, self.night, own):
             left = end - time.monotonic()
             if left <= 0 or self.interrupt.requested:
                 return
@@ -399,6 +407,11 @@ class NightRunner:
             yield
         finally:
             os.close(lock)
+
+
+def list_recorded_runs(path: NightFolder) -> set[str]:
+    """Returns the runs that the record of a night names."""
+    return {run for result in path.results() for run in result.runs}
 
 
 def _is_measurable(cell: MatrixCell, result: AttemptResult) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -103,6 +104,72 @@ def test_only_runs_of_this_nights_own_record_are_executed_again(tmp_path: Path) 
     assert performed(tmp_path, cell("pass", name="fail-exit=1")) == []
 
 
+def recorded_failure(store: Path) -> NightFolder:
+    """A night whose record names a failed run, and whose failures may be shrunk from now on."""
+    assert performed(store, cell("fail", "exit=1"), seconds=0.0) == []
+    path = night_record.night_folder(store, "n")
+    path.write(msgspec.structs.replace(path.read(), shrink_seconds=60.0))
+    return path
+
+
+def test_a_recorded_failure_is_shrunk_only_if_the_record_is_trusted(tmp_path: Path) -> None:
+    """The record and the run may come from elsewhere, and the run may name any test and any options."""
+    path = recorded_failure(tmp_path)
+    runner = partial(
+        night_runner.NightRunner, tmp_path, path, path.read(), 60.0, program=PROGRAM,
+        shrinker=(sys.executable, str(FAKE), "small"),
+    )  # fmt: skip
+    runner().run()
+    assert path.read_shrunk() == []
+    assert not (tmp_path / "shrinks").exists()
+    runner(trusts_record=True).run()
+    assert len(path.read_shrunk()) == 1
+
+
+def test_resume_asks_before_it_shrinks_what_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    path = recorded_failure(store)
+    faked = partial(night_runner.NightRunner, program=PROGRAM, shrinker=(sys.executable, str(FAKE), "small"))
+    monkeypatch.setattr(night_runner, "NightRunner", faked)
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("assay.harness.nightly.matrix.read_plan", lambda path: ((cell("fail", "exit=1"),), 0.0))
+    resume = ["nightly", "--resume", f"--store={store}", f"--matrix={store.parent / 'nightly.toml'}", "--budget=60s"]
+    assert main(resume) == ExitCode.FAIL
+    said = capsys.readouterr().err
+    (run,) = [run for one in path.results() for run in one.runs]
+    assert f"not shrunk yet: the failure of {run}" in said
+    assert "--yes agrees" in said
+    assert path.read_shrunk() == []
+    assert main([*resume, "--yes"]) == ExitCode.FAIL
+    assert len(path.read_shrunk()) == 1
+
+
+@pytest.mark.parametrize("linked", ["folder", "file"])
+def test_a_shrunk_schedule_is_not_written_through_a_link(tmp_path: Path, linked: str) -> None:
+    store, users = tmp_path / "store", tmp_path / "mine"
+    path = recorded_failure(store)
+    users.mkdir()
+    (run,) = [run for one in path.results() for run in one.runs]
+    name = f"{run.rpartition('/')[2]}-lost-write.json"
+    (users / name).write_text("a file of the user")
+    if linked == "folder":
+        (store / "found").symlink_to(users)
+    else:
+        (store / "found").mkdir()
+        (store / "found" / name).symlink_to(users / name)
+    shrinker = (sys.executable, str(FAKE), "small")
+    night_runner.NightRunner(
+        store, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker, trusts_record=True
+    ).run()
+    assert (users / name).read_text() == "a file of the user"
+    (small,) = path.read_shrunk()
+    assert "this is a symbolic link" in small.detail
+    assert [one.name for one in users.iterdir()] == [name]
+
+
 def test_it_comes_after_every_cell_was_done_once_and_before_what_repeats(tmp_path: Path) -> None:
     order: list[str] = []
     cells = [cell("fail", "exit=1", name="a", repeat=2), cell("pass", name="b")]
@@ -181,7 +248,9 @@ def test_a_night_that_is_killed_meanwhile_loses_nothing(tmp_path: Path) -> None:
         2,
     )
     shrinker = (sys.executable, str(FAKE), "small")
-    results = night_runner.NightRunner(tmp_path, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker).run()
+    results = night_runner.NightRunner(
+        tmp_path, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker, trusts_record=True
+    ).run()
     assert not alive(orphan)
     assert [one.outcome for one in results] == [Outcome.FAIL, Outcome.PASS], "no attempt was interrupted"
     assert only(tmp_path).shape == ("stop",)
