@@ -2,10 +2,11 @@
 
 import argparse
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, add_system_option, note, parse_day, read_defects
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, note, parse_day, read_defects
 from assay.harness.core.printable import join_some
 
 if TYPE_CHECKING:
@@ -118,7 +119,10 @@ def show_tables(arguments: argparse.Namespace) -> ExitCode:
     if arguments.out is not None:
         for path in table_output.write_tables(tables, arguments.out):
             note(str(path))
-    if not arguments.require_detection or not tables.missed:
+    if not arguments.require_detection:
+        return ExitCode.PASS
+    _require_past(tables.night)
+    if not tables.missed:
         return ExitCode.PASS
     note(f"{tables.night} did not catch {', '.join(tables.missed)}")
     return ExitCode.FAIL
@@ -140,7 +144,22 @@ def show_trends(arguments: argparse.Namespace) -> ExitCode:
     if arguments.out is not None:
         write_output(arguments.out, content)
         note(str(arguments.out))
-    return ExitCode.FAIL if arguments.check and trends.worse else ExitCode.PASS
+    if not arguments.check:
+        return ExitCode.PASS
+    _require_past(trends.nights[-1])
+    return ExitCode.FAIL if trends.worse else ExitCode.PASS
+
+
+def _require_past(night: str) -> None:
+    """Raises ``InputError`` if the newest night is in the future, or has no date: the verdict would ignore later ones.
+
+    A run that a machine with a wrong clock made is such a night.
+    """
+    if night > (datetime.now(UTC).date() + timedelta(days=1)).isoformat():
+        raise InputError(
+            f"the newest night is {night}, which is in the future or no date, so which night is the newest is not "
+            "known: remove its folder, or add its runs again with --night=DATE"
+        )
 
 
 def pack_runs(arguments: argparse.Namespace) -> ExitCode:

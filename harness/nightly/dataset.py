@@ -96,17 +96,21 @@ def list_unpacked_runs(dataset: Path) -> list[str]:
 def pack(dataset: Path) -> None:
     """Joins the files of each night to one file. The caller must hold the ``exclusive`` lock.
 
-    An interruption loses nothing: files of single runs take precedence until they are removed, and they are removed
-    last.
+    Raises :class:`DataSetError` before anything is removed. An interruption loses nothing: files of single runs take
+    precedence until they are removed, and they are removed last.
     """
     unpacked = set(list_unpacked_runs(dataset))
     nights: dict[Path, list[Path]] = defaultdict(list)
+    seen: dict[str, Path] = {}
     for part in list_parts(dataset):
         nights[part.parent].append(part)
     for folder, files in nights.items():
         if [file.name for file in files] == [PACKED] and unpacked.isdisjoint(_read_run_names(files[0])):
             continue
-        rows = pa.concat_tables([_read_current(file, unpacked) for file in files])
+        tables = [_read_current(file, unpacked) for file in files]
+        for file, table in zip(files, tables, strict=True):
+            _require_once(file, table, seen)
+        rows = pa.concat_tables(tables)
         if len(rows):
             _write(rows, folder / PACKED)
         else:
@@ -134,6 +138,20 @@ def _read_current(part: Path, unpacked: set[str]) -> pa.Table:
     return rows.filter(pa.array([run not in unpacked for run in rows.column("run").to_pylist()], pa.bool_()))
 
 
+def _require_once(part: Path, rows: pa.Table, seen: dict[str, Path]) -> None:
+    """Raises :class:`DataSetError` for a run that is in ``seen``, and adds the others with their file.
+
+    Such a run would count twice in all tables, and packing would remove the copy that someone made.
+    """
+    for run in rows.column("run").to_pylist():
+        if run in seen:
+            raise DataSetError(
+                f"{part}: its run {run} is also in {seen[run]}, and would count twice: move the copy out of the data "
+                "set"
+            )
+        seen[run] = part
+
+
 def list_parts(dataset: Path) -> list[Path]:
     """Lists the files. Raises :class:`DataSetError` if there is none, or if one has other columns than a run.
 
@@ -158,7 +176,12 @@ def read_runs(dataset: Path) -> list[pa.Table]:
     with lock_dataset(dataset, exclusive=False):
         parts = list_parts(dataset)
         unpacked = {part.stem for part in parts if part.name != PACKED}
-        tables = [(part.parent.name.removeprefix(PARTITION), _read_current(part, unpacked)) for part in parts]
+        seen: dict[str, Path] = {}
+        tables = []
+        for part in parts:
+            rows = _read_current(part, unpacked)
+            _require_once(part, rows, seen)
+            tables.append((part.parent.name.removeprefix(PARTITION), rows))
     # The name of a night's folder may be any text, so it is a value and never part of an SQL statement.
     return [rows.append_column("night", pa.repeat(night, len(rows))) for night, rows in tables]
 

@@ -31,6 +31,7 @@ from assay.harness.nightly.dataset import (
     list_unpacked_runs,
     lock_dataset,
     pack,
+    read_runs,
     store_run,
 )
 from assay.harness.nightly.dataset_schema import SCHEMAS, RunRow
@@ -131,6 +132,26 @@ def test_a_file_that_is_named_like_a_pattern_deletes_no_other(tmp_path: Path, na
         store_run(tmp_path, FIRST, run)
     part = list_parts(tmp_path)[0]
     part.rename(part.with_name(name))
+    pack(tmp_path)
+    assert counted(tmp_path) == {run.run: (str(FIRST), run) for run in RUNS[:3]}
+
+
+@pytest.mark.parametrize("name", ["copy of it.parquet", "packed (1).parquet"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_copy_of_a_file_is_neither_counted_nor_removed(tmp_path: Path, name: str, packed: bool) -> None:
+    for run in RUNS[:3]:
+        store_run(tmp_path, FIRST, run)
+    if packed:
+        pack(tmp_path)
+    part = list_parts(tmp_path)[0]
+    copy = part.with_name(name)
+    copy.write_bytes(part.read_bytes())
+    before = {path: path.read_bytes() for path in list_parts(tmp_path)}
+    for use in (pack, read_runs):
+        with pytest.raises(DataSetError, match="would count twice: move the copy out of the data set"):
+            use(tmp_path)
+    assert {path: path.read_bytes() for path in list_parts(tmp_path)} == before
+    copy.unlink()
     pack(tmp_path)
     assert counted(tmp_path) == {run.run: (str(FIRST), run) for run in RUNS[:3]}
 

@@ -331,6 +331,12 @@ def test_the_command_tells_writes_and_requires(
     assert (recorded["night"], recorded["before"], recorded["tables"]["changes"]) == ("2026-11-21", None, [])
     monkeypatch.setattr(nights, "read_defects", lambda arguments: {})
     assert main(["nights", "show", str(good), "--require-detection"]) == 0
+    (good / "night=2026-11-21").rename(good / "night=2999-11-21")
+    capsys.readouterr()
+    for command in (["show", "--require-detection"], ["trends", "--check"]):
+        assert main(["nights", command[0], str(good), *command[1:]]) == 64
+        assert "assay: the newest night is 2999-11-21, which is in the future or no date" in capsys.readouterr().err
+    assert main(["nights", "show", str(good)]) == 0, "it asks for no verdict"
 
 
 @pytest.mark.spark
