@@ -34,7 +34,7 @@ from assay.harness.core.files import (
 )
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.history.in_memory import HistoryInMemory
-from assay.harness.core.printable import to_encodable
+from assay.harness.core.printable import join_some, to_encodable
 from assay.harness.core.timestamps import Origin
 from assay.harness.run.full_disk import DiskReserve, is_full
 
@@ -59,6 +59,18 @@ FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
 MOUNTED: Final = "something is mounted in it"
+OTHERS: Final = "it has files that are not the run's"
+OWN_NAMES: Final = frozenset(
+    {
+        "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "resources.json",
+        "sensitivity.json", "shrinking.json", "replayed.json", "report.html", "history", ".history", "logs", ".reserve",
+        CARRIED,
+    }
+)  # fmt: skip
+"""Names that this program gives to the content of a run's folder. Files of the system are in ``logs``."""
+TEMPORARY_NAME: Final = re.compile(r"\..+\.[0-9a-f]{16}", re.DOTALL)
+"""The name of a file that is being written (``harness.core.files``)."""
+MOST_NAMED: Final = 3
 RESERVE: Final = 64 << 10
 """Bytes that a run reserves on its disk."""
 RUNNING: Final = "running"
@@ -472,12 +484,18 @@ def find_special_files(root: Path) -> list[SpecialFileError]:
 def find_foreign_content(run: Path) -> str:
     """Returns why a run's folder contains more than this run, or an empty string.
 
-    It may contain other runs, for example in a store that was created there, or a mount point.
+    It may contain other runs, for example in a store that was created there, a mount point, or files of the user.
     """
     if any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run):
         return NESTED
-    resolved = run.resolve()
-    return MOUNTED if any(point.is_relative_to(resolved) for point in _list_mount_points()) else ""
+    whole = run.resolve()
+    if any(point.is_relative_to(whole) for point in _list_mount_points()):
+        return MOUNTED
+    names: list[str] = []
+    with suppress(FileNotFoundError):  # another gc has deleted it meanwhile
+        names = os.listdir(run)
+    others = sorted(name for name in names if name not in OWN_NAMES and not TEMPORARY_NAME.fullmatch(name))
+    return f"{OTHERS}: {join_some(others, MOST_NAMED)}" if others else ""
 
 
 def _list_mount_points() -> Iterator[Path]:
@@ -495,7 +513,7 @@ def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
 
     - folders that are no runs of ours; if a test folder has no run, it is listed in place of its content
     - symbolic links
-    - runs that contain other runs or a mount point
+    - runs that contain other runs, a mount point, or files of the user
     - runs that start in the future
     - runs that may be in use on another machine
 

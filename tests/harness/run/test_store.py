@@ -205,6 +205,20 @@ def test_a_run_of_the_future_is_named_and_does_not_count_as_the_newest(tmp_path:
     assert store.list_kept_by_gc(tmp_path, NOW) == [(future.path, reason)]
 
 
+def test_gc_keeps_and_names_a_run_with_files_of_the_user(tmp_path: Path) -> None:
+    run, other = (store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(days=day)) for day in range(2))
+    for one in (run, other):
+        one.write_run(info(NOW))
+        for name in ("report.html", "sensitivity.json", "logs/mine.log", f".run.json.{'0' * 16}"):
+            (one.path / name).touch()
+    (run.path / "notes.md").write_text("mine")
+    assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == [other.path]
+    assert store.list_kept_by_gc(tmp_path, NOW) == [(run.path, f"{store.OTHERS}: notes.md")]
+    store.delete_runs([run.path, other.path])
+    assert (run.path / "notes.md").read_text() == "mine"
+    assert not other.path.exists()
+
+
 def fail_to_delete(folder: Path) -> None:
     """Deletes one file of a folder, and is interrupted."""
     (folder / "verdict.json").unlink()
