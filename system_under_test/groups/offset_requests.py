@@ -94,21 +94,19 @@ class OffsetRequests:
         retention = self.config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
         codes: dict[tuple[str, int], ErrorCode] = {}
         records = []
-        for topic in request.topics:
-            for wanted in topic.partitions:
-                key = topic.topic, wanted.partition
-                codes[key] = self._check_offset(topic.topic, wanted.partition, wanted.metadata)
-                if codes[key]:
-                    continue
-                committed = now if wanted.timestamp < 0 else wanted.timestamp
-                value = OffsetValue(
-                    version=VALUE_VERSION,
-                    offset=wanted.offset,
-                    metadata=wanted.metadata or "",
-                    commit_timestamp=committed,
-                    expire_timestamp=min(committed + retention, LATEST_TIME),
-                )
-                records.append(OffsetRecord(request.group_id, topic.topic, wanted.partition, value))
+        for (topic, partition), wanted in _select_last(request).items():
+            codes[topic, partition] = self._check_offset(topic, partition, wanted.metadata)
+            if codes[topic, partition]:
+                continue
+            committed = now if wanted.timestamp < 0 else wanted.timestamp
+            value = OffsetValue(
+                version=VALUE_VERSION,
+                offset=wanted.offset,
+                metadata=wanted.metadata or "",
+                commit_timestamp=committed,
+                expire_timestamp=min(committed + retention, LATEST_TIME),
+            )
+            records.append(OffsetRecord(request.group_id, topic, partition, value))
         code = await self._commit_records(request, records)
         return {key: found or code for key, found in codes.items()}
 
@@ -199,6 +197,16 @@ class OffsetRequests:
         stored.require_serving()
 
 
+def _select_last(
+    request: group_offsets.OffsetCommitRequest,
+) -> Mapping[tuple[str, int], group_offsets.OffsetCommitPartition]:
+    """Returns what the request commits, by topic and partition.
+
+    If it names a partition twice, the last entry counts, as in Kafka. Both entries get its error code.
+    """
+    return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
+
+
 Check = Callable[[str, int, str | None], ErrorCode]
 
 
@@ -207,13 +215,12 @@ async def _commit_to_zookeeper(
 ) -> Mapping[tuple[str, int], ErrorCode]:
     """Commits offsets and returns the error code of each partition. UNKNOWN may mean that the outcome is unknown."""
     codes = {}
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            code = _check_group(request.group_id) or check(topic.topic, wanted.partition, wanted.metadata)
-            if not code:
-                path = paths.consumer_offset(request.group_id, topic.topic, wanted.partition)
-                code = await _write_offset(zookeeper, path, str(wanted.offset).encode())
-            codes[topic.topic, wanted.partition] = code
+    for (topic, partition), wanted in _select_last(request).items():
+        code = _check_group(request.group_id) or check(topic, partition, wanted.metadata)
+        if not code:
+            path = paths.consumer_offset(request.group_id, topic, partition)
+            code = await _write_offset(zookeeper, path, str(wanted.offset).encode())
+        codes[topic, partition] = code
     return codes
 
 

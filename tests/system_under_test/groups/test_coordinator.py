@@ -142,6 +142,29 @@ def test_version_0_keeps_offsets_in_zookeeper_and_apart() -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_partition_that_is_named_twice_is_committed_as_the_answer_says(version: int) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            client = Member(cluster, group="tool")
+            assert await client.commit(3, version=version) == ErrorCode.NONE
+            good, bad = (
+                OffsetCommitPartition(partition=0, offset=5, metadata=metadata) for metadata in ("", "x" * 5000)
+            )
+            for given, code, offset in (
+                ([good, bad], ErrorCode.OFFSET_METADATA_TOO_LARGE, 3),
+                ([bad, good], ErrorCode.NONE, 5),
+            ):
+                request = OffsetCommitRequest(
+                    group_id="tool", topics=[OffsetCommitTopic(topic="orders", partitions=given)]
+                )
+                answer = await ask(await coordinator(cluster, "tool"), request, version)
+                assert [one.error_code for one in answer.topics[0].partitions] == [code, code]
+                assert await client.committed(version=version) == offset
+
+    simulate(check)
+
+
 def test_members_generation_and_offsets_survive_the_coordinator_without_a_rebalance() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1)) as cluster:
