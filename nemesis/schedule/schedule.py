@@ -160,6 +160,10 @@ class ResolvedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     healed_at: float | None
     detail: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        if self.healed_at is not None and self.healed_at < self.at:
+            raise ScheduleError(f"a step was injected at {self.at} s and healed before, at {self.healed_at} s")
+
     def __str__(self) -> str:
         """Returns text like ``kill leader of orders-0: n2 at 14.203 s to 19.310 s``."""
         until = f" to {self.healed_at:.3f} s" if self.healed_at is not None else ", not healed"

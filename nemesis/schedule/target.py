@@ -144,7 +144,7 @@ def parse_target(text: str) -> Target:
             raise TargetError(f"target {text!r} has a colon and no key after it")
         return Target(TargetKind(word), key=key or None)
     names = tuple(word.split("+"))
-    if colon or not all(re.fullmatch(r"[a-z]+[0-9]+", name) for name in names):
+    if colon or not all(re.fullmatch(r"[a-z]+[0-9]{1,9}", name) for name in names):
         raise TargetError(
             f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, coordinator:GROUP, "
             "one:ROLE (and minority:ROLE, ...), or nodes by name: n2, n1+n2, zk1, client1; one process: one@NAME"

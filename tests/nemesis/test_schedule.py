@@ -130,3 +130,13 @@ def test_branches_survive_json_and_number_their_steps_after_all_others() -> None
 def test_a_branch_that_cannot_be_is_refused(branches: list[object], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         decode_schedule(msgspec.json.encode({"type": "schedule", "seed": 7, "branches": branches}), "mine.json")
+
+
+def test_a_step_that_was_healed_before_it_was_injected_is_refused() -> None:
+    """No positive duration leads from the one to the other, and a search for one never ended."""
+    step = FaultStep(at=14.0, fault="kill", target=Target(TargetKind.ONE), duration=5.0)
+    record = encode_schedule(
+        ScheduleRecord(FaultSchedule(1, (step,)), (ResolvedStep(step, ("n2",), 44.895, 50.0, {}),))
+    )
+    with pytest.raises(ScheduleError, match=r"injected at 44.895 s and healed before, at 8.17 s.*resolved\[0\]"):
+        decode_schedule(record.replace(b"50.0", b"8.17"))

@@ -252,3 +252,8 @@ def test_origin_is_where_the_event_appeared_and_zookeepers_are_all_of_them() -> 
     assert run(main()) == (["n2"], ["zk1", "zk2", "zk3"])
     with pytest.raises(TargetError, match="has no such trigger"):
         choose(parse_target("origin"), system)
+
+
+def test_a_node_has_no_number_of_thousands_of_digits() -> None:
+    with pytest.raises(TargetError, match="unknown target"):
+        parse_target(f"n{'1' * 5000}")
