@@ -55,11 +55,16 @@ def _describe_catalogue() -> str:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.synthetic.generate import generate
     from assay.harness.synthetic.plan import Plan
 
     options = {field.name: getattr(arguments, field.name) for field in fields(Plan)}
-    written = generate(arguments.model, Plan(**options | {"plant": tuple(arguments.plant)}), arguments.out)
+    plan = Plan(**options | {"plant": tuple(arguments.plant)})
+    with show_estimate() as estimate:
+        written = generate(
+            arguments.model, plan, arguments.out, lambda done: estimate.step("writing", done, plan.operations)
+        )
     print(f"{arguments.out}: {count_noun(written.operations, 'operation')}, {count_noun(written.effects, 'effect')}")
     for planted in written.planted:
         where = "" if planted.position is None else f" at offset {planted.position}"

@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     page = build_page_renderer(arguments)(False)
     target = arguments.store / "index.html"
+    if target.is_symlink():
+        raise InputError(f"{target} is a symbolic link, and is not replaced; remove it, or give another store")
     if target.exists() and PAGE_MARK not in read_file(target):
         raise InputError(f"{target} is no page of `assay index`, and is not replaced; move it, or give another store")
     write_atomically(target, page.html.encode())

@@ -11,7 +11,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -69,9 +69,12 @@ def prepare(model: str, plan: Plan) -> HistoryMaker:
     return HistoryMaker(plan, objects, scenes, keys, rotating_keys)
 
 
-def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
+def generate(
+    model: str, plan: Plan, out: Path, progress: Callable[[int], None] = lambda done: None
+) -> GenerationResult:
     """Writes a history of one of ``MODELS`` into the folder ``out``, which must be empty or missing.
 
+    ``progress`` is called with the number of operations of the main phase done so far.
     Raises ``PlanError`` if the plan cannot be fulfilled, and ``HistoryError`` if the folder is not empty. After any
     exception, including ``KeyboardInterrupt``, nothing is left behind.
     """
@@ -85,7 +88,7 @@ def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
     writer = HistoryWriter(unfinished, part_rows=4_000_000)
     try:
         with writer:
-            planted = maker.write(writer)
+            planted = maker.write(writer, progress)
         options = {name: value for name, value in vars(plan).items() if name != "plant"}
         record = Record(model=model, planted=planted, **options)
         with open(out / PLANTED, "xb") as file:  # fails if another process has created the file

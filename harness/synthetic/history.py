@@ -218,9 +218,12 @@ class HistoryMaker:
         self._ends: dict[int, int] = {}
         """The end of the log after the scene, by the scene's key."""
 
-    def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
-        """Writes the history, and returns the planted anomalies."""
-        model, bases = self._model, self._bases
+    def write(self, writer: HistoryWriter, progress: Callable[[int], None] = lambda done: None) -> tuple[Planted, ...]:
+        """Writes the history, and returns the planted anomalies.
+
+        ``progress`` is called with the number of operations of the main phase done so far.
+        """
+        model, bases, done = self._model, self._bases, 0
         if model.has_opening:
             self._write_keys(writer, bases, model.open_key, Phase.MAIN)
             bases.skip(2 * self._plan.clients)
@@ -230,6 +233,8 @@ class HistoryMaker:
             if piece.scene is not None:
                 self._planted[piece.scene] = self._locate(piece.scene, tile, counters)
             bases.skip(tile.slots, tile.operations, tile.extra)
+            done += tile.operations
+            progress(done)
         bases.skip(2 * self._plan.clients)
         if model.has_sentinel:
             self._write_keys(writer, bases, model.write_sentinel, Phase.SENTINEL)

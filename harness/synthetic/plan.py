@@ -13,6 +13,8 @@ MOST_PLANTED: Final = 1000
 MOST_CLIENTS: Final = 10_000
 MOST_KEYS: Final = 1_000_000
 MOST_OPERATIONS: Final = 1_000_000_000
+MOST_BURSTS: Final = 100_000
+"""Each burst is two pieces of the history, which are in memory from the beginning."""
 
 BURST: Final = 25_000
 """Operations per burst of timeouts, unless the plan sets the number of bursts."""
@@ -50,8 +52,8 @@ class Plan:
             raise PlanError(f"keys is {self.keys}; it takes 1 to {MOST_KEYS}")
         if not (math.isfinite(self.info_share) and 0 <= self.info_share <= 0.9):
             raise PlanError(f"info-share is {self.info_share}; it takes 0 to 0.9")
-        if self.bursts is not None and not 0 <= self.bursts <= self.operations:
-            raise PlanError(f"bursts is {self.bursts}; it takes 0 to as many as there are operations")
+        if self.bursts is not None and not 0 <= self.bursts <= (most := min(self.operations, MOST_BURSTS)):
+            raise PlanError(f"bursts is {self.bursts}; it takes 0 to {most}, and at most as many as operations")
         if self.seed < 0:
             raise PlanError(f"seed is {self.seed}; it must not be negative")
         wanted = len(self.plant)

@@ -57,6 +57,19 @@ def test_a_page_of_others_is_not_replaced(tmp_path: Path, capsys: pytest.Capture
     assert [main(["index", str(tmp_path)]) for _ in range(2)] == [ExitCode.PASS] * 2
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_link_of_the_user_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str], there: bool) -> None:
+    page = red(tmp_path) / "index.html"
+    if there:
+        assert main(["index", str(tmp_path)]) == ExitCode.PASS
+        page.rename(tmp_path / "public.html")
+    page.symlink_to("public.html")
+    assert main(["index", str(tmp_path)]) == ExitCode.USAGE
+    assert f"{page} is a symbolic link, and is not replaced" in capsys.readouterr().err
+    assert page.is_symlink()
+    assert (tmp_path / "public.html").exists() is there
+
+
 @pytest.mark.parametrize(
     ("expires", "code"), [(None, ExitCode.FAIL), ("9999-12-31", ExitCode.PASS), ("2020-01-01", ExitCode.FAIL)]
 )

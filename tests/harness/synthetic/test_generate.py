@@ -507,6 +507,7 @@ def test_queues_hand_out_elements_in_order_and_all_of_them_in_the_end() -> None:
         (["register", "--keys=1", "--plant=stale-read", "--plant=future-read"], "2 of them need 2 keys, not 1"),
         (["register", "--info-share=2"], "info-share is 2.0"),
         (["register", "--operations=50", "--bursts=51"], "bursts is 51"),
+        (["register", "--operations=900000000", "--bursts=900000000"], "bursts is 900000000; it takes 0 to 100000"),
     ],
 )
 def test_wrong_plans_are_usage_errors(
@@ -549,6 +550,13 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_the_progress_is_reported(tmp_path: Path) -> None:
+    reported: list[int] = []
+    generate("log", Plan(operations=25_000), tmp_path / "made", reported.append)
+    assert reported == sorted(reported)
+    assert (len(reported) > 2, reported[-1]) == (True, 25_000)
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_an_interrupted_one_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: bool
@@ -559,7 +567,7 @@ def test_an_interrupted_one_leaves_nothing(
         folder.mkdir()
     write = HistoryMaker.write
 
-    def interrupted(maker: HistoryMaker, writer: HistoryWriter) -> tuple[Planted, ...]:
+    def interrupted(maker: HistoryMaker, writer: HistoryWriter, progress: object) -> tuple[Planted, ...]:
         write(maker, writer)
         assert (folder / UNFINISHED / "ops").is_dir()
         with pytest.raises(FileNotFoundError):  # so nor would one that was killed here
@@ -579,7 +587,7 @@ def test_a_file_that_someone_puts_there_meanwhile_stays(
 ) -> None:
     mine, write = tmp_path / "made" / name, HistoryMaker.write
 
-    def meet(maker: HistoryMaker, writer: HistoryWriter) -> tuple[Planted, ...]:
+    def meet(maker: HistoryMaker, writer: HistoryWriter, progress: object) -> tuple[Planted, ...]:
         planted = write(maker, writer)
         mine.write_text("mine")
         if name != PLANTED:
