@@ -198,13 +198,13 @@ def decode_detail(text: str) -> dict[str, Any]:
     """Decodes a fault's detail. Returns an empty dict if it is invalid, because a band needs only the times."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 
 def _decode_names(text: str) -> tuple[str, ...]:
     try:
         found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return (text,)
     return tuple(str(name) for name in found) if isinstance(found, list) else (text,)

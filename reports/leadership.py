@@ -171,7 +171,9 @@ def compute_terms(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: i
 
 def natural_sort_key(text: str) -> list[tuple[int, str]]:
     """Returns a sort key that puts ``orders-2`` before ``orders-10``."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
+    parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
+    # Numbers of different lengths are compared by length, because Python converts no more than 4,300 digits.
+    return [(-1 if place % 2 == 0 else len(part), part) for place, part in enumerate(parts)]
 
 
 def _find_lane(row: Row, controller: bool) -> str:

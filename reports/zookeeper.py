@@ -150,7 +150,7 @@ def _decode_members(detail: str) -> tuple[int, ...] | None:
     """Decodes the member list of older event logs, which had no column for it."""
     try:
         decoded = msgspec.json.decode(detail)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     isr = decoded.get("isr") if isinstance(decoded, dict) else None
     if not isinstance(isr, list) or not all(isinstance(one, int) for one in isr):

@@ -125,7 +125,7 @@ def parse_detail(text: str | None) -> Mapping[str, Any]:
     """Parses the detail of a row of ``faults``. Returns an empty mapping for a detail that is no JSON object."""
     try:
         detail = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return detail if isinstance(detail, dict) else {}
 

@@ -228,7 +228,7 @@ def _decode(text: str | None, name: str, index: int) -> Any:
         return None
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ModelError(f"operation {index}: its {name} {text!r} is not JSON: {error}") from error
 
 

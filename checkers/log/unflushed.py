@@ -150,7 +150,7 @@ def _parse_names(targets: str) -> set[str]:
     """Parses a JSON list of targets. A history of another tool may have the name of one node instead."""
     try:
         found = json.loads(targets)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return set(map(str, found)) if isinstance(found, list) else {targets}
 

@@ -247,8 +247,8 @@ def _read_faults(engine: Engine) -> tuple[FaultPhases, ...]:
 def _parse_targets(text: str | None) -> tuple[str, ...]:
     try:
         found = json.loads(text or "[]")
-    except ValueError as error:
-        raise HistoryError(f"a fault's targets are no JSON: {text!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise HistoryError(f"a fault's targets are no JSON: {str(text)[:100]!r}") from error
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 

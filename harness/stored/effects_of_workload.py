@@ -215,7 +215,7 @@ def _name_id(id: Any) -> str:
         return _to_json(id)
     try:
         msgspec.json.decode(id)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return id
     return _to_json(id)  # quoted, because the same JSON may be the name of another id
 

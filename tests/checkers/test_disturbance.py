@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.disturbance import Disturbance, FaultTimes, find_disturbances, find_silences
+from assay.checkers.judging.disturbance import Disturbance, FaultTimes, find_disturbances, find_silences, parse_detail
 
 MS = 1_000_000
 CONTRACT = Contract(failover=1.5)
@@ -187,3 +187,8 @@ def test_it_asks_for_no_more_than_a_success_in_each_disturbance(struck: list[Spa
     assert (not reasons(known, successes, contract=strict)) is each
     if each:
         assert not reasons(known, successes)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"reason": ' + "[" * 100_000, "no JSON", "7", None])
+def test_a_detail_that_is_no_object_is_empty(text: str | None) -> None:
+    assert parse_detail(text) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.reports.faults import MOST_GROUPS, describe_cut
+from assay.reports.faults import MOST_GROUPS, decode_detail, describe_cut
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,8 @@ def test_a_long_list_ends_in_how_many_there_are_more() -> None:
     assert words is not None
     assert words.count("gets from") == MOST_GROUPS
     assert words.endswith(" and 2 more groups of links")
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, '{"what": ' + "[" * 20_000, "no JSON", "7"])
+def test_a_detail_that_cannot_be_read_leaves_the_times_alone(text: str) -> None:
+    assert decode_detail(text) == {}

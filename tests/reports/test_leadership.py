@@ -105,6 +105,8 @@ def test_keys_are_ordered_as_people_count() -> None:
         "orders-2",
         "orders-10",
     ]
+    huge = [f"a-{digit * 5000}" for digit in "19"]
+    assert sorted([*huge[::-1], "a-007", "a-8"], key=natural_sort_key) == ["a-007", "a-8", *huge]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ import pytest
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.foreign import WORKLOADS as SHAPES
 from assay.harness.stored import request
 from assay.harness.stored.check_path import EFFECT_MAKERS
+from assay.harness.stored.effects_of_workload import make_unique_id_effects
 
 from helpers.workload_files import Event, balances, done, edn, transfer
 
@@ -309,6 +311,14 @@ def test_ids_are_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], ends: tuple[str, dict[str, int]]
 ) -> None:
     assert checked(tmp_path / "h.edn", capsys, events, "--workload=unique-ids")[:2] == ends
+
+
+def test_an_id_of_brackets_is_its_own_name() -> None:
+    """Its JSON would be nested too deep to be read."""
+    got = "[" * 100_000
+    generated = Completed(0, 0, "0", Operation("generate"), Completion(Outcome.OK, got), 1, 2)
+    ((_, (effect,)),) = make_unique_id_effects([generated]).rows
+    assert effect.name == got
 
 
 def test_an_answer_without_an_id_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
