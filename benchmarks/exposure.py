@@ -1,5 +1,7 @@
 """Share of the checking time that counting exposed claims costs (``assay.checkers.exposure``).
 
+A claim is exposed if a read of the history could have contradicted it.
+
     python benchmarks/exposure.py [--models log,register] [--effects 11000000] [--keys 1000] [--runs 5] [--folder DIR]
         [--duckdb-memory 4GB] [--json]
 
@@ -7,7 +9,7 @@
 2. DuckDB judges it alternately with and without exposure, each time in a separate process.
 3. The medians of both are printed, and the ratio of their difference to the time without exposure.
 
-Without exposure no check declares an exposure, and the polls after the last fault are not counted.
+"Without exposure": ``exposure`` is removed from every check, and polls after the last fault are not counted.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ from checks import make_history
 from figures import Output, make_parser, names
 
 LATE: Final = sum_so_far("late", by="key", order="position, is_offset")
-"""The only part of a view that nothing but exposure needs."""
+"""Counts the polls after the last fault. Only exposure needs this part of a view."""
 SIDES: Final = ("with", "without")
 
 
 def copy_families(*, exposure: bool) -> Sequence[Family]:
-    """Returns copies of all families. Both sides are copies, because built-in checks skip empty tables."""
+    """Returns copies of all families. Built-in checks skip empty tables and copies do not, so both sides are copies."""
     return [_copy(family) if exposure else _drop_exposure(family) for family in FAMILIES]
 
 

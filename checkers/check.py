@@ -238,12 +238,12 @@ class PreparedByIteration:
     """
 
     make: Callable[[Engine], None]
-    doubts: UndecidedKeys
+    undecided_keys: UndecidedKeys
     """Returns reasons not to pass: the keys that the iteration did not decide."""
 
     def __call__(self, engine: Engine) -> list[str]:
         self.make(engine)
-        return self.doubts(engine)
+        return self.undecided_keys(engine)
 
 
 @dataclass(frozen=True)

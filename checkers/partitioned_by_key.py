@@ -43,7 +43,7 @@ FEW_ROWS: Final = 50_000
 """Maximum number of rows, over all keys, of a table that is copied."""
 
 _TABLES_OF_COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
-"""Tables that the module ``coverage`` reads."""
+"""Tables that ``assay.checkers.judging.coverage`` reads."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class PartitionQuestion:
             family.prepare(engine)
         own = _find_own_tables(family.shared_views)
         if isinstance(family.prepare, PreparedByIteration):
-            own.add(family.prepare.doubts.table)
+            own.add(family.prepare.undecided_keys.table)
         for check in family.checks:
             answers.checks[check.anomaly] = answer = Answer()
             if check.anomaly in self.skipped or (check.kinds and not self.kinds.intersection(check.kinds)):
@@ -99,6 +99,7 @@ class PartitionQuestion:
             if not reads_beyond_key(check.examined):
                 (row,) = engine.rows(check.examined)
                 answer.examined = int(next(iter(row.values())))
+            # Exposed claims are those that a read of the history could have contradicted.
             if check.exposure is not None and not reads_beyond_key(check.exposure.rows):
                 (row,) = engine.rows(check.exposure.totals)
                 answer.exposure = read_count(row)
@@ -127,7 +128,7 @@ def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
             _is_empty(view, combined.is_surely_empty)
             for view in _find_cross_key_views(_index_checks()[anomaly].evidence) or ()
         ):
-            first = None  # a part's evidence relied on a relation that has rows in another part
+            first = None  # a part chose its evidence as if this relation were empty, but it has rows in another part
         exposures = [answer.exposure for answer in answers if answer.exposure is not None]
         combined.checks[anomaly] = Answer(
             _sum_known([answer.examined for answer in answers]),
@@ -189,9 +190,9 @@ def _find_own_tables(views: Iterable[View]) -> set[str]:
 
 @lru_cache(1)
 def _find_wanted_tables() -> frozenset[str]:
-    """Returns the tables of single keys that queries over all keys read, in all families."""
+    """Returns the tables that are computed key by key, and that a query over all keys reads, in any family."""
     own = _find_own_tables(view for family in FAMILIES if family.by_key for view in _list_views(family))
-    own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, PreparedByIteration)}
+    own |= {family.prepare.undecided_keys.table for family in FAMILIES if isinstance(family.prepare, PreparedByIteration)}
     texts = [*_TABLES_OF_COVERAGE, *(text for family in FAMILIES for text in _find_global_texts(family))]
     found: set[str] = set()
     seen: set[str] = set()
@@ -207,9 +208,9 @@ def _find_wanted_tables() -> frozenset[str]:
 
 def _find_global_texts(family: Family) -> Iterator[str]:
     """Yields the SQL texts, and names of tables, that are read for all keys at once."""
-    if isinstance(family.prepare, PreparedByIteration | PreparedTables) and isinstance(
-        family.prepare.doubts, UndecidedKeys
-    ):
+    if isinstance(family.prepare, PreparedByIteration):
+        yield family.prepare.undecided_keys.table
+    elif isinstance(family.prepare, PreparedTables) and isinstance(family.prepare.doubts, UndecidedKeys):
         yield family.prepare.doubts.table
     for check in family.checks:
         counted = "" if check.exposure is None else check.exposure.rows

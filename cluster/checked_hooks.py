@@ -42,7 +42,7 @@ def read_command(system: System, node: Node) -> list[str]:
         found = system.argv(node)
     if not is_command(found):
         raise DeploymentError(
-            f"{_describe_call('argv', node)} returned {found!r}: it takes a list of text, the program first"
+            f"{_describe_call('argv', node)} returned {found!r}: it must return a list of texts, the program first"
         )
     return list(found)
 
@@ -60,7 +60,7 @@ def read_stop_signal(system: System, role: str) -> Signals:
         found = system.stop_signal(role)
     if not isinstance(found, Signals) or found in NO_STOP_SIGNALS:
         raise DeploymentError(
-            f"stop_signal({role!r}) returned {found!r}: it takes a signal that asks a process to end, such as "
+            f"stop_signal({role!r}) returned {found!r}: it must return a signal that asks a process to end, such as "
             "signal.SIGINT"
         )
     return found
@@ -71,13 +71,13 @@ def read_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, byt
     with wrap_errors_of("files", node):
         found = system.files(node, cluster)
     if not isinstance(found, Mapping):
-        raise DeploymentError(f"{_describe_call('files', node)} returned {found!r}: it takes a dict from path to bytes")
+        raise DeploymentError(f"{_describe_call('files', node)} returned {found!r}: it must return a dict from path to bytes")
     for path, data in found.items():
         if not _is_text(path) or not path.startswith("/"):
             raise DeploymentError(f"{_describe_call('files', node)}: {path!r} is not an absolute path")
         if not isinstance(data, bytes | bytearray):
             raise DeploymentError(
-                f"{_describe_call('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as "
+                f"{_describe_call('files', node)} has {type(data).__name__} for {path}: it must have bytes, such as "
                 "text.encode()"
             )
     return found
@@ -112,7 +112,7 @@ def _read_data_folder(system: SupportsDataFolder, node: Node) -> str:
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
         raise DeploymentError(
-            f"{_describe_call('data_folder', node)} returned {found!r}: it takes a normalized absolute path, such as "
+            f"{_describe_call('data_folder', node)} returned {found!r}: it must return a normalized absolute path, such as "
             "/var/lib/mine"
         )
     return found

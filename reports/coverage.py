@@ -42,8 +42,12 @@ class AnomalyPolicy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A row of the table. ``rows``: number of rows examined. ``instances``: number of violations found. ``claims``,
-    ``exposed``: as in ``CheckCoverage``.
+    """A row of the table.
+
+    - ``rows``: number of rows examined
+    - ``instances``: number of violations found
+    - ``claims``: number of assertions that the check tests; None if unknown
+    - ``exposed``: number of claims that the history could have contradicted; None if unknown
     """
 
     name: str

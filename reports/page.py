@@ -261,7 +261,7 @@ def _build_plot_data(drawn: Timeline, report: Report) -> dict[str, Any]:
     return {
         "item": json_item(drawn.layout, "plot"),
         "axis": drawn.axis,
-        "named": drawn.named,
+        "named": drawn.operations_source,
         "colours": drawn.colours,
         "span": drawn.span,
         "findings": findings,

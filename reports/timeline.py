@@ -34,7 +34,7 @@ class Timeline:
 
     - ``layout``: the Bokeh model of all panels
     - ``axis``: id of the range that all panels share
-    - ``named``: id of the data source with the operations that findings name
+    - ``operations_source``: id of the data source with the operations that findings name
     - ``order``: the operation index of each row of this source
     - ``colours``: as ``Painter.entries``
     - ``span``: begin and end of the axis in seconds
@@ -42,7 +42,7 @@ class Timeline:
 
     layout: Model
     axis: str
-    named: str
+    operations_source: str
     order: tuple[int, ...]
     colours: tuple[tuple[str, str, str], ...]
     span: tuple[float, float]

@@ -36,7 +36,7 @@ CONTRACT = build_contract(
     *SPLIT_VIEWS.anomalies,
     *GROUP_CONVERGENCE.anomalies,  # members retry for ever
     # A claim ends with its session (2 s). Members release within an operation (5 s), and retry at least every 1.5 s.
-    # None of this needs an absent member, so no healed fault excuses a partition without an owner.
+    # None of these steps waits for a member that is gone. So once a fault is healed, no partition may stay unowned.
     rebalance_deadline=10.0,
     may_stall=GROUPS_STALL,
 ).tolerate_under(
@@ -44,8 +44,8 @@ CONTRACT = build_contract(
     faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],
     because=(
         "the old design has no fence: only time takes a partition from a consumer that sleeps, or whose clock runs "
-        "slow, and it may believe in it until it looks at a clock again; and a ZooKeeper server that lags answers "
-        "for sessions which the one that leads lets expire"
+        "slow, and such a consumer may think that it owns the partition until it next looks at a clock; and a ZooKeeper "
+        "server that lags answers for sessions which the one that leads lets expire"
     ),
 )
 

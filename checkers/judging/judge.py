@@ -400,10 +400,10 @@ class _Judging:
         prepare = family.prepare
         if (
             isinstance(prepare, PreparedByIteration)
-            and (table := self.known.tables.get(prepare.doubts.table)) is not None
+            and (table := self.known.tables.get(prepare.undecided_keys.table)) is not None
         ):
-            self.engine.load(prepare.doubts.table, table)
-            return prepare.doubts(self.engine)
+            self.engine.load(prepare.undecided_keys.table, table)
+            return prepare.undecided_keys(self.engine)
         return [] if prepare is None else prepare(self.engine)
 
     def _judge_family(self, family: Family) -> None:

@@ -90,7 +90,8 @@ class KeyValue(Model):
         foreseen = []
         for index, action in enumerate(actions):
             if action.f == APPEND:
-                # An append of unknown outcome that leads to the lost state counts as not done.
+                # An append of unknown outcome may not have happened at all. So it never needs to lead to the lost state.
+                # Without that state, every state allows the append (`total`).
                 must = ret[index] is None or followed[index]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:

@@ -18,7 +18,8 @@ A log workload records itself in ``effects`` as follows (``key`` is always ``top
     found from begin to end. A poll that cannot guarantee this omits the row or gives it another outcome.
 
   ``assignment`` is a number that is new after each assignment, seek or reset.
-- ``seek`` and ``reset``: ``position`` is the new position (an offset, not negative), already under the new assignment.
+- ``seek`` and ``reset``: ``position`` is the new position (an offset, not negative). The row has the new ``assignment``
+  number already.
 - ``end``: ``position`` is the log end offset that ListOffsets (-1) reported, ``leader_epoch`` is given if known.
 - ``start``: ``position`` is the log start offset reported. Records below it are no longer expected.
 - The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain. They read from the earliest
@@ -120,7 +121,10 @@ STATEMENTS: Final = Family(
 """Reads the views of ``LOG`` and must come after it."""
 
 REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies, by_key=True)
-"""Compares the further reports of a producer on its messages with their outcomes. Most producers report nothing."""
+"""Compares what a producer told callbacks and other receivers about a message with the outcome of the send.
+
+Most producers report nothing.
+"""
 
 LOG_ANOMALIES: Final = (*LOG.anomalies, *STATEMENTS.anomalies, *REPORTED.anomalies)
 """All anomalies that these families can report, in the order of the definitions."""

@@ -28,10 +28,11 @@ CONTRADICTED_OUTCOME: Final = Check(
     anomaly="contradicted-outcome",
     meaning="a producer reported two different outcomes of one message",
     views=parse_views("""
-        -- The outcomes that each receiver was informed of, and how many times.
+        -- The outcomes that each receiver was informed of, and how many times. If `reported` and `reported_max` differ, a
+        -- receiver was informed of several outcomes.
         create table reports_by_receiver as
         select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
-            min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
+            min(outcome) as reported, max(outcome) as reported_max, min(position) as reported_position,
             max(coalesce(position, -1)) as highest, min(coalesce(position, -1)) as lowest
         from effects where kind in ('reported', 'unreported') and value is not null and source is not null
         group by op, key, value, source
@@ -46,7 +47,7 @@ CONTRADICTED_OUTCOME: Final = Check(
         select r.op, r.key, r.value, r.source, r.times, e.outcome, e.position, r.reported, r.reported_position
         from reports_by_receiver r join reports_first_rows f on {_SAME_MESSAGE}
             join effects e on e.op = f.op and e.sub = f.sub
-        where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
+        where r.times <> 1 or r.reported <> e.outcome or r.reported_max <> e.outcome
             or r.lowest <> coalesce(e.position, -1) or r.highest <> coalesce(e.position, -1)
         """,
     evidence=select_first("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
@@ -56,5 +57,5 @@ CONTRADICTED_OUTCOME: Final = Check(
     f"{_describe_outcome('outcome', 'position')} by its outcome, but {{source}} [times=0?was not informed of it at "
     f"all|times>1?was informed {{times}} times|said that it was {_describe_outcome('reported', 'reported_position')}].",
     about=(VALUE,),
-    optional=True,
+    optional=True,  # most producers report nothing
 )

@@ -1,4 +1,11 @@
-"""Register values: a read returns only written values, not before they were written, and each is replaced once."""
+"""Register values: a read returns only written values, not before they were written; one CAS at most replaces a value.
+
+The tables of ``register.views`` and ``register.chains`` are read here:
+
+- ``register_kept``: the writes and CAS operations that count, because they were acknowledged, read or expected
+- ``register_seen``: reads, each with the write of its value
+- ``register_links``: each kept CAS, with the writer of the value that it expected
+"""
 
 from typing import Final
 

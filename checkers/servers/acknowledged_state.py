@@ -1,6 +1,6 @@
 """State of the servers at the moment of an acknowledgement: each in-sync replica must have the record.
 
-In the simulation, the harness writes these rows into ``looks``, with look 0:
+In the simulation, the harness writes these rows into ``looks``, with look 0 because they belong to no look:
 
 - ``inspected``: the number of ``acknowledgements`` at which it inspected the replicas.
 - ``lacking``: the log of an in-sync replica ended (``log_end``) at or below an acknowledged offset (``position``). A
@@ -22,7 +22,7 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     violations=f"""
         select l.key, l.what, l.node, min(l.position) as position, min(l.log_end) as log_end,
             min(l.time) as moment
-        from looks l cross join log_declared d cross join (
+        from looks l cross join log_declared d cross join ( -- d: what the contract declares about logs
             select count(case when coalesce(damages_files, true) then 1 end) as damages,
                 count(case when coalesce(loses_unsynced, true) then 1 end) as losses
             from faults where {HAS_BEGUN}) f
@@ -37,8 +37,8 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     time="moment",
     about=("offset {position} of {key}, {what}", OFFSET),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
-    seen_again=True,
-    optional=True,
+    seen_again=True,  # once for each replica that lacks the record
+    optional=True,  # only the simulation has the rows
 )
 
 INSPECTION: Final = family_of(EARLY_ACKNOWLEDGEMENT, applies="looks where what = 'inspected'", about_servers=True)

@@ -31,7 +31,7 @@ from assay.cluster.sim.server import SimServer
 
 
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]
-    """Future with a deterministic hash: a number that counts the futures and tasks in the order of their first hash.
+    """Future with a deterministic hash: each future or task gets the next number when it is first hashed.
 
     ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep futures in sets and iterate over the sets. The
     default hash is an address, which differs between two runs of one program. A task is hashed when it is created
@@ -321,7 +321,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Reports an error that no code handles, in the context of its process, so that the process's log shows it.
 
-        An error of a dead process is dropped, because code that a kill unwinds has no effect.
+        An error of a dead process is dropped: after a kill, the code runs only to unwind its frames.
         """
         process = _find_process(context)
         if process is None:

@@ -206,10 +206,12 @@ class _ConnectionAttempt:
                 self._transport.abort()
             raise
         finally:
-            # An error holds this frame. Through the future, the frame would keep itself and all frames above alive.
+            # A raised error refers to this frame, the frame to `self`, and `self` to the future that holds the error.
+            # Without `del`, this cycle would keep the frame and all frames above it alive.
             del self
 
     def _after_latency(self, call: Callable[[], None]) -> None:
+        # A timer of the kernel fires even while the process is stopped, and so do packets arrive.
         self._network.loop.schedule(self._network.loop.time() + self._network.latency(), KernelTimer(call))
 
     def _send(self) -> None:

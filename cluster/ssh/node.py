@@ -94,7 +94,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that cuts and packet shaping do not affect. If empty, only shaping spares port 22."""
+        """TCP ports that cuts and packet shaping do not affect. If empty, cuts spare no port, and shaping spares port 22."""
         self.monotonic_ahead = 0.0
         """Seconds by which the node's monotonic clock, which times its events, is ahead of this machine's."""
         self._streams: set[LineStream] = set()
@@ -185,6 +185,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         await self.shell(data_folders.remove_command(folder, kept))
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
+        # Each part is one process of the node: the main one or a sidecar.
         alive = [self.part(process_name) for process_name in await self._alive()]
         running = [part for part in alive if (await part.process()).state is ProcessState.RUNNING]
         await self._record_undo("copy", data_folders.undo_copy(folder))

@@ -50,11 +50,11 @@ DESCRIPTOR, NAME, OPEN, MAPPING, OPAQUE = "descriptor", "name", "open", "mapping
 
 
 class Call(NamedTuple):
-    """A system call that may change a file. ``places``: indexes of these arguments, which depend on the kind:
+    """A system call that may change a file. ``places``: indexes of the arguments that its kind lists here:
 
     - ``DESCRIPTOR``: the descriptor
     - ``NAME``: pairs of a folder's descriptor (None: the call has none) and a path
-    - ``OPEN``: one such pair, and the flags (None: creat)
+    - ``OPEN``: one pair as in ``NAME``, and the flags (None: creat)
     - ``MAPPING``: protection, flags and descriptor
     """
 

@@ -1,6 +1,6 @@
 """Common parts of all verbs of the ``assay`` command: exit codes, input errors, the parser, argument types.
 
-``hide_pandas`` saves pyarrow's import of pandas, which takes as long as ``assay check`` of a small history. The import
+``hide_pandas`` keeps pyarrow from importing pandas, which takes as long as ``assay check`` of a small history. The import
 would happen when pyarrow converts the first list to an array, to recognise objects of pandas. There are none here. A
 later ``to_pandas`` still works, and imports pandas.
 """
@@ -114,7 +114,8 @@ def add_plugin_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--trust-run", action="store_true",
-        help="import the module of a model that only the run names, which executes its code (docs/help/security.md)",
+        help="import the module of a model even if the run names it and no --import does; this executes the module's "
+        "code (docs/help/security.md)",
     )  # fmt: skip
 
 
@@ -126,7 +127,7 @@ def _parse_path(text: str) -> Path:
 
 def add_yes_option(parser: argparse.ArgumentParser) -> None:
     """Adds ``--yes``, for verbs that ask before they delete or execute."""
-    parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is done without it")
+    parser.add_argument("--yes", action="store_true", help="do not ask; required if there is no terminal")
 
 
 def confirm(question: str, arguments: argparse.Namespace) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay.harness.search.coverage_report import CoverageReport
 
 RAREST: Final = 8
-"""Number of the rarest events, and of missing events of a fault, that are named."""
+"""How many of the rarest events are listed, and how many of the events missing for each fault."""
 DESCRIPTION: Final = """\
 Sums up what the searches of a store (pytest --explore) reached. It counts the examples for each event of the system,
 each fault, each event during a fault, and each sequence of events. It also shows the lines and branches of the system

@@ -30,7 +30,7 @@ def to_junit(night: NightAccount) -> bytes:
         for result in cell_result.results:
             _add_case(suite, cell_result, result)
     for cell in night.idle:
-        why = "not started, or not ended with the night" if night.unended else "not started: no time was left"
+        why = "not started, or unfinished because the night has not ended" if night.unended else "not started: no time was left"
         ET.SubElement(_add_element(suite, cell, cell.name, 0.0), "skipped", message=why)
     missing = [(f"part {part} of {night.parts}", "this part of the night left no record") for part in night.missing]
     missing += [(f"night {name}", "this night has not ended: it goes on, or was killed") for name in night.unended]

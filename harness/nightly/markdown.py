@@ -96,11 +96,11 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         return
     yield f"### {title}"
     for one in some[:MOST_ENTRIES]:
-        shape = f", by {' then '.join(map(escape, one.shape))}" if one.shape else ""
+        faults = f", by {' then '.join(map(escape, one.shape))}" if one.shape else ""
         first, last = (entry.started[:16].replace("T", " ") for entry in (one.entries[-1], one.entries[0]))
         what = " + ".join(map(escape, one.anomalies)) or "failed"
         words = [f"**{what}** in {escape(one.workload)} of {escape(one.system)}"]
-        words[0] += f"{shape}: {one.rate.failed} of {one.rate.runs} runs, first seen {first}, last {last} (UTC)."
+        words[0] += f"{faults}: {one.rate.failed} of {one.rate.runs} runs, first seen {first}, last {last} (UTC)."
         if one.last_pass_version or one.suspects:
             green = [f"green at {make_code_span(one.last_pass_version)}"] if one.last_pass_version else []
             since = [*green, *map(make_code_span, one.suspects)]
@@ -118,18 +118,18 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
 def _make_sensitivities(cells: Sequence[CellResult]) -> Iterator[str]:
     """Yields the cells of low sensitivity, planted violations that a check missed, and the cells without a result."""
     found = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.low]
-    escaped = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.escaped]
+    undetected = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.escaped]
     if found:
         yield "### Low sensitivity"
-        yield "Planted violations that passed runs of these cells would have shown:"
+        yield "In these cells, runs that passed would have shown this share of planted violations:"
         lines = [f"- {escape(cell)}: {escape(share.anomaly)} {share}; {_describe_miss(share)}" for cell, share in found]
         yield "\n".join(lines[:MOST_ENTRIES])
         if len(lines) > MOST_ENTRIES:
             yield f"And {len(lines) - MOST_ENTRIES} more."
-    if escaped:
+    if undetected:
         yield "### Violations that a check missed"
         yield "The history could have shown them. This is a defect of the check, so please report it:"
-        lines = [f"- {escape(cell)}: {escape(share.anomaly)}: {escape(share.escaped[0])}" for cell, share in escaped]
+        lines = [f"- {escape(cell)}: {escape(share.anomaly)}: {escape(share.escaped[0])}" for cell, share in undetected]
         yield "\n".join(lines[:MOST_ENTRIES])
     if unmeasured := [one for one in cells if one.unmeasured]:
         yield "### Sensitivity that is not known"

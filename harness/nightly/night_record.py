@@ -478,7 +478,8 @@ def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], l
             half = number == len(lines) and not isinstance(error, msgspec.ValidationError)
             what = "half a line, whose end is lost" if half else f"damaged: {error}"
             damaged.append((DamagedLine(path, number, what, _find_cell(line)), line))
-    # A resumed night records the attempt during which it was killed. Half a line may be about this attempt.
+    # If a night is killed while it writes a line, the resumed night records that attempt again. So a damaged line is not
+    # lost if a whole line has the same start.
     starts = {str(getattr(one, "started", "")).encode() for _, one in decoded}
     return decoded, [one for one, line in damaged if not (start := STARTED.search(line)) or start[1] not in starts]
 

@@ -1,8 +1,8 @@
 """Proxy in the harness for a client on a node. It has the client's interface and a connection to the worker process.
 
 If the connection is lost after an operation was sent, the outcome is ``info``. The interpreter's worker then tries to
-connect until it succeeds, and so finds a restarted process. A client with ``survives_info`` is kept only after an
-``info`` outcome that the client itself returned. Without an answer, its connection cannot be used any more.
+connect until it succeeds, and so finds a restarted process. A client with a true attribute ``survives_info`` is kept if
+it returned ``info`` itself. If no answer came at all, it is given up, because its connection cannot be used any more.
 """
 
 import asyncio

@@ -55,8 +55,8 @@ def list_defects(name: str = DEFAULT) -> Sequence[Defect]:
     system = find_system(name)
     if not isinstance(system, SupportsDefectDescriptions):
         raise SettingsError(
-            f"--system={name} describes no defects: it has no described_defects (--defect=NAME of pytest "
-            "needs only its with_defect)"
+            f"--system={name} describes no defects: it has no described_defects, which this command needs "
+            "(pytest --defect=NAME needs only with_defect)"
         )
     return system.described_defects
 

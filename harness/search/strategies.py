@@ -74,7 +74,7 @@ class SearchSpace:
 
     - ``events``: names that a step can wait for
     - ``turning_points``: the events at which another node takes charge
-    - ``base``: the values that are kept or varied
+    - ``base``: the example whose values the drawn examples keep or vary
     - ``variants``: the values that each setting of the system may get
     - ``ensemble``: whether the system uses ZooKeeper
     """
@@ -93,6 +93,7 @@ class SearchSpace:
     """Whether an example may have more servers than ``base``."""
     groups: tuple[str, ...] = ()
     sessions: bool = False
+    """Whether the clients have sessions with ZooKeeper."""
 
     def census(self, nodes: int, zookeepers: int) -> Census:
         spare = count_spares(self.catalogue[name] for name in self.faults)

@@ -24,10 +24,10 @@ class DiskFull(ServerFault):
     abilities = (DISK_FULL,)
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
-    """Processes may end: the broker's followers do. In other systems all continue."""
+    """Processes may end, each at its own time (``gradual``): the broker's followers do. In other systems all continue."""
     own_disks = True
     """Containers get separate disks for this fault."""
-    ends_late = True
+    ends_late = True  # a process may end only after the heal
 
     async def strike(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["before"] = await read_status(node)
@@ -52,5 +52,5 @@ class DiskFull(ServerFault):
 
 
 async def _try_write(injection: Injection, node: Node, moment: str) -> None:
-    free, refused = await cast(SupportsDiskFull, node).room()
+    free, refused = await cast(SupportsDiskFull, node).room()  # tries a write
     evidence_of(injection, node)[moment] = {"free": free, "refused": refused}

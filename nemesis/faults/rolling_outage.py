@@ -66,7 +66,7 @@ class Outage(Kill):
     name = "outage"
     description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
-    takes_leave = True
+    takes_leave = True  # servers may end cleanly, and their sessions then end at once
     excluded_from_all = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -164,7 +164,7 @@ async def _wait_for_pause(node: Node, seconds: float) -> None:
 
 
 async def _resume(node: Node, system: System) -> None:
-    """Withdraws the order and continues the node, even after an injection, or a heal, that failed midway."""
+    """Withdraws the request to pause and continues the node, even after an injection, or a heal, that failed midway."""
     if isinstance(system, SupportsHold):
         await node.write_file(system.hold_file(node), b"")
     await resume_stopped(node)

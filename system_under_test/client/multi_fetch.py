@@ -14,7 +14,7 @@ from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
 from assay.system_under_test.client.metadata import BACK_OFF, SILENCE_SECONDS, BrokerNode, Metadata
 from assay.system_under_test.client.pool import Address, Pool
-from assay.system_under_test.protocol import fetch as messages
+from assay.system_under_test.protocol import fetch as protocol
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchPartitionResponse
 from assay.system_under_test.protocol.schema import read_records
@@ -118,7 +118,8 @@ class MultiFetch:
                         failures[one] = fetched
                     else:
                         answers[one] = fetched
-            # If the size was too small, fetch again, because the caller would only use the same size.
+            # If a size was too small for one message, fetch again here with twice the size. The caller would begin
+            # with the old size again.
             wanted = doubled or [one for one in offsets if not answers]
             if wanted and loop.time() + BACK_OFF >= deadline:
                 break
@@ -159,16 +160,16 @@ class MultiFetch:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + left
-        request = messages.FetchRequest(
-            replica_id=messages.CONSUMER_REPLICA_ID,
+        request = protocol.FetchRequest(
+            replica_id=protocol.CONSUMER_REPLICA_ID,
             max_wait_ms=int(wait * 1000),
             min_bytes=min_bytes,
             max_bytes=min(self._max_fetch_bytes, sum(size for _, size in wanted.values())),
             topics=[
-                messages.FetchTopic(
+                protocol.FetchTopic(
                     topic=name,
                     partitions=[
-                        messages.FetchPartition(partition=index, offset=offset, max_bytes=size)
+                        protocol.FetchPartition(partition=index, offset=offset, max_bytes=size)
                         for (topic, index), (offset, size) in wanted.items()
                         if topic == name
                     ],
@@ -190,7 +191,7 @@ class MultiFetch:
         return {one: self._to_result(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
 
     def _to_result(
-        self, one: Partition, offset: int, found: messages.FetchPartitionResponse | None, leader: BrokerNode
+        self, one: Partition, offset: int, found: protocol.FetchPartitionResponse | None, leader: BrokerNode
     ) -> tuple[FetchResult, bool]:
         error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)
         if error in STALE_METADATA:

@@ -46,7 +46,7 @@ ReassignmentsByPartition = dict[PartitionId, ReassignmentEntry]
 class Reassignments:
     """The reassignments of one controller.
 
-    - ``perform``: runs an action between two triggers
+    - ``perform``: runs an action when no call of ``perform_steps`` is running
     - ``trigger``: causes a call of ``perform_steps``
     - ``read_topics``: reads topics, partitions and assignments
     """
@@ -178,7 +178,8 @@ class Reassignments:
             return False
         cluster.moves = updated
         for replica in old_replicas:
-            # The old replica would keep its role until its deletion, because it gets no more roles.
+            # No later request tells the old replica that its role is over. Without this one, it would keep the role
+            # until its deletion.
             active.brokers.stop_replicas(replica, [partition])
         return True
 

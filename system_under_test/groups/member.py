@@ -19,7 +19,7 @@ MAX_REBALANCE_TIMEOUT = 3600.0
 class Member:
     """A member. Timeouts are in seconds, ``deadline`` is on the loop's clock.
 
-    ``announced``: whether the member is in a stored generation, so that it has received its id.
+    ``announced``: whether a stored generation has the member. Only then has it received its id.
     """
 
     member_id: str

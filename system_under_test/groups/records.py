@@ -142,8 +142,8 @@ class CommittedOffsets:
     """Committed offsets of a group. ``values`` has the offsets that fetches return, by topic and partition.
 
     An offset expires at its ``expire_timestamp`` by the wall clock. But the wall clock may be set. So the offset is
-    also kept, by the monotonic clock, for the time that remained when this coordinator committed or loaded it. If the
-    wall clock was wrong at that time, the offset is kept for its whole retention time at most.
+    also kept, by the monotonic clock, for the time that remained when this coordinator committed or loaded it. Even
+    if the wall clock was wrong at that time, this adds at most the offset's whole retention time.
     """
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ A link or another special file in the place of a segment's file counts as damage
 opened nor removed, because it may lead to records or to another program's file.
 
 The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
-the log's end above the recovery point. So an offset after a gap must be below the base of the next segment. After a
-clean stop, the recovery point is the log's end, so that offset must also be below the recovery point. In such a log,
-every entry lost after a clean stop is damage.
+the log's end above the recovery point. So recovery accepts an offset after a gap only if it is below the base of the
+next segment. After a clean stop, the recovery point is the log's end, so that offset must also be below the recovery
+point. In a log that may have gaps, every entry lost after a clean stop is damage.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ async def load_segments(
     good: list[Segment] = []
     problem: str | None = None
     truncated = 0
-    # The log's end by the recovery point of a clean stop. A recovery point of 0, or of a damaged log, says nothing.
+    # A clean stop writes the log's end as the recovery point. A recovery point of 0, or of a damaged log, says nothing.
     clean_end = recovery_point if clean and config.compacted and recovery_point and known_damage is None else None
     for index, segment in enumerate(segments):
         if segment.unusable is not None:
@@ -236,10 +236,11 @@ async def _make_durable(
     last = good[-1]
     if last.file.size > last.size:
         last.truncate(last.size, last.next_offset)
-    # An unflushed truncation lowered the durable offset at most to the beginning of the next segment.
+    # A truncation that was not flushed lowered the durable offset to the base of the segment after the truncated one, or
+    # further. So if the next segment begins below `durable_below`, this segment has no such truncation.
     for segment, following in zip(good, [*good[1:], None], strict=True):
         if durable_below is None or (following is not None and following.base_offset < durable_below):
-            segment.durable_changes = segment.changes
+            segment.durable_changes = segment.changes  # numbers of changes of the file: none has to be fsynced
         else:
             await segment.fsync()
     if durable_below is not None:

@@ -151,7 +151,7 @@ class Replicas:
             for name, partition in self._partitions.items()
             if partition.high_watermark < stored.get(name, 0)
         }
-        if lowered:  # otherwise, after a further crash, records that replaced lost ones would count as committed
+        if lowered:  # otherwise a further crash would bring the old value back: new records below it would seem committed
             await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
@@ -202,7 +202,7 @@ class Replicas:
     async def _read_state_files(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
         """Reads the topic's czxid and the epoch history from a log's folder.
 
-        If one is missing or invalid, bounds the log as damaged: without its epoch history, the log cannot be compared
+        If one is missing or invalid, marks the log as damaged: without its epoch history, the log cannot be compared
         with another one.
         """
         incarnation, epochs, problem = None, EpochHistory(self._storage, path), None
@@ -266,7 +266,7 @@ class Replicas:
         partition.end_term()
         partition.stop_timers()
         await partition.epochs.close()
-        await partition.log.close_notes()
+        await partition.log.close_notes()  # the files that note damage, gaps and preallocation
         await partition.log.close()
         path = partition.log.directory
         aside = await directory.set_aside(self._storage, path) if self._storage.exists(path) else None

@@ -50,7 +50,7 @@ from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_part
 SETTLING_SECONDS: Final = 3.0
 """Seconds for a group to settle: twice the rebalance timeout of members."""
 STEADY_SECONDS: Final = 9.0
-"""Seconds of :func:`stay_in_group`. With :func:`catch_up`, it is half of a group's deadline and some rebalances."""
+"""Seconds of :func:`stay_in_group`. With :func:`catch_up`, they are half of a group's deadline plus some rebalances."""
 STEADY_EVERY: Final = 0.05
 REJOINED_POLLS: Final = 15
 """Number of polls of each worker. Each takes about 0.2 s, so a rebalance ends during these polls."""
@@ -151,9 +151,9 @@ def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generat
     return _drain_to_sentinels(keys, 4, group, seconds)
 
 
-def _drain_to_sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
-    """Returns a drain of these partitions. ``time``: its number in the run, which makes sentinels' values unique."""
-    return GroupDrain(tuple(PartitionDrain(key, attempts=time * VALUES_PER_DRAIN) for key in keys), group, seconds)
+def _drain_to_sentinels(keys: Sequence[str], ordinal: int, group: str, seconds: float) -> Generator:
+    """Returns a drain of these partitions. ``ordinal``: its number in the run, which makes sentinels' values unique."""
+    return GroupDrain(tuple(PartitionDrain(key, attempts=ordinal * VALUES_PER_DRAIN) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
@@ -168,8 +168,8 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
 def leave_and_rejoin(group: str, **mode: Any) -> Generator:
     """Lets all members leave and rejoin. ``mode``: arguments of polls.
 
-    New owners then begin at the final offsets. Otherwise no member would read an offset again that was lost after the
-    last rebalance.
+    The new owners begin to read at the final committed offsets. If no partition changed its owner any more, a committed
+    offset that was lost after the last rebalance would not be noticed.
     """
     leave = Operation(LeaveGroup.f, argument={"group": group}, phase=Phase.DRAIN)
     poll = Operation(PollGroup.f, argument={"group": group, **mode}, phase=Phase.DRAIN)

@@ -32,6 +32,7 @@ class PartitionDrain(msgspec.Struct, frozen=True):
 
     - ``keyed``: whether the sentinel has a message key
     - ``silent``: whether no sentinel is sent
+    - ``attempts``: number of the last sentinel; the next sentinel's value is ``-(attempts + 1)``
     - ``sentinel``: offset past which a process must read
     - ``reader``: process that reads the partition
     - ``open``: whether an operation on the partition is in flight

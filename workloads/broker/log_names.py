@@ -28,7 +28,7 @@ def format_incarnation(topic: str, number: int) -> str:
 
 
 def format_node(broker: int) -> str:
-    """Returns the node's name, because broker ids are the nodes' numbers."""
+    """Returns the node's name. A broker's id is the number of its node."""
     return f"n{broker}"
 
 
@@ -38,9 +38,9 @@ def describe_error(error: ClientError) -> str:
     return f"{name}: {error}"
 
 
-def to_outcome(known: Certainty) -> Outcome:
+def to_outcome(certainty: Certainty) -> Outcome:
     """Returns the outcome of an unconfirmed operation: ``fail``, or ``info`` if it may still happen."""
-    return Outcome.FAIL if known is Certainty.NOT_DONE else Outcome.INFO
+    return Outcome.FAIL if certainty is Certainty.NOT_DONE else Outcome.INFO
 
 
 def to_failure(error: ClientError, result: Any = None) -> Completion:

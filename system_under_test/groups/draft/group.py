@@ -169,7 +169,7 @@ class DraftGroup:
         if self.state is DraftState.PREPARING or generation != self.generation:
             if not consumer.notified:
                 self._sessions.renew(consumer)  # the consumer now has one session to rejoin
-            return lambda: self._note_stop_sent(consumer)
+            return lambda: self._note_rejoin_requested(consumer)
         self._sessions.renew(consumer)
         consumer.seen = True
         if self.state is DraftState.REBALANCING and all(other.seen for other in self.consumers.values()):
@@ -270,7 +270,8 @@ class DraftGroup:
             "draft-change", key=self.group_id, epoch=self.generation, owner=owner, detail={"reason": reason}
         )
 
-    def _note_stop_sent(self, consumer: Consumer) -> None:
+    def _note_rejoin_requested(self, consumer: Consumer) -> None:
+        """Notes that the consumer was told to join again."""
         if self.consumers.get(consumer.consumer_id) is not consumer or consumer.notified:
             return
         consumer.notified = True
@@ -342,10 +343,10 @@ class DraftGroup:
             await self.partitions_changed()
 
     def _answer_joins(self, present: list[Consumer]) -> None:
-        answered = [
+        waiting = [
             consumer for consumer in present if consumer.waits and self.consumers.get(consumer.consumer_id) is consumer
         ]
-        unanswered = {consumer.consumer_id for consumer in answered}
+        unanswered = {consumer.consumer_id for consumer in waiting}
         generation = self.generation
 
         def on_response_written(consumer_id: str) -> None:
@@ -355,7 +356,7 @@ class DraftGroup:
                     "draft-answered", key=self.group_id, epoch=generation, owner=consumer_id, value=len(unanswered)
                 )
 
-        for consumer in answered:
+        for consumer in waiting:
             name = consumer.consumer_id
             consumer.notified = consumer.seen = False
             self._sessions.renew(consumer)
