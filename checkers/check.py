@@ -28,14 +28,14 @@ class View:
 
     - ``keep``: the view is materialised, because several queries read it.
     - ``high_cardinality``: a materialised table that groups its rows into nearly as many groups as there are rows.
-    - ``across``: in a family judged by key, the rows of a key depend on effects of other keys, too.
+    - ``reads_other_keys``: in a family judged by key, the rows of a key depend on effects of other keys, too.
     """
 
     name: str
     sql: str
     keep: bool = False
     high_cardinality: bool = False
-    across: bool = False
+    reads_other_keys: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ _CREATE: Final = re.compile(r"^ *create (?P<kind>view|table) (?P<name>\w+)(?: \(
 def parse_views(script: str) -> tuple[View, ...]:
     """Parses a script of queries. A line ``create view NAME as`` or ``create table NAME as`` precedes each query.
 
-    Options of :class:`View` follow the name: ``create table NAME (high_cardinality, across) as``. Lines that begin with
-    ``--`` are comments.
+    Options of :class:`View` follow the name: ``create table NAME (high_cardinality, reads_other_keys) as``.
+    Lines that begin with ``--`` are comments.
     """
     code = re.sub(r"^ *--.*\n", "", script, flags=re.M)
     heads = list(_CREATE.finditer(code))
@@ -269,8 +269,8 @@ class Family:
     """Kinds of effects of which the family needs at least one. Without them, ``applies`` is not queried."""
     by_key: bool = False
     """The result for a key depends only on the key's own effects and on tables without effects. Exceptions are views
-    declared ``across``, and queries of operations. Evidence is ordered by key. So keys may be judged separately
-    (``partitioned_by_key``).
+    declared ``reads_other_keys``, and queries of operations. Evidence is ordered by key. So keys may be judged
+    separately (``partitioned_by_key``).
     """
 
     @property
@@ -314,7 +314,7 @@ class Answer:
 
     examined: int | None = None
     instances: int | None = None
-    first: Sequence[Row] | None = None
+    evidence_rows: Sequence[Row] | None = None
     """The first rows of the check's evidence."""
     exposure: ExposureCount | None = None
 

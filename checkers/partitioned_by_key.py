@@ -107,11 +107,11 @@ class PartitionQuestion:
                 continue
             answer.instances = 0 if engine.is_surely_empty(check.found) else _count_rows(engine, check.found)
             if not answer.instances:
-                answer.first = []
+                answer.evidence_rows = []
             elif (views := _find_cross_key_views(check.evidence)) is not None and all(
                 _is_empty(view, engine.is_surely_empty) for view in views
             ):
-                answer.first = evidence(engine, check)
+                answer.evidence_rows = evidence(engine, check)
         return own
 
 
@@ -123,7 +123,7 @@ def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
     for anomaly in parts[0].checks:
         answers = [part.checks[anomaly] for part in parts]
         instances = _sum_known([answer.instances for answer in answers])
-        first = _merge_first([answer.first for answer in answers])
+        first = _merge_first([answer.evidence_rows for answer in answers])
         if instances and not all(
             _is_empty(view, combined.is_surely_empty)
             for view in _find_cross_key_views(_index_checks()[anomaly].evidence) or ()
@@ -160,7 +160,9 @@ def _find_cross_key_views(text: str) -> tuple[View, ...] | None:
     read = find_all_words((text,), {name: view.sql for name, view in _index_views().items()})
     if not _GLOBAL_TABLES.isdisjoint(read):
         return None
-    return tuple(view for name in sorted(read) if (view := _index_views().get(name)) is not None and view.across)
+    return tuple(
+        view for name in sorted(read) if (view := _index_views().get(name)) is not None and view.reads_other_keys
+    )
 
 
 def _is_empty(view: View, is_copy_empty: Callable[[str], bool]) -> bool:
@@ -192,7 +194,9 @@ def _find_own_tables(views: Iterable[View]) -> set[str]:
 def _find_wanted_tables() -> frozenset[str]:
     """Returns the tables that are computed key by key, and that a query over all keys reads, in any family."""
     own = _find_own_tables(view for family in FAMILIES if family.by_key for view in _list_views(family))
-    own |= {family.prepare.undecided_keys.table for family in FAMILIES if isinstance(family.prepare, PreparedByIteration)}
+    own |= {
+        family.prepare.undecided_keys.table for family in FAMILIES if isinstance(family.prepare, PreparedByIteration)
+    }
     texts = [*_TABLES_OF_COVERAGE, *(text for family in FAMILIES for text in _find_global_texts(family))]
     found: set[str] = set()
     seen: set[str] = set()

@@ -8,7 +8,7 @@
 - ``rng``: all random sources of one run
 - ``naming``: names of nodes
 - ``deploy``: brings a system up on nodes
-- ``checked_hooks``: calls the methods of a deployment and names their errors
+- ``checked_methods``: calls the methods of a deployment and names their errors
 - ``zookeeper``: the cluster's own ZooKeeper
 - ``docker``, ``hosts``, ``sim``: clusters of containers, of machines that a user names, and of one deterministic
   process

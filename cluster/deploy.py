@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import wrap_errors_of
+from assay.cluster.checked_methods import wrap_errors_of
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsParts, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 

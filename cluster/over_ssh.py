@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import owner, zookeeper
-from assay.cluster.checked_hooks import read_files, read_stop_signal
+from assay.cluster.checked_methods import read_files, read_stop_signal
 from assay.cluster.naming import PlannedNode
 from assay.cluster.node import Node
 from assay.cluster.ssh import logs

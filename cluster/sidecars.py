@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from assay.cluster.checked_hooks import is_command, wrap_errors_of
+from assay.cluster.checked_methods import is_command, wrap_errors_of
 from assay.cluster.node import Node
 from assay.cluster.second_copy import SECOND_COPY
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System

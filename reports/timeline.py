@@ -79,7 +79,7 @@ def draw_timeline(report: Report, recorded: RecordedRun) -> Timeline:
     return Timeline(
         layout=column(*plot.panels, sizing_mode="stretch_width", spacing=0),
         axis=plot.axis.id,
-        named=named.id,
+        operations_source=named.id,
         order=order,
         colours=tuple(plot.painter.entries),
         span=span,

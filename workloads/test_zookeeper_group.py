@@ -44,8 +44,8 @@ CONTRACT = build_contract(
     faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],
     because=(
         "the old design has no fence: only time takes a partition from a consumer that sleeps, or whose clock runs "
-        "slow, and such a consumer may think that it owns the partition until it next looks at a clock; and a ZooKeeper "
-        "server that lags answers for sessions which the one that leads lets expire"
+        "slow, and such a consumer may think that it owns the partition until it next looks at a clock; and a "
+        "ZooKeeper server that lags answers for sessions which the one that leads lets expire"
     ),
 )
 

@@ -451,7 +451,7 @@ class _Judging:
             count = run_check(self.engine, asked, known, tried=id(check) in _BUILT_IN)
         if count.instances:
             self.anomalies[check.anomaly] = count.instances
-            first = None if known is None else known.first
+            first = None if known is None else known.evidence_rows
             self.findings += self.finding_context.add_to(findings(self.engine, check, self.worker_nodes, first))
         elif self._needs_data(check):
             if count.examined == 0:

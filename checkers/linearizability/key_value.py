@@ -90,8 +90,8 @@ class KeyValue(Model):
         foreseen = []
         for index, action in enumerate(actions):
             if action.f == APPEND:
-                # An append of unknown outcome may not have happened at all. So it never needs to lead to the lost state.
-                # Without that state, every state allows the append (`total`).
+                # An append of unknown outcome may not have happened, so it need not be tried unless a read follows it.
+                # Every state allows an append that may lead to the lost state (`total`).
                 must = ret[index] is None or followed[index]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:

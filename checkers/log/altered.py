@@ -87,7 +87,7 @@ ALTERED_RECORD: Final = Check(
         group by e.key, e.value, e.timestamp, e.message_key
 
         -- `what` says what differs from all sends: the time, the key or the partition. Or two polls differ (`twice`).
-        create view log_alterations (across) as
+        create view log_alterations (reads_other_keys) as
         select {_RECORD}, 'time' as what, min(s.op) as op
         from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
             left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.timestamp = t.timestamp
@@ -168,7 +168,7 @@ RESURRECTED: Final = Check(
             {extract_incarnation(extract_topic("key"))} as incarnation
         from log_values group by key
 
-        create table log_resurrected (across) as
+        create table log_resurrected (reads_other_keys) as
         select w.key, w.value, w.key as former, c.topic, c.since, c.op as create_op, w.send_op
         from log_created_topics c join log_incarnations l on c.name = l.name join log_values w on l.key = w.key
         where c.incarnation > l.incarnation and w.live > 0 and w.observed > 0

@@ -84,7 +84,7 @@ LOOK_UP_ORDER: Final = Check(
         *parse_views(f"""
         -- Look-ups whose record no limit may have deleted during the run. The record is at least as young as the
         -- requested time.
-        create table log_lasting_answers (across) as
+        create table log_lasting_answers (reads_other_keys) as
         select q.op, q.sub, q.key, q.timestamp, q.position
         from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_undeletable("q")}
             and q.position is not null and k.key is null and d.unflushed = 0

@@ -121,7 +121,7 @@ STATEMENTS: Final = Family(
 """Reads the views of ``LOG`` and must come after it."""
 
 REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies, by_key=True)
-"""Compares what a producer told callbacks and other receivers about a message with the outcome of the send.
+"""Compares what a producer reported to callbacks and other receivers about a message with the outcome of the send.
 
 Most producers report nothing.
 """

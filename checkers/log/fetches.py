@@ -36,7 +36,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
     meaning="a fetch was answered out of range, although its offset was in the log",
     views=parse_views(f"""
         -- Rejections in logs whose start and end certainly did not move.
-        create table log_rejected_fetches (across) as
+        create table log_rejected_fetches (reads_other_keys) as
         select e.op, e.key, e.position, e.call
         from log_effects e cross join log_declared d
             left join log_starts t on e.key = t.key

@@ -54,8 +54,8 @@ TIME_LOOK_UP: Final = Check(
             on p.key = t.key and p.value = t.value and p.position = t.position
 
         -- Records that retention cannot have deleted during the run. They depend on more than their key's effects
-        -- (`across`): on the topic's settings and on all nodes' clocks.
-        create table log_lasting_records (across) as
+        -- (`reads_other_keys`): on the topic's settings and on all nodes' clocks.
+        create table log_lasting_records (reads_other_keys) as
         select d.key, d.position, d.timestamp, d.known, d.op, d.value
         from log_dated_records d {keep_undeletable("d")} and d.must_exist = 1
 

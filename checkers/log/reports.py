@@ -28,8 +28,8 @@ CONTRADICTED_OUTCOME: Final = Check(
     anomaly="contradicted-outcome",
     meaning="a producer reported two different outcomes of one message",
     views=parse_views("""
-        -- The outcomes that each receiver was informed of, and how many times. If `reported` and `reported_max` differ, a
-        -- receiver was informed of several outcomes.
+        -- The outcomes that each receiver was informed of, and how many times. If `reported` and `reported_max` differ,
+        -- the receiver was informed of several outcomes.
         create table reports_by_receiver as
         select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
             min(outcome) as reported, max(outcome) as reported_max, min(position) as reported_position,

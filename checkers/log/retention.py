@@ -70,7 +70,7 @@ RETENTION_TABLES: Final = parse_views(f"""
 
     -- Each limit that a topic had, and its latest possible interval. The value 0 is an unknown limit: it may take
     -- anything.
-    create table log_limits (across) as
+    create table log_limits (reads_other_keys) as
     select s.topic, s.name, s.since, min(case when t.since > s.settled then t.obeyed else {INFINITY} end) as until,
         case when s.value < 0 then {INFINITY} else s.value end as value
     from (
@@ -164,7 +164,7 @@ FORBIDDEN_DELETION: Final = Check(
         where r.position > 0 and c.key is null group by r.key, r.position
 
         -- Earliest creation of each record, in the history's time, for keys with deletions.
-        create view log_creation_times (across) as
+        create view log_creation_times (reads_other_keys) as
         select p.key, p.value, p.position, min(b.created) - max(w.lead) as created
         from log_value_offsets p join (select key from log_advanced_starts group by key) a on p.key = a.key
             join (

@@ -52,7 +52,7 @@ STUCK_READER: Final = Check(
         group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
 
         -- Polls of such readers that found nothing of any key.
-        create view log_empty_polls (across) as
+        create view log_empty_polls (reads_other_keys) as
         select p.process, p.key, p.assignment, p.position, p.op, p.call
         from log_idle_polls p
             join log_idle_readers l on p.process = l.process and p.key = l.key and p.assignment = l.assignment

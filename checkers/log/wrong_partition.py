@@ -33,7 +33,7 @@ STRAYS: Final = Table(
         where s.outcome <> 'fail'
         group by v.key, v.value, v.position, v.seen_op, s.key) as astray
     """,
-    across=True,
+    reads_other_keys=True,
 )
 """Rows with ``source`` 1 name a key to which the value was sent. Rows with ``sight`` 1 name a key from which it was
 read instead. ``again``: both keys are one partition of a topic that was deleted and created again.

@@ -32,8 +32,8 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     evidence=select_first("found_early_acknowledgement", "key, what, node"),
     examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
     claim="Offset {position} of {key} was acknowledged by {moment:time}, when [what=lacking?the log of {node}, a "
-    "member of the in-sync set, ended at {log_end}|{node}, a member of the in-sync set, had what is below {log_end} "
-    "on its disk for sure, and the rest in memory, although each message is flushed].",
+    "member of the in-sync set, ended at {log_end}|{node}, a member of the in-sync set, surely had only the "
+    "records below {log_end} on disk, and the rest in memory, although each message is flushed].",
     time="moment",
     about=("offset {position} of {key}, {what}", OFFSET),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),

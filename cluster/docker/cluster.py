@@ -19,7 +19,7 @@ import paramiko
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import list_written_paths, read_command
+from assay.cluster.checked_methods import list_written_paths, read_command
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
 from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_docker, run_labels, undo_action
 from assay.cluster.naming import PlannedNode, plan_nodes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import list_written_paths, read_command
+from assay.cluster.checked_methods import list_written_paths, read_command
 from assay.cluster.docker import code_archive, software
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer

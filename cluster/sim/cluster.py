@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from assay.cluster.checked_hooks import list_written_paths, read_command, read_files
+from assay.cluster.checked_methods import list_written_paths, read_command, read_files
 from assay.cluster.naming import find_main_role, make_node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop

@@ -94,7 +94,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that cuts and packet shaping do not affect. If empty, cuts spare no port, and shaping spares port 22."""
+        """TCP ports that cuts and packet shaping spare. If empty, cuts spare no port, and shaping spares port 22."""
         self.monotonic_ahead = 0.0
         """Seconds by which the node's monotonic clock, which times its events, is ahead of this machine's."""
         self._streams: set[LineStream] = set()

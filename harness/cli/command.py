@@ -1,8 +1,8 @@
 """Common parts of all verbs of the ``assay`` command: exit codes, input errors, the parser, argument types.
 
-``hide_pandas`` keeps pyarrow from importing pandas, which takes as long as ``assay check`` of a small history. The import
-would happen when pyarrow converts the first list to an array, to recognise objects of pandas. There are none here. A
-later ``to_pandas`` still works, and imports pandas.
+``hide_pandas`` keeps pyarrow from importing pandas, which takes as long as ``assay check`` of a small history. The
+import would happen when pyarrow converts the first list to an array, to recognise objects of pandas. There are none
+here. A later ``to_pandas`` still works, and imports pandas.
 """
 
 import argparse

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         note("nothing was run")
         return ExitCode.UNKNOWN
     store = arguments.store.resolve()
-    path = night_folder(store, night.night)
+    path = night_folder(store, night.folder_name)
     runner = NightRunner(
         store, path, night, budget,
         note=_ignore_failure(_make_printer(night)),
@@ -127,7 +127,7 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
             night = msgspec.structs.replace(night, shrink_seconds=shrink)
         if not arguments.sensitivity:
             night = msgspec.structs.replace(night, sensitivity=False)
-        folder = night_folder(store, night.night)
+        folder = night_folder(store, night.folder_name)
         spent = sum(result.seconds for result in folder.results())
         spent += sum(measurement.seconds for measurement in read_if_possible(folder.read_measured))
         remaining = night.budget_seconds - spent
@@ -167,7 +167,7 @@ def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
         return True
     for cell in foreign:
         note(f"not a cell of {arguments.matrix}: {shlex.join(['pytest', *cell.arguments])}")
-    return confirm(f"run what the record of night {night.night} names, in {night.folder}?", arguments)
+    return confirm(f"run what the record of night {night.folder_name} names, in {night.folder}?", arguments)
 
 
 def _is_record_trusted(night: "Night", path: "NightFolder", arguments: argparse.Namespace) -> bool:
@@ -228,7 +228,7 @@ def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], Non
 def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *, interrupted: bool) -> ExitCode:
     from assay.harness.nightly.night_verdict import read_account
 
-    account = read_account(folder.path.parents[1], night.name, known, night.night)
+    account = read_account(folder.path.parents[1], night.name, known, night.folder_name)
     _print_account(account)
     if night.folder != str(Path.cwd()):
         show(f"\nthe commands are for {night.folder}")

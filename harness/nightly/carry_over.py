@@ -210,10 +210,10 @@ def _find_strays(source: Path, target: Path) -> dict[str, str]:
     for root in (target, source):
         for folder, night in read_nights(root):
             if not folder.path.is_symlink():
-                nights.setdefault(night.name, {})[night.night] = night
+                nights.setdefault(night.name, {})[night.folder_name] = night
     strays: dict[str, str] = {}
     for parts in nights.values():
-        strays |= find_strays(sorted(parts.values(), key=lambda part: (to_utc(part.started), part.night)))
+        strays |= find_strays(sorted(parts.values(), key=lambda part: (to_utc(part.started), part.folder_name)))
     return strays
 
 

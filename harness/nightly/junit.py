@@ -30,7 +30,11 @@ def to_junit(night: NightAccount) -> bytes:
         for result in cell_result.results:
             _add_case(suite, cell_result, result)
     for cell in night.idle:
-        why = "not started, or unfinished because the night has not ended" if night.unended else "not started: no time was left"
+        why = (
+            "not started, or unfinished because the night has not ended"
+            if night.unended
+            else "not started: no time was left"
+        )
         ET.SubElement(_add_element(suite, cell, cell.name, 0.0), "skipped", message=why)
     missing = [(f"part {part} of {night.parts}", "this part of the night left no record") for part in night.missing]
     missing += [(f"night {name}", "this night has not ended: it goes on, or was killed") for name in night.unended]
@@ -61,7 +65,7 @@ def _add_case(suite: ET.Element, cell_result: CellResult, result: AttemptResult)
         [
             ("seed", str(result.seed)), ("nemesis", cell.nemesis), ("cluster", cell.cluster),
             ("defect", cell.defect or ""), ("outcome", result.outcome),
-            *(("verdict", entry.standing) for entry in entries), *(("anomaly", name) for name in anomalies),
+            *(("verdict", entry.verdict) for entry in entries), *(("anomaly", name) for name in anomalies),
             *(("run", run) for run in result.runs), *(pair for entry in entries for pair in entry.counts),
             *(("report", address) for entry in entries for label, address in entry.links if label == "report"),
             ("command", result.command),

@@ -69,7 +69,7 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     if night.lost:
         lines = "\n".join(f"- {escape(str(one))}" for one in night.lost[:MOST_ENTRIES])
         yield f"### Outcomes that are lost\n\nThe record is damaged, so this night is no pass:\n\n{lines}"
-    counting = [one for one in night.failures if one.counts]
+    counting = [one for one in night.failures if one.fails_night]
     yield from _make_failures("New failures", [one for one in counting if one.new])
     yield from _make_failures("Open failures", [one for one in counting if not one.new])
     yield from _make_cells("Defects that were missed", night.cells, (AttemptOutcome.MISSED,))
@@ -79,7 +79,7 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
         if needs_attention([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
     ]
     yield from _make_cells("Without an answer", night.cells, rest)
-    yield from _make_failures("Known failures", [one for one in night.failures if not one.counts])
+    yield from _make_failures("Known failures", [one for one in night.failures if not one.fails_night])
     yield from _make_sensitivities(night.cells)
     if night.idle:
         names = join_some([escape(one.name) for one in night.idle], MOST_NAMES)

@@ -111,8 +111,7 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
 class Night(msgspec.Struct, frozen=True, kw_only=True):
     """``night.json``. Times are ISO 8601 in UTC; ``seed`` follows from ``name``."""
 
-    night: str
-    """The name of its folder."""
+    folder_name: str = msgspec.field(name="night")
     started: str
     budget_seconds: float
     seed: int
@@ -145,7 +144,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The name of the night, which all its parts share."""
-        return self.whole or self.night
+        return self.whole or self.folder_name
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,8 +248,10 @@ class NightFolder:
             raise NightError(f"{path} is not the record of a night: {error}") from error
         if night.format != FORMAT:
             raise NightError(f"{path} has format {night.format}, and this version reads {FORMAT}")
-        if night.night != self.path.name:
-            raise NightError(f"{path} is the record of a night {night.night!r}, and lies in the folder of another")
+        if night.folder_name != self.path.name:
+            raise NightError(
+                f"{path} is the record of a night {night.folder_name!r}, and lies in the folder of another"
+            )
         return night
 
     def reject_links(self) -> None:
@@ -386,9 +387,9 @@ def find_strays(nights: Sequence[Night]) -> dict[str, str]:
         apart = (_parse_time(last.started) - _parse_time(one.started)).total_seconds()
         same_version = one.version == last.version or None in (one.version, last.version)
         if one.parts != last.parts or not same_version or apart > max(DAY, last.parts * last.budget_seconds):
-            began = [f"{night.night} ({night.version}, {to_utc(night.started)[:16]})" for night in (one, last)]
+            began = [f"{night.folder_name} ({night.version}, {to_utc(night.started)[:16]})" for night in (one, last)]
             remedy = "remove one of them, and give each night a name of its own by --night"
-            strays[one.night] = f"{began[0]} belongs to another night than {began[1]}: {remedy}"
+            strays[one.folder_name] = f"{began[0]} belongs to another night than {began[1]}: {remedy}"
     return strays
 
 
@@ -414,7 +415,7 @@ def scan_nights(store: Path) -> tuple[list[tuple[NightFolder, Night]], dict[Path
             found.append((NightFolder(path), NightFolder(path).read()))
         except NightError as error:
             unreadable[path] = str(error)
-    return sorted(found, key=lambda pair: (to_utc(pair[1].started), pair[1].night)), unreadable
+    return sorted(found, key=lambda pair: (to_utc(pair[1].started), pair[1].folder_name)), unreadable
 
 
 def read_nights(store: Path) -> list[tuple[NightFolder, Night]]:
@@ -432,7 +433,7 @@ def find_misdated(nights: Iterable[Night]) -> list[str]:
     """Returns a sentence for each night that began by a wrong clock, so that its order in time is unknown."""
     latest = (datetime.now(UTC) + timedelta(seconds=DAY)).isoformat()
     return [
-        f"the night {one.night} began at {one.started}, so its clock was wrong"
+        f"the night {one.folder_name} began at {one.started}, so its clock was wrong"
         for one in nights
         if not FIRST_TIME < to_utc(one.started) <= latest
     ]
@@ -478,8 +479,8 @@ def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], l
             half = number == len(lines) and not isinstance(error, msgspec.ValidationError)
             what = "half a line, whose end is lost" if half else f"damaged: {error}"
             damaged.append((DamagedLine(path, number, what, _find_cell(line)), line))
-    # If a night is killed while it writes a line, the resumed night records that attempt again. So a damaged line is not
-    # lost if a whole line has the same start.
+    # If a night is killed while it writes a line, the resumed night records that attempt again. So a damaged line
+    # is not lost if a whole line has the same start.
     starts = {str(getattr(one, "started", "")).encode() for _, one in decoded}
     return decoded, [one for one, line in damaged if not (start := STARTED.search(line)) or start[1] not in starts]
 

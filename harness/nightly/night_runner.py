@@ -179,7 +179,7 @@ class NightRunner:
             earlier = read_last_ends(
                 read_if_possible(one.results)
                 for one, night in read_nights(self.store)
-                if night.night != self.night.night
+                if night.folder_name != self.night.folder_name
             )
             self._reserve.allocate(RESERVE)
             end = time.monotonic() + self.budget
@@ -403,7 +403,7 @@ class NightRunner:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise NightError(f"the night {self.night.night} goes on in another process") from None
+                raise NightError(f"the night {self.night.folder_name} goes on in another process") from None
             yield
         finally:
             os.close(lock)
@@ -462,7 +462,7 @@ def begin_night(
     earlier = [one.version for _, one in read_nights(store) if one.version and one.name != name]
     after = earlier[-1] if version and earlier else ""
     night = Night(
-        after=after, commits=list_commits(place, after, version or ""), night=part_name,
+        after=after, commits=list_commits(place, after, version or ""), folder_name=part_name,
         started=now.isoformat(), budget_seconds=budget, seed=derive_seed(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink, sensitivity=sensitivity,
@@ -501,7 +501,7 @@ def _require_name(name: str) -> None:
 
 def _require_valid(night: Night) -> None:
     """Raises :class:`NightError` for a record with values that no matrix can have."""
-    where = f"the record of night {night.night}"
+    where = f"the record of night {night.folder_name}"
     if not night.cells:
         raise NightError(f"{where} has no cells, so there is nothing to continue")
     if len({cell.name for cell in night.cells}) < len(night.cells):

@@ -142,7 +142,7 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
     name = name or every[-1][1].name
-    parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.night)]
+    parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.folder_name)]
     if not parts:
         names = ", ".join(dict.fromkeys(night.name for _, night in every[-10:]))
         raise NightError(f"there is no night {name} in {store}. There are: {names}")
@@ -162,13 +162,13 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
     return NightAccount(
         name=name,
         nights=tuple(night for _, night in parts),
-        missing=() if part else find_missing_parts([night for _, night in parts if night.night not in strays]),
+        missing=() if part else find_missing_parts([night for _, night in parts if night.folder_name not in strays]),
         cells=tuple(cells),
         idle=tuple(cell for _, night in parts for cell in night.cells if cell.name not in begun),
         failures=tuple(failure for failure in failures if entries.intersection(failure.entries)),
         problems=stored.problems,
         lost=tuple(lost),
-        unended=tuple(night.night for _, night in unended),
+        unended=tuple(night.folder_name for _, night in unended),
         strays=tuple(strays.values()),
     )
 
@@ -205,7 +205,7 @@ def _read_cell_results(
             names = (*map(sanitize_text, one.runs), make_attempt_name(one))
             entries[one.attempt] = tuple(by_name[name] for name in names if name in by_name)
             failed = [failure_of[entry] for entry in entries[one.attempt] if entry in failure_of]
-            valid = [failure.mark for failure in failed if failure.mark is not None and not failure.counts]
+            valid = [failure.mark for failure in failed if failure.mark is not None and not failure.fails_night]
             is_failure = cell.kind is not CellKind.CANARY and one.outcome is AttemptOutcome.FAIL
             if not (is_failure and failed and len(valid) == len(failed)):
                 continue
@@ -236,7 +236,7 @@ def _find_doubt(folder: NightFolder, result: AttemptResult, by_name: Mapping[str
             return f"run {run} is gone"
         interrupted = entry.status == INTERRUPTED and "; then " in result.detail
         excused = interrupted or SeenRun(None, problem=entry.reason).is_skipped(skips)
-        if entry.standing is RunVerdict.UNKNOWN or (entry.standing is RunVerdict.NONE and not excused):
+        if entry.verdict is RunVerdict.UNKNOWN or (entry.verdict is RunVerdict.NONE and not excused):
             return f"run {run} neither passed nor failed ({entry.reason or entry.status})"
     return ""
 

@@ -168,7 +168,7 @@ def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntr
     every = [part.night for part in parts]
     strays = find_strays(every)
     problems += strays.values()
-    nights = [night for night in every if night.night not in strays]
+    nights = [night for night in every if night.folder_name not in strays]
     name = sanitize_text(nights[0].name)
     problems += [f"{name}: part {one} of {nights[0].parts} has left no record" for one in find_missing_parts(nights)]
     ends = [to_utc(str(night.ended)) for night in nights if night.ended is not msgspec.UNSET]
@@ -234,7 +234,7 @@ def _make_run_entry(
         night_cell=sanitize_text(cell),
         night=to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
         started=to_utc(run.started),
-        standing=verdict,
+        verdict=verdict,
         status=sanitize_text(status),
         anomalies=tuple(sorted(sanitize_text(name) for name in _find_hits(judgement, None))),
         shape=shape,
@@ -260,7 +260,7 @@ def _make_damaged_entry(folder: Path, night: record.Night | None, error: Excepti
         cell=_make_cell_key(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
         night=to_utc(started)[:10] if night is None else sanitize_text(night.name),
         started=to_utc(started),
-        standing=RunVerdict.NONE,
+        verdict=RunVerdict.NONE,
         status=DAMAGED,
         reason=_shorten(str(error)),
     )
@@ -289,7 +289,7 @@ def _make_attempt_entry(part: _NightPart, result: AttemptResult, *, gone: bool) 
         night_cell=sanitize_text(result.cell),
         night=sanitize_text(part.night.name),
         started=to_utc(result.started),
-        standing=verdict,
+        verdict=verdict,
         status=str(result.outcome),
         anomalies=("failed, and left no run that did",) if verdict is RunVerdict.FAIL else (),
         reason=_shorten(reason),
@@ -320,7 +320,7 @@ def _shows_outcome(entry: Entry | None, result: AttemptResult) -> bool:
     """Returns whether this run shows the outcome of the attempt. Runs with a defect always do."""
     if entry is None:
         return False
-    return bool(entry.cell.defect) or entry.standing is VERDICTS.get(result.outcome, RunVerdict.NONE)
+    return bool(entry.cell.defect) or entry.verdict is VERDICTS.get(result.outcome, RunVerdict.NONE)
 
 
 def _may_have_failed(info: store.RunInfo | None, result: AttemptResult | None) -> bool:

@@ -140,8 +140,8 @@ def check_reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> s
         if causes := forced or (given if mark is None else [f"the mark {MARK}"] if _asks_for_reruns(mark) else []):
             return (
                 f"{causes[0]} would run {item.name} again after a failure, and report the test as passed although a "
-                f"violation was found: leave it out, or mark the experiment @pytest.mark.{MARK}(reruns=0); --repeat=N runs each test "
-                "N times, and each failure counts"
+                f"violation was found: leave it out, or mark the experiment @pytest.mark.{MARK}(reruns=0); "
+                "--repeat=N runs each test N times, and each failure counts"
             )
     return None
 

@@ -41,19 +41,19 @@ class GreetRequest(msgspec.Struct, frozen=True, tag="greet"):
 class OpenedAnswer(msgspec.Struct, frozen=True, tag="opened"):
     """Ready for the next request.
 
-    ``survives_info``: see ``assay.harness.core.client``. ``others``: whether the client has read addresses of other
-    nodes (``assay.harness.core.observed_node``).
+    ``survives_info``: see ``assay.harness.core.client``. ``read_other_nodes``: whether the client has read
+    addresses of other nodes (``assay.harness.core.observed_node``).
     """
 
     survives_info: bool = False
-    others: bool = False
+    read_other_nodes: bool = False
 
 
 class InvokedAnswer(msgspec.Struct, frozen=True, tag="answered"):
-    """The result of an operation. ``others``: see :class:`OpenedAnswer`."""
+    """The result of an operation. ``read_other_nodes``: see :class:`OpenedAnswer`."""
 
     completion: Completion
-    others: bool = False
+    read_other_nodes: bool = False
 
 
 class RaisedAnswer(msgspec.Struct, frozen=True, tag="raised"):

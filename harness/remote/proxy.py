@@ -55,7 +55,7 @@ class RemoteClient:
         if not isinstance(answer, OpenedAnswer):
             raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
         self.survives_info = answer.survives_info
-        self._set_others(others=answer.others)
+        self._note_other_nodes(read=answer.read_other_nodes)
 
     async def invoke(self, operation: Operation) -> Completion:
         """Invokes an operation.
@@ -71,7 +71,7 @@ class RemoteClient:
         if not isinstance(answer, InvokedAnswer):
             return WORKER_LOST
         self.survives_info = survives
-        self._set_others(others=answer.others)
+        self._note_other_nodes(read=answer.read_other_nodes)
         return answer.completion
 
     async def close(self) -> None:
@@ -79,9 +79,9 @@ class RemoteClient:
         if self._writer is not None:
             self._writer.close()
 
-    def _set_others(self, *, others: bool) -> None:
+    def _note_other_nodes(self, *, read: bool) -> None:
         """Records in the local endpoint whether the remote client has read addresses of other nodes."""
-        if others and isinstance(self._endpoint, ObservedEndpoint):
+        if read and isinstance(self._endpoint, ObservedEndpoint):
             self._endpoint.set_others()
 
     async def _ask(self, request: OpenRequest | Invoke) -> Any:

@@ -48,8 +48,8 @@ class BankModel(Model):
             self._pending_count += 1
         return self._transfer(bank, *transfer)
 
-    def restore(self, turn: Turn) -> Step | None:
-        if turn.left > self._pending_count + 1:
+    def step_to_initial_state(self, turn: Turn) -> Step | None:
+        if turn.remaining > self._pending_count + 1:
             return None
         return self._undo(next(iter(self._pending)), True) if self._pending else self._read(0, self._balances(0))
 

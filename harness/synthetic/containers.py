@@ -15,7 +15,8 @@ OPERATIONS_PER_SET: Final = 50
 class QueueModel(Model):
     """Enqueue and dequeue. A dequeue from an empty queue fails.
 
-    Half of the dequeues of unknown outcome took an element. Each tile but the last leaves its queues empty.
+    Half of the dequeues of unknown outcome took an element. Each section of the history (tile) but the last leaves its
+    queues empty.
     """
 
     model = "queue"
@@ -41,8 +42,8 @@ class QueueModel(Model):
             return self._dequeue(key, self._take(key), known=turn.ok)
         return self._dequeue(key, None, error="empty" if turn.ok else None)
 
-    def restore(self, turn: Turn) -> Step | None:
-        if turn.left > self._waiting + 1:
+    def step_to_initial_state(self, turn: Turn) -> Step | None:
+        if turn.remaining > self._waiting + 1:
             return None
         if not self._queues:
             return self._dequeue(0, None, error="empty")
@@ -129,7 +130,7 @@ class SetModel(Model):
 
     def _replace(self, key: int) -> None:
         del self._sets[key], self._uses[key]
-        self.add(key)
+        self.increase_counter(key)
 
     def _add(self, key: int, value: int, begin: int = 0) -> Step:
         effect = Effect("set-add", self.name(key), value=value)

@@ -24,7 +24,7 @@ class CounterModel(Model):
         # An add of unknown outcome could explain a count that a scene skips, so a scene's key has no such add.
         if self.rng.random() < 0.4 or (turn.outcome is Outcome.INFO and key in self.scene_keys):
             return Step("read", self.name(key), seen=(self._effect("read", key, count),), result=count)
-        self.add(key, turn.takes_effect)
+        self.increase_counter(key, turn.takes_effect)
         return Step("add", self.name(key), (self._effect("add", key, turn.known(count)),), result=count)
 
     def make_scene(self, anomaly: str, key: int) -> Scene:
@@ -57,7 +57,7 @@ class IdModel(Model):
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
         step = self._generate(key, self.encode_count(key), turn.ok)
-        self.add(key, turn.takes_effect)
+        self.increase_counter(key, turn.takes_effect)
         return step
 
     def make_scene(self, anomaly: str, key: int) -> Scene:
@@ -87,7 +87,7 @@ class MaxRegisterModel(Model):
         # A write without effect gets a value below the maximum, so that a later scene never writes this value.
         more = self.rng.randint(max(-DOWN, 1 - largest), UP) if turn.takes_effect else -min(largest, DOWN)
         value = self.encode_count(key, more)
-        self.add(key, max(0, more))
+        self.increase_counter(key, max(0, more))
         return self._write(key, value)
 
     def make_scene(self, anomaly: str, key: int) -> Scene:
@@ -120,7 +120,7 @@ class MonotonicModel(Model):
             return self._read(key, 0, 0)
         which = self.rng.randrange(2)
         value = self.encode_count(key, 1, which)
-        self.add(key, turn.takes_effect, which)
+        self.increase_counter(key, turn.takes_effect, which)
         return self._add(key, which, value, turn.ok)
 
     def make_scene(self, anomaly: str, key: int) -> Scene:

@@ -55,12 +55,12 @@ class GroupModel(PartitionModel):
 
     def step(self, turn: Turn) -> Step:
         clients = self.plan.clients
-        if turn.left <= clients and (step := self._leave(turn)):
+        if turn.remaining <= clients and (step := self._leave(turn)):
             return step
         verbs = ("send", "poll", "commit", "fetch", "end", "enter")
         f = self.rng.choices(verbs, (33, 38, 20, 6, 2, 1))[0]
         seat = turn.client + clients * self.rng.randrange(-(-self._all_seats // clients))
-        if seat < self._all_seats and turn.left > clients:
+        if seat < self._all_seats and turn.remaining > clients:
             process, known = self._members.get(seat, (None, 0))
             group = self._find_first_partition(seat)
             if process != turn.process or f == "enter":
@@ -193,7 +193,7 @@ class GroupModel(PartitionModel):
         """Returns a step by which a member enters the current generation. ``joins``: it begins a new generation."""
         first, open_ended = self._find_first_partition(seat), turn.outcome is Outcome.INFO
         if joins and (turn.takes_effect or not open_ended):
-            self.add(first, which=GENERATION)
+            self.increase_counter(first, which=GENERATION)
             epoch = self.encode_count(first, which=GENERATION)
             node = self.rng.choice(NODES)
             self.events.append(Event("group-generation", turn.number, node, key=self._group(first), epoch=epoch))
@@ -228,7 +228,7 @@ class GroupModel(PartitionModel):
         offset = self.at(key, self._cursors.get(key, 0))
         value = self.encode_count(key, 1, COMMITS) if takes_effect else turn.unique()
         if takes_effect:
-            self.add(key, which=COMMITS)
+            self.increase_counter(key, which=COMMITS)
             self._committed[key] = value, offset
             self.replacements[self.layout.count(key, POSITION)] = offset
         return Step("commit", self.partition(key), (self._build_commit("commit", key, value, offset, generation),))

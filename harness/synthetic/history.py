@@ -95,7 +95,7 @@ class TileBuilder:
             outcome = Outcome.INFO if draw < piece.share else Outcome.FAIL if failed else Outcome.OK
             takes_effect = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
             turn = Turn(number, piece.operations - number, client, process, outcome, takes_effect)
-            restoring = None if piece.last else model.restore(turn)
+            restoring = None if piece.last else model.step_to_initial_state(turn)
             step = restoring or model.step(turn)
             outcome = Outcome.OK if restoring else outcome
             infos[client] += outcome is Outcome.INFO

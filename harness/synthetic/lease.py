@@ -35,7 +35,7 @@ class LeaseModel(Model):
             if turn.ok and self.rng.random() < HELD_SHARE:
                 return self._make_step("acquire", key, None, owner, error="held")
             token = self.encode_count(key, 1)
-            self.add(key, turn.takes_effect)
+            self.increase_counter(key, turn.takes_effect)
             if turn.ok:
                 self._tokens[holder] = token
             return self._make_step("acquire", key, turn.known(token), owner)

@@ -59,7 +59,7 @@ class PartitionModel(Model):
             )
             for rank in range(count)
         )
-        self.add(key, count * turn.takes_effect)
+        self.increase_counter(key, count * turn.takes_effect)
         return Step("send", self.partition(key), effects, argument=count)
 
     def record_election(self, key: int, turn: Turn, node: str) -> None:

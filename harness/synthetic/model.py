@@ -70,7 +70,7 @@ class Turn:
     """The client and the outcome that were drawn for the next operation of a tile, and whether it takes effect."""
 
     number: int
-    left: int
+    remaining: int
     """Number of remaining operations of the tile, including this one."""
     client: int
     process: int
@@ -163,7 +163,7 @@ class Model(abc.ABC):
     def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns the scene of an anomaly. The key's object is in its initial state."""
 
-    def restore(self, turn: Turn) -> Step | None:
+    def step_to_initial_state(self, turn: Turn) -> Step | None:
         """Returns an operation that helps to restore the initial state, if all remaining operations are needed for it.
 
         The outcome of the operation will be ok.
@@ -211,7 +211,7 @@ class Model(abc.ABC):
         """Returns a counter's increase since the tile began."""
         return self.counts[self.layout.count(key, which)]
 
-    def add(self, key: int, amount: int = 1, which: int = 0) -> None:
+    def increase_counter(self, key: int, amount: int = 1, which: int = 0) -> None:
         """Increases a counter."""
         self.counts[self.layout.count(key, which)] += amount
 

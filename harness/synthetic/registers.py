@@ -42,7 +42,7 @@ class RegisterModel(Model):
         former = self.encode_count(key, -1) if self.get_increase_in_tile(key) > 1 else turn.unique(1)
         takes_effect = turn.takes_effect and not rejected
         value = self.encode_count(key, 1) if takes_effect else turn.unique()
-        self.add(key, takes_effect)
+        self.increase_counter(key, takes_effect)
         if f == "write":
             return self.write(key, value)
         if not rejected:
@@ -100,7 +100,7 @@ class OffsetsModel(RegisterModel):
         f = self.rng.choices(("commit", "fetch", "advance", "resume"), (25, 30, 30, 15))[0]
         if f == "commit":
             value = self.encode_count(key, 1) if turn.takes_effect else turn.unique()
-            self.add(key, turn.takes_effect)
+            self.increase_counter(key, turn.takes_effect)
             if turn.takes_effect:
                 self.replacements[self.layout.count(key, POSITION)] = self._offset(key, value)
             return self.write(key, value)
@@ -108,7 +108,7 @@ class OffsetsModel(RegisterModel):
             return self.read(key, self.encode_current(key))
         step = self.rng.randint(1, MOST_READ) if f == "advance" else 0
         offset = self.encode_count(key, step, READER)
-        self.add(key, step * turn.takes_effect, READER)
+        self.increase_counter(key, step * turn.takes_effect, READER)
         return self._read_on(f, key, offset)
 
     def make_scene(self, anomaly: str, key: int) -> Scene:

@@ -114,7 +114,7 @@ class TxnListModel(TxnModel):
 
     def _replace(self, key: int) -> None:
         del self._lists[key], self._uses[key]
-        self.add(key)
+        self.increase_counter(key)
 
 
 class TxnRegisterModel(TxnModel):
@@ -125,7 +125,7 @@ class TxnRegisterModel(TxnModel):
         if not writes:
             return "r", self.name(key), self.encode_current(key)
         value = self.encode_count(key, 1) if turn.takes_effect else turn.unique(rank)
-        self.add(key, turn.takes_effect)
+        self.increase_counter(key, turn.takes_effect)
         return self.word, self.name(key), value
 
     def content(self, *values: int) -> int | None:

@@ -24,7 +24,7 @@ class DiskFull(ServerFault):
     abilities = (DISK_FULL,)
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
-    """Processes may end, each at its own time (``gradual``): the broker's followers do. In other systems all continue."""
+    """Processes may end, each at its own time: the broker's followers do. In other systems all processes continue."""
     own_disks = True
     """Containers get separate disks for this fault."""
     ends_late = True  # a process may end only after the heal

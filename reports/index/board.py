@@ -23,7 +23,7 @@ class VerdictCounts:
     counts: dict[RunVerdict, int] = field(default_factory=lambda: dict.fromkeys(WORST, 0))
 
     def add(self, entry: Entry) -> None:
-        self.counts[entry.standing] += 1
+        self.counts[entry.verdict] += 1
 
     @property
     def total(self) -> int:
@@ -52,7 +52,7 @@ class Matrix:
 class UnknownReason:
     """Unknown runs, or runs without a verdict, with one reason (numbers may differ). The newest run comes first."""
 
-    standing: RunVerdict
+    verdict: RunVerdict
     status: str
     reason: str
     entries: tuple[Entry, ...]
@@ -102,8 +102,8 @@ def group_unknowns(entries: Sequence[Entry]) -> list[UnknownReason]:
     """Returns the reasons, the most frequent first."""
     groups: dict[tuple[RunVerdict, str, str], list[Entry]] = defaultdict(list)
     for one in reversed(entries):
-        if one.standing in (RunVerdict.UNKNOWN, RunVerdict.NONE):
-            groups[one.standing, one.status, NUMBER.sub("#", one.reason)].append(one)
+        if one.verdict in (RunVerdict.UNKNOWN, RunVerdict.NONE):
+            groups[one.verdict, one.status, NUMBER.sub("#", one.reason)].append(one)
     found = [UnknownReason(key[0], key[1], group[0].reason, tuple(group)) for key, group in groups.items()]
     return sorted(found, key=lambda one: (-len(one.entries), one.reason))
 

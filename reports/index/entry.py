@@ -73,7 +73,7 @@ class Entry:
     """The name of the run's cell in the night's matrix, which is equal on every night."""
     night: str
     started: str
-    standing: RunVerdict
+    verdict: RunVerdict
     status: str
     anomalies: tuple[str, ...] = ()
     """The forbidden anomalies that were found, sorted."""

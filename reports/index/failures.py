@@ -47,7 +47,7 @@ class Failure:
     expired: bool
 
     @property
-    def counts(self) -> bool:
+    def fails_night(self) -> bool:
         """Whether the failure makes the night fail: it has no mark, or an expired mark."""
         return self.mark is None or self.expired
 
@@ -61,15 +61,15 @@ def group_failures(store: StoreContents, known: KnownFailures) -> list[Failure]:
     """Returns the failures: new ones first, then other failures of the newest night, then the rest, each the latest
     first."""
     runs = [entry for entry in store.entries if not entry.cell.defect]
-    groups = _group_by_key([entry for entry in runs if entry.standing is RunVerdict.FAIL])
+    groups = _group_by_key([entry for entry in runs if entry.verdict is RunVerdict.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
         # Runs that are no longer in the store do not count, whether they passed or failed.
-        if entry.standing in (RunVerdict.PASS, RunVerdict.FAIL) and not entry.gone:
+        if entry.verdict in (RunVerdict.PASS, RunVerdict.FAIL) and not entry.gone:
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
     for entry in runs:
-        for place in _identify_cells(entry) if entry.standing is RunVerdict.PASS else ():
+        for place in _identify_cells(entry) if entry.verdict is RunVerdict.PASS else ():
             passes[place].append(entry)
     since = store.tonight.started if store.tonight else ""
     versions = _find_first_times(runs)

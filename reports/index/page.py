@@ -78,7 +78,7 @@ def render_page(
         known=known,
         lead=_write_lead(found, night),
         trends=trends,
-        standing=_find_verdict(found, count_verdicts(runs)),
+        verdict=_find_verdict(found, count_verdicts(runs)),
         sections=_build_sections(found),
         unused_marks=known.unused_marks({(one.system, one.workload, one.anomalies) for one in found}),
         matrix=board,
@@ -96,17 +96,17 @@ def render_page(
             scripts, html.read_source("style.css") + html.read_source("index/index.css"), "'self'" if live else ""
         ),
     )
-    return RenderedPage(text, tuple(one for one in found if one.counts), store.damaged, tuple(store.unjudged))
+    return RenderedPage(text, tuple(one for one in found if one.fails_night), store.damaged, tuple(store.unjudged))
 
 
 def _build_sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
     """Returns id, title and failures of each section. Known failures come last."""
-    counting = [one for one in found if one.counts]
+    counting = [one for one in found if one.fails_night]
     return [
         ("new", "New failures", [one for one in counting if one.new]),
         ("open", "Open failures, seen before", [one for one in counting if one.tonight and not one.new]),
         ("quiet", "Open failures, not seen on the newest night", [one for one in counting if not one.tonight]),
-        ("known", "Known failures", [one for one in found if not one.counts]),
+        ("known", "Known failures", [one for one in found if not one.fails_night]),
     ]
 
 
@@ -129,14 +129,14 @@ def _name_failures(some: Sequence[Failure], most: int = 3) -> str:
 
 
 def _find_verdict(found: Sequence[Failure], runs: VerdictCounts) -> str:
-    if any(one.counts for one in found):
+    if any(one.fails_night for one in found):
         return "fail"
     doubtful = runs.counts[RunVerdict.UNKNOWN] + runs.counts[RunVerdict.NONE]
     return "unknown" if doubtful or not runs.total else "pass"
 
 
 def _is_unanswered(entry: Entry) -> bool:
-    return not entry.cell.defect and entry.standing in (RunVerdict.UNKNOWN, RunVerdict.NONE)
+    return not entry.cell.defect and entry.verdict in (RunVerdict.UNKNOWN, RunVerdict.NONE)
 
 
 def _list_workloads(store: StoreContents) -> list[str]:
@@ -201,7 +201,7 @@ def _build_row(one: Entry, cell: int, night: int, texts: _InternTable) -> list[A
     seed = one.seed if one.seed is None or abs(one.seed) < JAVASCRIPT_LIMIT else str(one.seed)
     files = sum(1 << place for place, file in enumerate(FILES) if file in one.files)
     row = [
-        cell, night, STANDINGS.index(one.standing), int(datetime.fromisoformat(one.started).timestamp()),
+        cell, night, STANDINGS.index(one.verdict), int(datetime.fromisoformat(one.started).timestamp()),
         texts.place(home), last, texts.place(one.status), texts.place(said), texts.place(command), seed,
         one.figures.operations, files,
     ]  # fmt: skip

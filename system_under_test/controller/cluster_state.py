@@ -175,7 +175,7 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
         if found is not None:  # otherwise the registration ended meanwhile, and the watch has fired
             broker, stat = found
             brokers[broker_id] = BrokerIncarnation(
-                broker_id, broker.host, broker.port, stat.czxid, tuple(broker.clean_lives)
+                broker_id, broker.host, broker.port, stat.czxid, tuple(broker.clean_registrations)
             )
     return dict(sorted(brokers.items()))
 

@@ -48,7 +48,7 @@ async def register_broker(
     timestamp: str,
     recognises: RegistrationMatcher = matches_session,
 ) -> int:
-    """Registers the broker, and returns the czxid. ``clean_registrations``: see ``BrokerRegistration.clean_lives``.
+    """Registers the broker, and returns the czxid. ``clean_registrations``: see ``BrokerRegistration``.
 
     Raises ``BrokerIdTaken`` if another registration does not expire in time.
     """
@@ -59,7 +59,7 @@ async def register_broker(
             port=config.port,
             endpoints=[f"PLAINTEXT://{config.host}:{config.port}"],
             timestamp=timestamp,
-            clean_lives=list(clean_registrations),
+            clean_registrations=list(clean_registrations),
         )
     )
     while True:

@@ -63,7 +63,7 @@ class InSyncMemberCheck:
                 continue
             has = max(0, self._inspection.read_log_end(node, key, durably=durably))  # a new partition may lack a file
             if has < end:
-                yield node.name, f"had {'durably ' if durably else ''}what is below {has}"
+                yield node.name, f"held {'durably ' if durably else ''}only the records below {has}"
 
 
 class AcknowledgedRecords:

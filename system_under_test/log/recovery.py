@@ -236,8 +236,8 @@ async def _make_durable(
     last = good[-1]
     if last.file.size > last.size:
         last.truncate(last.size, last.next_offset)
-    # A truncation that was not flushed lowered the durable offset to the base of the segment after the truncated one, or
-    # further. So if the next segment begins below `durable_below`, this segment has no such truncation.
+    # A truncation that was not flushed lowered the durable offset to the base of the segment after the truncated one,
+    # or further. So if the next segment begins below `durable_below`, this segment has no such truncation.
     for segment, following in zip(good, [*good[1:], None], strict=True):
         if durable_below is None or (following is not None and following.base_offset < durable_below):
             segment.durable_changes = segment.changes  # numbers of changes of the file: none has to be fsynced

@@ -164,7 +164,7 @@ class LeaderFetcher:
         """Fetches once; ``max_wait`` is how many seconds the leader may wait for new records."""
         for term in terms:
             # The leader counts all records below a fetch offset as replicated, so enough of them must be on disk.
-            await term.replica.flush_counted()
+            await term.replica.flush_until_counted()
         request = internal.ReplicaFetchRequest(
             replica_id=self._config.broker_id,
             replica_epoch=self._broker_epoch(),

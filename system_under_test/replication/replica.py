@@ -41,7 +41,7 @@ class ReplicaEnvironment:
     events: EventLog
     traits: ReplicationTraits
     on_flush_wanted: Callable[[Replica], None]
-    """Starts ``flush_counted``."""
+    """Starts ``flush_until_counted``."""
     on_flush_due: Callable[[Replica], object]
     """Starts ``flush_all``."""
     on_damage: Callable[[Replica], None]
@@ -156,7 +156,7 @@ class Replica:
         """
         return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 
-    async def flush_counted(self) -> None:
+    async def flush_until_counted(self) -> None:
         """Flushes until all records of the log count as flushed."""
         while self.counted_end() < self.log.end_offset and not self.log.closed:
             await self.log.flush()

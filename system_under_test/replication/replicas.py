@@ -151,7 +151,9 @@ class Replicas:
             for name, partition in self._partitions.items()
             if partition.high_watermark < stored.get(name, 0)
         }
-        if lowered:  # otherwise a further crash would bring the old value back: new records below it would seem committed
+        if (
+            lowered
+        ):  # otherwise a further crash would bring the old value back: new records below it would seem committed
             await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
@@ -361,7 +363,7 @@ class Replicas:
 
     async def _flush(self, replica: Replica) -> None:
         try:
-            await replica.flush_counted()
+            await replica.flush_until_counted()
         finally:
             self._flushing.pop(replica.key, None)
 

@@ -25,15 +25,16 @@ class ZnodeError(Exception):
 class BrokerRegistration(msgspec.Struct, frozen=True):
     """/brokers/ids/N. All fields except host and port have defaults, because brokers of 0.8 write fewer fields.
 
-    ``clean_lives`` is an addition to Kafka's format (KIP-966): the czxids of the broker's earlier registrations since
-    its last unclean start. The broker still has all records that it had under these registrations.
+    ``clean_registrations``, in JSON ``clean_lives``, is an addition to Kafka's format (KIP-966): the czxids of the
+    broker's earlier registrations since its last unclean start. The broker still has all records that it had under
+    these registrations.
     """
 
     host: str
     port: int
     endpoints: list[str] = []
     timestamp: str = "0"
-    clean_lives: list[int] = []
+    clean_registrations: list[int] = msgspec.field(name="clean_lives", default_factory=list)
     listener_security_protocol_map: dict[str, str] = msgspec.field(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"})
     jmx_port: int = -1
     version: int = 4

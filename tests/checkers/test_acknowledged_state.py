@@ -45,8 +45,8 @@ def test_each_member_that_had_too_little_is_reported_with_the_first_offset(tmp_p
         "Offset 7 of orders-0 was acknowledged by 9.000 s, when the log of n2, a member of the in-sync set, ended at 5."
     )
     assert other.claim == (
-        "Offset 8 of orders-0 was acknowledged by 9.000 s, when n3, a member of the in-sync set, had what is below 8 "
-        "on its disk for sure, and the rest in memory, although each message is flushed."
+        "Offset 8 of orders-0 was acknowledged by 9.000 s, when n3, a member of the in-sync set, surely had only the "
+        "records below 8 on disk, and the rest in memory, although each message is flushed."
     )
 
 

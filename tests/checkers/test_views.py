@@ -13,14 +13,14 @@ def test_a_script_has_views_and_tables_in_order() -> None:
         create view sent as
         select key, value from effects -- also those of unknown outcome
 
-        create table first_sent (high_cardinality, across) as
+        create table first_sent (high_cardinality, reads_other_keys) as
         select key, min(value) as value
         from sent group by key
         """
     sent, first = parse_views(script)
-    assert (sent.name, sent.keep, sent.across) == ("sent", False, False)
+    assert (sent.name, sent.keep, sent.reads_other_keys) == ("sent", False, False)
     assert " ".join(sent.sql.split()) == "select key, value from effects -- also those of unknown outcome"
-    assert (first.name, first.keep, first.across, first.high_cardinality) == ("first_sent", True, True, True)
+    assert (first.name, first.keep, first.reads_other_keys, first.high_cardinality) == ("first_sent", True, True, True)
     assert " ".join(first.sql.split()) == "select key, min(value) as value from sent group by key"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from paramiko import PKey
 
-from assay.cluster.checked_hooks import read_stop_signal
+from assay.cluster.checked_methods import read_stop_signal
 from assay.cluster.docker.cluster import DockerCluster
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.naming import PlannedNode

@@ -112,8 +112,8 @@ def night(
     made = night_folder(root, f"{began:%Y-%m-%d}")
     end = {"ended": (began + timedelta(hours=5)).isoformat()} if ended else {}
     made.write(
-        Night(night=made.path.name, started=began.isoformat(), budget_seconds=18_000, seed=1, version=version(began),
-              host="n1", cells=tuple(cells), **end)
+        Night(folder_name=made.path.name, started=began.isoformat(), budget_seconds=18_000, seed=1,
+              version=version(began), host="n1", cells=tuple(cells), **end)
     )  # fmt: skip
     with (made.path / "cells.jsonl").open("wb") as file:
         file.writelines(msgspec.json.encode(result) + b"\n" for result in results)

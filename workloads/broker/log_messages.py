@@ -30,7 +30,7 @@ Packing = tuple[int, int]
 REGULAR: Final = "regular"
 NEWCOMER: Final = "newcomer"
 LARGE_REQUESTS: Final = "large-request"
-"""``client`` of a large request for several partitions (``mixed_traffic``)."""
+"""``client`` of a large request (``mixed_traffic``)."""
 CODECS: Final = (0, 1, 2, 3)
 ALL_IN_SYNC: Final = -1
 """``acks``: all in-sync replicas must acknowledge a send."""

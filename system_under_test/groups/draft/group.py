@@ -271,7 +271,7 @@ class DraftGroup:
         )
 
     def _note_rejoin_requested(self, consumer: Consumer) -> None:
-        """Notes that the consumer was told to join again."""
+        """Notes that a response asked the consumer to join again."""
         if self.consumers.get(consumer.consumer_id) is not consumer or consumer.notified:
             return
         consumer.notified = True

@@ -71,7 +71,7 @@ def test_the_files_have_the_keys_that_readers_know(tmp_path: Path) -> None:
 
 
 def test_a_night_is_read_as_it_was_written_and_one_of_another_format_is_not(tmp_path: Path) -> None:
-    one = Night(night="n", started="s", budget_seconds=1.0, seed=2, version="v", host="h", cells=(cell("pass"),))
+    one = Night(folder_name="n", started="s", budget_seconds=1.0, seed=2, version="v", host="h", cells=(cell("pass"),))
     folder = NightFolder(tmp_path / "n")
     folder.write(one)
     assert folder.read() == one

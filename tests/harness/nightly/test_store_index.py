@@ -33,7 +33,7 @@ def test_a_run_is_an_entry_with_what_its_small_files_say(tmp_path: Path) -> None
     entry = only(tmp_path)
     assert entry.name == entry.address == f"{path.parent.name}/{path.name}"
     assert entry.cell == CellKey("broker", "test_log", "kill", "sim", "")
-    assert (entry.standing, entry.status, entry.anomalies) == (RunVerdict.FAIL, "finished", ("lost-write", "vanished"))
+    assert (entry.verdict, entry.status, entry.anomalies) == (RunVerdict.FAIL, "finished", ("lost-write", "vanished"))
     assert (entry.version, entry.seed, entry.night) == ("41f0", 7, "2026-11-24")
     assert entry.command.endswith("--nemesis=kill --seed=7")
     assert [label for label, _ in entry.links] == ["report", "schedule", "history"]
@@ -49,9 +49,9 @@ def test_damage_is_shown_and_never_a_pass(tmp_path: Path, name: str, content: by
     path = write(tmp_path, Made(verdict="fail", anomalies=("lost-write",), replay="store/found/x.json"))
     (path / name).write_bytes(content)
     entry = only(tmp_path)
-    assert entry.standing is (RunVerdict.NONE if name in ("run.json", "verdict.json") else RunVerdict.FAIL)
+    assert entry.verdict is (RunVerdict.NONE if name in ("run.json", "verdict.json") else RunVerdict.FAIL)
     assert entry.address == f"{path.parent.name}/{path.name}"
-    if entry.standing is RunVerdict.NONE:
+    if entry.verdict is RunVerdict.NONE:
         assert entry.status == DAMAGED
         assert entry.reason
 
@@ -61,13 +61,13 @@ def test_a_folder_in_place_of_a_file_is_damage(tmp_path: Path, name: str) -> Non
     path = write(tmp_path, Made())
     (path / name).unlink()
     (path / name).mkdir()
-    assert only(tmp_path).standing is (RunVerdict.PASS if name == "settings.json" else RunVerdict.NONE)
+    assert only(tmp_path).verdict is (RunVerdict.PASS if name == "settings.json" else RunVerdict.NONE)
 
 
 def test_a_foreign_folder_is_shown_under_its_name_whatever_that_is(tmp_path: Path) -> None:
     os.makedirs(os.fsencode(tmp_path) + b"/foreign/\xff\xe2\x80\xae<script>")
     entry = only(tmp_path)
-    assert (entry.standing, entry.status) == (RunVerdict.NONE, DAMAGED)
+    assert (entry.verdict, entry.status) == (RunVerdict.NONE, DAMAGED)
     assert entry.name == "foreign/\\udcff\\u202e<script>"
     assert entry.address == "foreign/%FF%E2%80%AE%3Cscript%3E"
 
@@ -76,7 +76,7 @@ def test_a_verdict_that_contradicts_the_run_is_damage(tmp_path: Path) -> None:
     path = write(tmp_path, Made(verdict="fail"))
     found = msgspec.json.decode((path / "run.json").read_bytes())
     (path / "run.json").write_bytes(msgspec.json.encode({**found, "verdict": "pass"}))
-    assert (only(tmp_path).standing, only(tmp_path).status) == (RunVerdict.NONE, DAMAGED)
+    assert (only(tmp_path).verdict, only(tmp_path).status) == (RunVerdict.NONE, DAMAGED)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_a_verdict_that_contradicts_the_run_is_damage(tmp_path: Path) -> None:
 def test_a_run_without_a_verdict_says_why(tmp_path: Path, made: Made, status: str, reason: str) -> None:
     write(tmp_path, made)
     entry = only(tmp_path)
-    assert (entry.standing, entry.status, entry.reason) == (RunVerdict.NONE, status, reason)
+    assert (entry.verdict, entry.status, entry.reason) == (RunVerdict.NONE, status, reason)
 
 
 def test_an_unknown_run_has_its_first_reason(tmp_path: Path) -> None:
     write(tmp_path, Made(verdict="unknown", reason="too little happened\nmore"))
-    assert (only(tmp_path).standing, only(tmp_path).reason) == (RunVerdict.UNKNOWN, "too little happened")
+    assert (only(tmp_path).verdict, only(tmp_path).reason) == (RunVerdict.UNKNOWN, "too little happened")
 
 
 def test_a_shrunk_schedule_gives_its_shape_to_the_run_it_was_made_of_and_to_those_that_play_it(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_attempts_go_with_their_runs_and_stand_alone_without(tmp_path: Path) -> 
     by_workload = {entry.cell.workload: entry for entry in found.entries}
     assert len(found.entries) == 3
     assert by_workload["test_log"].night == "2026-11-24", "the night's, not the day's"
-    assert by_workload["test_group"].standing is RunVerdict.PASS
+    assert by_workload["test_group"].verdict is RunVerdict.PASS
     hung = by_workload["test_moves"]
-    assert (hung.standing, hung.status, hung.reason) == (RunVerdict.NONE, "hung", "no line for 600 s")
+    assert (hung.verdict, hung.status, hung.reason) == (RunVerdict.NONE, "hung", "no line for 600 s")
     assert hung.links == [("log", "nights/2026-11-24/logs/a%20b.txt")]
     (of,) = found.nights
     assert (of.planned, of.done, of.ended, of.running_cell) == (3, 3, None, "")
@@ -163,7 +163,7 @@ def test_runs_of_an_attempt_that_no_line_records_stand_under_their_night(
     record.write_running(RunningAttempt(result=result(of, Outcome.INTERRUPTED, detail="killed"), owner="1.2.3"))
     entry = only(tmp_path)
     assert (entry.night, entry.night_cell) == ("2026-11-24", of.name)
-    assert (entry.status, entry.standing) == (ABANDONED if status == "running" else status, verdict or RunVerdict.NONE)
+    assert (entry.status, entry.verdict) == (ABANDONED if status == "running" else status, verdict or RunVerdict.NONE)
     (one,) = read_store(tmp_path, {}).nights
     assert (one.name, one.done) == ("2026-11-24", int(verdict == "fail"))
 
@@ -172,7 +172,7 @@ def test_a_failed_attempt_whose_runs_all_passed_is_a_failure_of_its_own(tmp_path
     path = write(tmp_path, Made())
     of = cell("test_log", "kill")
     night(tmp_path, LAST, [of], [result(of, Outcome.FAIL, f"{path.parent.name}/{path.name}", detail="exit code 1")])
-    assert sorted(entry.standing for entry in read_store(tmp_path, {}).entries) == [RunVerdict.FAIL, RunVerdict.PASS]
+    assert sorted(entry.verdict for entry in read_store(tmp_path, {}).entries) == [RunVerdict.FAIL, RunVerdict.PASS]
 
 
 def test_a_run_that_is_gone_is_no_failure_and_still_says_what_was_green(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_run_that_is_gone_is_no_failure_and_still_says_what_was_green(tmp_path
     stored = read_store(tmp_path, {})
     (after,) = group_failures(stored, KnownFailures())
     assert (after.new, after.last_pass_version, after.rate.failed, after.rate.runs) == (True, "v3", 1, 1)
-    gone = [(entry.standing, entry.reason) for entry in stored.entries[:3]]
+    gone = [(entry.verdict, entry.reason) for entry in stored.entries[:3]]
     assert gone == [(RunVerdict.PASS, ""), (RunVerdict.NONE, GONE), (RunVerdict.PASS, "")]
     store.delete_runs(paths[3:])
     assert group_failures(read_store(tmp_path, {}), KnownFailures()) == [], "of none the anomalies are known"

@@ -143,12 +143,16 @@ def test_a_method_that_raises_before_the_start_is_named_with_its_node_and_line(t
 @pytest.mark.parametrize(
     ("method", "given", "wants"),
     [
-        ("argv", None, "argv() of n1 returned None: it takes a list of text, the program first"),
-        ("argv", "server --fast", "argv() of n1 returned 'server --fast': it takes a list of text"),
+        ("argv", None, "argv() of n1 returned None: it must return a list of texts, the program first"),
+        ("argv", "server --fast", "argv() of n1 returned 'server --fast': it must return a list of texts"),
         ("argv", [], "argv() of n1 returned []"),
         ("argv", ["server", 7000], "argv() of n1 returned ['server', 7000]"),
-        ("files", [("/etc/a", b"")], "files() of n1 returned [('/etc/a', b'')]: it takes a dict from path to bytes"),
-        ("files", {"/etc/a": "text"}, "files() of n1 has str for /etc/a: it takes bytes, such as text.encode()"),
+        (
+            "files",
+            [("/etc/a", b"")],
+            "files() of n1 returned [('/etc/a', b'')]: it must return a dict from path to bytes",
+        ),
+        ("files", {"/etc/a": "text"}, "files() of n1 has str for /etc/a: it must have bytes, such as text.encode()"),
         ("files", {"etc/a": b""}, "files() of n1: 'etc/a' is not an absolute path"),
     ],
 )

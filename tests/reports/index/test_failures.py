@@ -23,13 +23,11 @@ KILL = CellKey("broker", "test_log", "kill", "sim", "")
 LOST = ("lost-write",)
 
 
-def entry(
-    day: int, standing: RunVerdict = RunVerdict.PASS, anomalies: tuple[str, ...] = (), **changes: object
-) -> Entry:
+def entry(day: int, verdict: RunVerdict = RunVerdict.PASS, anomalies: tuple[str, ...] = (), **changes: object) -> Entry:
     """A run of the night of that day of November."""
     stamp = f"2026-11-{day:02}"
     made = Entry(name=f"t/{stamp}", address=f"t/{stamp}", cell=KILL, night=stamp, started=f"{stamp}T01:00:00.000+00:00",
-                 standing=standing, status="finished", anomalies=anomalies, version=f"v{day}")  # fmt: skip
+                 verdict=verdict, status="finished", anomalies=anomalies, version=f"v{day}")  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

@@ -32,7 +32,7 @@ def stored(*days: int) -> StoreContents:
     """A run on each of these nights of November."""
     nights = tuple(NightEntry(name=f"2026-11-{day:02}", started=f"2026-11-{day:02}T01:00:00.000+00:00") for day in days)
     runs = [
-        Entry(name=one.name, address=one.name, cell=KILL, night=one.name, started=one.started, standing=RunVerdict.PASS,
+        Entry(name=one.name, address=one.name, cell=KILL, night=one.name, started=one.started, verdict=RunVerdict.PASS,
               status="finished")
         for one in nights
     ]  # fmt: skip

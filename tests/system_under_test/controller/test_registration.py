@@ -16,7 +16,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 CONFIG = BrokerConfig(broker_id=1, host="10.0.0.1", port=9092, zookeeper="10.0.0.9:2181", data_dir="data")
 OTHER = znodes.encode(
-    znodes.BrokerRegistration(host="10.0.0.2", port=9092, endpoints=[], timestamp="0", clean_lives=[])
+    znodes.BrokerRegistration(host="10.0.0.2", port=9092, endpoints=[], timestamp="0", clean_registrations=[])
 )
 FORMER, OWN = 7, 8
 

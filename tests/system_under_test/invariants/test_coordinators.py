@@ -141,7 +141,7 @@ def test_a_commit_is_in_the_log_of_each_member_by_the_time_that_it_is_accepted()
     scene.append([offset(12)], on=(1, 2))
     assert scene.accepts(12) == [
         "n1 had accepted commits of the group g, up to 5 of __consumer_offsets-0, when n3, a member of the in-sync "
-        "set, had what is below 5."
+        "set, held only the records below 5."
     ]
     other = ready()
     other.append([offset(12)])

@@ -48,7 +48,7 @@ def test_a_member_whose_log_ends_below_the_high_watermark_is_reported() -> None:
     assert not scene.raises(2)
     assert scene.raises(3) == [
         "n1 had raised the high watermark of orders-0 to 3 in leader epoch 4, when n3, a member of the in-sync set, "
-        "had what is below 2."
+        "held only the records below 2."
     ]
     assert scene.raised.checks == 2
 
@@ -108,7 +108,7 @@ def test_of_a_new_partition_a_member_may_have_no_file_yet() -> None:
     scene = Scene()
     scene.nodes[3].disk.wipe(f"{DATA}/{KEY}")
     assert not scene.raises(0)
-    assert scene.raises(1)[0].endswith("had what is below 0.")
+    assert scene.raises(1)[0].endswith("held only the records below 0.")
 
 
 def test_one_that_is_only_proposed_counts_until_it_is_known_what_came_of_it() -> None:
@@ -144,7 +144,7 @@ def test_where_messages_are_flushed_what_is_not_durable_does_not_count() -> None
 
     assert found(flushes=True) == [
         "n1 had raised the high watermark of orders-0 to 4 in leader epoch 4, when n2, a member of the in-sync set, "
-        "had durably what is below 3."
+        "held durably only the records below 3."
     ]
     assert not found(flushes=False)
 

@@ -71,7 +71,9 @@ def read_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, byt
     with wrap_errors_of("files", node):
         found = system.files(node, cluster)
     if not isinstance(found, Mapping):
-        raise DeploymentError(f"{_describe_call('files', node)} returned {found!r}: it must return a dict from path to bytes")
+        raise DeploymentError(
+            f"{_describe_call('files', node)} returned {found!r}: it must return a dict from path to bytes"
+        )
     for path, data in found.items():
         if not _is_text(path) or not path.startswith("/"):
             raise DeploymentError(f"{_describe_call('files', node)}: {path!r} is not an absolute path")
@@ -112,8 +114,8 @@ def _read_data_folder(system: SupportsDataFolder, node: Node) -> str:
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
         raise DeploymentError(
-            f"{_describe_call('data_folder', node)} returned {found!r}: it must return a normalized absolute path, such as "
-            "/var/lib/mine"
+            f"{_describe_call('data_folder', node)} returned {found!r}: it must return a normalized absolute path, "
+            "such as /var/lib/mine"
         )
     return found
 

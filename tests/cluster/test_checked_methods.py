@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.checked_hooks import list_written_paths
+from assay.cluster.checked_methods import list_written_paths
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.system import DeploymentError
 
