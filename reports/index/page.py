@@ -78,7 +78,7 @@ def render_page(
         known=known,
         lead=_write_lead(found, night),
         trends=trends,
-        verdict=_find_verdict(found, count_verdicts(runs)),
+        standing=_find_verdict(found, count_verdicts(runs)),
         sections=_build_sections(found),
         unused_marks=known.unused_marks({(one.system, one.workload, one.anomalies) for one in found}),
         matrix=board,

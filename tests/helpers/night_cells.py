@@ -22,7 +22,7 @@ from pathlib import Path
 from assay.harness.nightly import night_record, night_runner
 store = Path(sys.argv[1])
 one = night_runner.find_resumable_night(store, None)
-path = night_record.night_folder(store, one.night)
+path = night_record.night_folder(store, one.folder_name)
 night_runner.NightRunner(store, path, one, 100.0, program=sys.argv[2:], grace=20.0).run()
 """
 """Goes on with the newest night, in a process that a test can kill."""
@@ -48,7 +48,7 @@ def performed(
 
 
 def gone_on_with(store: Path, one: Night, budget: float = 100.0, **fields: Any) -> list[AttemptResult]:
-    path = night_record.night_folder(store, one.night)
+    path = night_record.night_folder(store, one.folder_name)
     return night_runner.NightRunner(store, path, one, budget, program=PROGRAM, grace=5.0, **fields).run()
 
 
@@ -63,7 +63,7 @@ def result(cell: str, outcome: Outcome, **fields: Any) -> AttemptResult:
 def recorded(store: Path, name: str, results: Sequence[AttemptResult], **fields: Any) -> None:
     """A night that is over."""
     given: dict[str, Any] = {
-        "night": name, "started": f"{name}T02:00:00+00:00", "budget_seconds": 60.0, "seed": 1, "version": None,
+        "folder_name": name, "started": f"{name}T02:00:00+00:00", "budget_seconds": 60.0, "seed": 1, "version": None,
         "host": "h", "cells": (), **fields,
     }  # fmt: skip
     path = night_record.night_folder(store, name)

@@ -377,7 +377,7 @@ def record_part(store: Path, part: int, day: int) -> NightFolder:
     shutil.rmtree(first.path)
     started = f"2026-11-{day}T01:00:00+00:00"
     made.write(
-        msgspec.structs.replace(record, night=made.path.name, whole="weekly", part=part, parts=2, started=started)
+        msgspec.structs.replace(record, folder_name=made.path.name, whole="weekly", part=part, parts=2, started=started)
     )
     return made
 

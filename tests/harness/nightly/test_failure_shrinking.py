@@ -41,7 +41,7 @@ from pathlib import Path
 from assay.harness.nightly import night_record, night_runner
 store, program, shrinker = Path(sys.argv[1]), sys.argv[2:4], sys.argv[2:3] + sys.argv[4:]
 one = night_runner.find_resumable_night(store, None)
-path = night_record.night_folder(store, one.night)
+path = night_record.night_folder(store, one.folder_name)
 night_runner.NightRunner(store, path, one, 60.0, program=program, shrinker=shrinker, grace=5.0).run()
 """
 
@@ -50,7 +50,7 @@ def performed(
     store: Path, *cells: MatrixCell, name: str = "n", act: str = "small", seconds: float = 60.0
 ) -> list[ShrunkFailure]:
     one = night_runner.begin_night(store, name, cells, 100.0, store.parent, None, shrink=seconds)
-    path = night_record.night_folder(store, one.night)
+    path = night_record.night_folder(store, one.folder_name)
     shrinker = (sys.executable, str(FAKE), act)
     night_runner.NightRunner(store, path, one, 100.0, program=PROGRAM, grace=5.0, shrinker=shrinker).run()
     return path.read_shrunk()
@@ -86,7 +86,7 @@ def test_a_shrinking_that_cannot_be_started_does_not_end_the_night(tmp_path: Pat
     one = night_runner.begin_night(
         tmp_path, "n", [cell("fail", "exit=1", repeat=2)], 100.0, tmp_path, None, shrink=60.0
     )
-    path = night_record.night_folder(tmp_path, one.night)
+    path = night_record.night_folder(tmp_path, one.folder_name)
     results = night_runner.NightRunner(tmp_path, path, one, 100.0, program=PROGRAM, shrinker=("/nowhere/shrink",)).run()
     assert [result.outcome for result in results] == ["fail", "fail"]
     (small,) = path.read_shrunk()

@@ -93,14 +93,14 @@ def test_a_night_of_impossible_parts_is_damaged(tmp_path: Path, part: int, parts
     path.write_text(json.dumps(json.loads(path.read_text()) | {"part": part, "parts": parts}))
     with pytest.raises(NightError, match=r"not the record of a night: .*part"):
         night_record.night_folder(tmp_path, "n").read()
-    assert [one.night for _, one in night_record.read_nights(tmp_path)] == ["m"]
+    assert [one.folder_name for _, one in night_record.read_nights(tmp_path)] == ["m"]
     assert len(night_record.find_unreadable(tmp_path)) == 1
 
 
 def test_the_records_of_nights_are_no_runs_of_the_store(tmp_path: Path) -> None:
     recorded(tmp_path, "2026-11-21", [])
     assert store.list_runs(tmp_path) == []
-    assert [one.night for _, one in night_record.read_nights(tmp_path)] == ["2026-11-21"]
+    assert [one.folder_name for _, one in night_record.read_nights(tmp_path)] == ["2026-11-21"]
 
 
 def test_an_interrupted_attempt_gives_way_to_the_one_that_does_it_again() -> None:

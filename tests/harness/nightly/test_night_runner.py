@@ -147,7 +147,7 @@ def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_record
 
 def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
     one = begun(tmp_path / "store", [cell("pass")])
-    path = night_record.night_folder(tmp_path / "store", one.night)
+    path = night_record.night_folder(tmp_path / "store", one.folder_name)
     (found,) = night_runner.NightRunner(tmp_path / "store", path, one, 9.0, program=["/nowhere/pytest"]).run()
     assert (found.outcome, found.detail.partition(":")[0]) == (Outcome.BROKEN, "it cannot be started")
 
@@ -265,7 +265,7 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
 def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
     twice = Interrupt()
     one = begun(tmp_path / "store", [cell("deaf"), cell("pass")])
-    path = night_record.night_folder(tmp_path / "store", one.night)
+    path = night_record.night_folder(tmp_path / "store", one.folder_name)
 
     def press() -> None:
         until(lambda: path.read_running() is not None)
@@ -413,7 +413,7 @@ def test_a_night_beside_one_with_a_fifo_goes_its_way(tmp_path: Path) -> None:
 
 
 def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
-    names = [begun(tmp_path, [cell("pass")]).night for _ in range(3)]
+    names = [begun(tmp_path, [cell("pass")]).folder_name for _ in range(3)]
     assert date.fromisoformat(names[0])
     assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
     with pytest.raises(NightError, match="--resume"):

@@ -48,7 +48,7 @@ def known(*anomalies: str, expires: date = TODAY, workload: str = "t") -> KnownF
 def performed(store: Path, cells: Sequence[MatrixCell], name: str = "n", share: tuple[int, int] = (1, 1)) -> None:
     one = night_runner.begin_night(store, name, cells, 100.0, store.parent, None, share)
     night_runner.NightRunner(
-        store, night_record.night_folder(store, one.night), one, 100.0, program=PROGRAM, grace=5.0
+        store, night_record.night_folder(store, one.folder_name), one, 100.0, program=PROGRAM, grace=5.0
     ).run()
 
 
@@ -83,7 +83,7 @@ def test_the_parts_of_a_night_are_the_whole_night_each_cell_once_with_its_seed(
     assert max(len(one.cells) for one in shares) - min(len(one.cells) for one in shares) <= 1
     assert {one.name for one in shares} == {"m"}
     assert len({one.seed for one in shares}) == 1
-    assert len({one.night for one in shares}) == parts
+    assert len({one.folder_name for one in shares}) == parts
 
 
 def test_a_part_has_the_seeds_of_the_whole_night(tmp_path: Path) -> None:

@@ -155,11 +155,11 @@ def test_a_mark_covers_until_it_expires() -> None:
         return KnownFailures((mark,), date(2026, 11, 24))
 
     (covered,) = found(failed(1), known=known(24))
-    assert (covered.counts, covered.expired) == (False, False)
+    assert (covered.fails_night, covered.expired) == (False, False)
     (over,) = found(failed(1), known=known(23))
-    assert (over.counts, over.expired) == (True, True)
+    assert (over.fails_night, over.expired) == (True, True)
     (unmarked,) = found(failed(1, ("vanished",)), known=known(24))
-    assert (unmarked.counts, unmarked.mark) == (True, None)
+    assert (unmarked.fails_night, unmarked.mark) == (True, None)
 
 
 def test_the_newest_night_is_a_recorded_one_even_if_someone_ran_tests_later() -> None:
