@@ -90,6 +90,7 @@ class ExposureCount:
 
     claims: int
     exposed: int
+    """How many of the claims the history could have contradicted."""
     blind_keys: int = 0
     blind_key: str | None = None
 

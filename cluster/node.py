@@ -133,7 +133,8 @@ class Node(SupportsCommands, Protocol):
     async def resume(self) -> None:
         """Sends SIGCONT."""
 
-    async def process(self) -> ProcessStatus: ...
+    async def process(self) -> ProcessStatus:
+        """Returns the state of the main process."""
 
     async def freeze(self) -> None:
         """Freezes the whole machine: none of its processes runs, and arriving packets are not acknowledged.

@@ -17,7 +17,10 @@ OTHER_ADDRESS_FIELDS: Final = frozenset(("all", "zookeeper", "roles"))
 
 
 class ObservedEndpoint(Endpoint):
-    """The endpoint that all clients of one worker get. ``others``: whether a client has read other nodes' addresses."""
+    """The endpoint that all clients of one worker get.
+
+    ``others``: whether a client has read other nodes' addresses.
+    """
 
     others: bool = False
 

@@ -38,4 +38,4 @@ class ActiveTerm:
 
 
 Action = Callable[[ActiveTerm], Awaitable[T]]
-"""The work for one request. The controller runs it between two triggers."""
+"""The work for one request. The controller runs it when no other work on the term is running."""

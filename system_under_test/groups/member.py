@@ -37,7 +37,9 @@ class Member:
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     joining: asyncio.Future[JoinGroupResponse] | None = None
+    """The response that a JoinGroup request of the member waits for."""
     syncing: asyncio.Future[SyncGroupResponse] | None = None
+    """The response that a SyncGroup request of the member waits for."""
 
     @classmethod
     def load(cls, stored: StoredMember, protocol: str) -> Member:
