@@ -136,7 +136,7 @@ def test_what_is_put_together_is_a_sum_only_where_each_part_knows() -> None:
     assert combine_answers([known, known]).checks == {"duplicate": Answer(4, 2, [{"key": "y"}] * 2)}
     assert combine_answers([known, unknown]).checks == {"duplicate": Answer(5)}
     later = PartitionAnswers({"duplicate": Answer(1, 30, [{"key": "x"}] * 20)})
-    assert combine_answers([known, later]).checks["duplicate"].first == [{"key": "x"}] * 20, (
+    assert combine_answers([known, later]).checks["duplicate"].evidence_rows == [{"key": "x"}] * 20, (
         "by key, and no more than are explained"
     )
 
