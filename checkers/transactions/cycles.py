@@ -282,7 +282,7 @@ _MEANINGS: Final = dict(
         CLASSES,
         (
             "two transactions wrote over each other's writes",
-            "transactions form a cycle: each saw or overwrote a write of the one before",
+            "transactions form a cycle in which each saw or overwrote a write of the one before",
             "a transaction saw some writes of another transaction, or of later ones, and missed others",
             "transactions saw others' writes in orders that no sequence of snapshots has",
             "transactions form a cycle in which some missed what others wrote",

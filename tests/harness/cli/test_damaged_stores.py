@@ -169,11 +169,11 @@ def test_a_page_that_is_checked_names_a_damaged_run(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount: run as root")
 def test_gc_keeps_a_run_in_which_something_is_mounted(tmp_path: Path) -> None:
     run = write(tmp_path / "store", Made())
-    (run / "a folder").mkdir()
+    (run / "logs").mkdir(exist_ok=True)
     (mine := tmp_path / "mine").mkdir()
     (mine / "file").touch()
     gc = f"{sys.executable} -m assay.harness.cli.main gc {tmp_path}/store --keep=0 --yes"
-    command = f"mount --bind {mine} '{run}/a folder' && {gc}"
+    command = f"mount --bind {mine} '{run}/logs' && {gc}"
     done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=True)
     assert f"kept: {run}, because something is mounted in it" in done.stderr
     assert (mine / "file").exists()
