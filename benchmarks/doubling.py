@@ -40,7 +40,7 @@ FITTED_RUNS: Final = 3
 def simulate(folder: Path, workload: str, seconds: int, rate: float) -> Path:
     """Runs the workload on first use, and returns the run's folder."""
     store = folder / f"{workload}-{seconds}-{rate:g}"
-    if not store.exists():
+    if not (store / "latest" / "verdict.json").exists():  # missing, or killed before its end
         command = [
             sys.executable, "-m", "pytest", f"workloads/{workload}.py", "--cluster=sim", f"--nemesis={FAULTS}",
             f"--time-limit={seconds}", f"--rate={rate:g}", "--seed=5", f"--store={store}", "--reports=never", "-q",

@@ -17,10 +17,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from assay.checkers.engine import DuckDB
-from assay.harness.synthetic.generate import HISTORY, MODELS, generate
+from assay.harness.synthetic.generate import MODELS, generate
 from assay.harness.synthetic.plan import Plan
-from checks import SORTED
+from checks import read_and_sort
 
 from figures import Output, make_parser, names, numbers
 
@@ -43,15 +42,6 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def read_and_sort(run: Path) -> float:
-    """Returns the processor seconds in which one thread reads and sorts the effects."""
-    with DuckDB(threads=1) as duck:
-        duck.run(f"create view effects as select * from read_parquet('{run / HISTORY / 'effects'}/*.parquet')")
-        began = time.process_time()
-        duck.run(f"create temporary table sorted as {SORTED}")
-        return time.process_time() - began
-
-
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--rates", type=numbers, default=[80, 250], help="operations per second")
@@ -67,7 +57,7 @@ def main() -> None:
                 plan = Plan(operations=rate * HOUR, clients=options.clients, keys=options.keys, seed=1)
                 made = generate(model, plan, run)
                 seconds, used = check(run)
-                sort = read_and_sort(run)
+                sort = read_and_sort(run)[1]
             out.text(
                 f"{model}, {rate} per second: {made.operations:,} operations, {made.effects:,} effects: verdict in "
                 f"{seconds:.1f} s ({used:.1f} s), {used / sort:.1f} times reading and sorting"

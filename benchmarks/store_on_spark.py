@@ -31,11 +31,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from assay.checkers.engine import DuckDB
 from assay.checkers.judging.history_views import open_history
 from assay.harness.synthetic.generate import HISTORY, generate
 from assay.harness.synthetic.plan import Plan
-from checks import SORTED
+from checks import read_and_sort
 from many_runs import link_files
 
 from figures import Output, make_parser
@@ -154,15 +153,6 @@ def judge_on(cluster: Cluster, paths: Sequence[Path]) -> tuple[float, list[Stage
     return seconds, *read_stages(events), text
 
 
-def read_and_sort(run: Path) -> float:
-    """Returns the seconds in which one core reads the effects of a run and sorts them."""
-    with DuckDB(threads=1) as duck:
-        duck.run(f"create view effects as select * from read_parquet('{run / HISTORY / 'effects'}/*.parquet')")
-        began = time.perf_counter()
-        duck.run(f"create temporary table sorted as {SORTED}")
-        return time.perf_counter() - began
-
-
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--effects", type=int, default=500_000_000)
@@ -184,7 +174,7 @@ def main() -> None:
         with standalone_cluster(settings, events, memory=options.memory, java="", settings=METRICS) as cluster:
             figures = _judge_store(cluster, runs, many, out)
             figures |= _judge_large(cluster, large, [effects[one] for one in large], out)
-        sorting = read_and_sort(runs[0]) / effects[runs[0]]
+        sorting = read_and_sort(runs[0])[0] / effects[runs[0]]
         figures["sort"] = sorting
         out.text(
             f"one core reads and sorts a million effects in {sorting * 1e6:.2f} s; judging in a task takes "

@@ -174,10 +174,13 @@ def _find_fault_reasons(faults: list[FaultTimes]) -> tuple[list[str], list[str]]
 
 
 def _had_no_effect(fault: FaultTimes) -> bool:
-    """Returns whether the fault was not injected, or was injected and healed without an effect."""
-    if fault.injected is None:
-        return not fault.hindered
-    return fault.healed is not None and not fault.took_effect
+    """Returns whether the fault never began, or was healed without an effect.
+
+    A fault that began and was not healed may still be active, also if its injection failed.
+    """
+    if fault.begun and fault.healed is None:
+        return False
+    return not fault.took_effect and not (fault.injected is None and fault.hindered)
 
 
 def _list_fault_reasons(faults: list[FaultTimes], *, any_took_effect: bool) -> list[str]:
