@@ -180,11 +180,16 @@ STALE_READ: Final = Check(
         rows=f"""
             select w.key, count(*) as claims,
                 {total_of("case when r.last > greatest(w.ret, b.since) then 1 else 0 end")} as exposed
-            from register_rows w cross join exposure_bound b
+            from register_writers w cross join exposure_bound b
                 left join register_unclear u on w.key = u.key
-                left join (select key, max(call) as last from register_rows
-                    where kind in ('read', 'cas') and outcome = 'ok' group by key) r on w.key = r.key
-            where w.kind in ('write', 'cas') and w.ret < {INFINITY} and u.key is null group by w.key
+                left join (
+                    select key, max(last) as last from (
+                        select key, max(call) as last from register_seen group by key
+                        union all
+                        select key, max(call) from register_writers where kind = 'cas' and ret < {INFINITY} group by key
+                        ) as uses
+                    group by key) r on w.key = r.key
+            where w.ret < {INFINITY} and u.key is null group by w.key
             """,
         nouns="writes",
         asserted="acknowledged",
