@@ -49,6 +49,10 @@ MEMORY_NEEDED = 2 * GIB
 """Bytes for three brokers, a ZooKeeper, the harness and its checkers."""
 
 
+JAVA_SECONDS = 30.0
+"""Time limit of ``java -version``."""
+
+
 def diagnose() -> list[DoctorFinding]:
     """Returns the findings, in the order in which to repair them. Takes some seconds, because it starts containers."""
     findings = [_python(), _root(), _memory(), _disk(), _engine()]
@@ -212,10 +216,16 @@ def _java() -> DoctorFinding:
     found = shutil.which("java")
     if found is None:
         return DoctorFinding("java", False, "no java command", "`apt install default-jre-headless`", enables)
-    done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    remedy = "`apt install --reinstall default-jre-headless`"
+    try:
+        done = subprocess.run(
+            [found, "-version"], capture_output=True, text=True, check=False, timeout=JAVA_SECONDS, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return DoctorFinding("java", False, _first_line(error), remedy, enables)
     version = (done.stderr or done.stdout).partition("\n")[0]
-    remedy = "" if done.returncode == 0 else "`apt install --reinstall default-jre-headless`"
-    return DoctorFinding("java", done.returncode == 0, version, remedy, enables)
+    works = done.returncode == 0
+    return DoctorFinding("java", works, version, "" if works else remedy, enables)
 
 
 def _zookeeper() -> DoctorFinding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -282,7 +283,9 @@ def _create_database(process: int) -> Any:
     database = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
     _disable_optimizers(database, lambda name: name not in _NEEDED_OPTIMIZERS)
     # DuckDB creates the folder when it needs one, and removes it.
-    database.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
+    # The name is random, so that no other user can create the folder first.
+    folder = f"{tempfile.gettempdir()}/assay-duckdb-{process}-{secrets.token_hex(8)}"
+    database.execute("set temp_directory = ?", [folder])
     return database
 
 

@@ -97,11 +97,15 @@ def list_commits(place: Path, green: str, red: str) -> tuple[str, ...]:
     return tuple((printed or "").splitlines())
 
 
+GIT_SECONDS: Final = 30.0
+"""Time limit of a git command. A repository on a broken network file system answers nothing."""
+
+
 def _run_git(place: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(place), "-c", "color.ui=false", *arguments]
     try:
-        completed = subprocess.run(command, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        completed = subprocess.run(command, capture_output=True, check=True, timeout=GIT_SECONDS)
+    except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return None
     return completed.stdout.decode(errors="replace").strip()
 

@@ -90,3 +90,16 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
         left = [one for one in ours if one.run_id == "doctor"]  # other tests of this process may have containers
         assert [one.kind for one in left] == ["container"]
         assert engine.remove_container(client, left[0].name)
+
+
+def test_a_java_that_hangs_or_cannot_start_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "JAVA_SECONDS", 0.1)
+    for script in ("#!/bin/sh\nexec /bin/sleep 60\n", "#!/nonexistent/interpreter\n"):
+        java.write_text(script)
+        java.chmod(0o755)
+        found = doctor._java()
+        assert not found.good
+        assert found.detail
+        assert "apt install" in found.remedy

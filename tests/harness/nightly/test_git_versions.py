@@ -77,3 +77,12 @@ def test_a_night_records_the_commits_since_the_night_before_it_and_its_parts_the
     second = committed(place, "three")
     assert begun("n2", (1, 2)) == begun("n2", (2, 2)) == (first, ["three", "two"])
     assert begun("n3") == (second, [])
+
+
+def test_a_git_that_hangs_names_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = tmp_path / "git"
+    git.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(night_runner, "GIT_SECONDS", 0.1)
+    assert read_version(tmp_path) is None
