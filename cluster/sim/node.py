@@ -6,11 +6,12 @@ A fault may start a second copy of the main process, and also ends it.
 import asyncio
 import logging
 import traceback
+import zlib
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from assay.cluster.node import (
     CommandResult,
@@ -62,25 +63,40 @@ class Crash:
     error: BaseException | None = None
 
 
+BLOCK_LINES: Final = 1000
+"""Number of event lines that are compressed together."""
+
+
 class NodeEventLog:
-    """A node's event lines over all its incarnations, for any number of observers."""
+    """A node's event lines over all its incarnations, for any number of observers.
+
+    Whole blocks of lines are compressed, because a long run has many lines and late observers need all of them.
+    """
 
     def __init__(self) -> None:
+        self._blocks: list[bytes] = []
         self._lines: list[str] = []
+        """The lines after those of the blocks."""
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
         self._on_line: Callable[[str], None] | None = None
 
     def append(self, line: str) -> None:
         self._lines.append(line)
+        if len(self._lines) == BLOCK_LINES:
+            self._blocks.append(zlib.compress("\n".join(self._lines).encode()))
+            self._lines = []
         self._wake()
         if self._on_line is not None:
             self._on_line(line)
 
     def watch(self, on_line: Callable[[str], None]) -> None:
         """Calls ``on_line`` with each existing line, and with each new line as soon as the process writes it."""
-        for line in self._lines:
-            on_line(line)
+        position = 0
+        while lines := self._read(position):
+            for line in lines:
+                on_line(line)
+            position += len(lines)
         self._on_line = on_line
 
     def close(self) -> None:
@@ -94,12 +110,20 @@ class NodeEventLog:
             if not future.done():
                 future.set_result(None)
 
+    def _read(self, position: int) -> list[str]:
+        """Returns the lines from the number ``position`` to the end of its block; none if there is no such line yet."""
+        block, first = divmod(position, BLOCK_LINES)
+        if block < len(self._blocks):
+            return zlib.decompress(self._blocks[block]).decode().split("\n")[first:]
+        return self._lines[first:]
+
     async def follow(self) -> AsyncIterator[str]:
         position = 0
         while True:
-            while position < len(self._lines):
-                position += 1
-                yield self._lines[position - 1]
+            while lines := self._read(position):
+                for line in lines:
+                    position += 1
+                    yield line
             if self._closed:
                 return
             future = asyncio.get_running_loop().create_future()
