@@ -1,10 +1,12 @@
 """Linearizability by a model, for models whose operations require a search.
 
 - ``model``: the interface of a model. ``models``: the built-in models. ``fifo_queue``, ``key_value``: built-in models
-  that use later operations.
+  that use later operations. ``sets``: the model of a set.
 - ``encode``: encodes operations as integers.
 - ``search``: the entry point; chooses the algorithm of each key. ``limits``: limits of a search.
 - ``zones``: the near-linear algorithm for registers with unique values.
+- ``key_search``: chooses the algorithm of one key of any other model. ``set_order``: sets without removals.
+  ``set_elements``: sets with removals, element by element. ``queue_order``: queues with distinct values.
 - ``scheduler``: searches keys in this process or on all cores. ``pool``, ``worker``: processes of this machine.
 - ``on_spark``: the entry point for Spark.
 - ``key_result``: the result for one key. ``summary``: the judgement of all keys.

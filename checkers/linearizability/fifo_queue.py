@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Final
 
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
+QUEUE: Final = "fifo-queue"
+"""Name of the exact algorithm of ``queue_order``."""
 ENQUEUE, DEQUEUE, EMPTY, DEQUEUE_UNKNOWN, NEVER = range(5)
 """Kinds of actions. ``NEVER`` is an enqueue of unknown outcome that no state allows, so it counts as not done."""
 
@@ -36,6 +38,7 @@ class FifoQueue(Model):
     """Queue: the value is the argument of ``enqueue``, and the result of ``dequeue`` (null if the queue is empty)."""
 
     name = "fifo-queue"
+    exact = QUEUE
     initial: ClassVar[State] = ()
     compiled = False
 

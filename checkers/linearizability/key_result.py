@@ -1,15 +1,14 @@
-"""Result of the search of one key, which can be sent between processes and machines."""
+"""Result for one key, which can be sent between processes and machines."""
 
-import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from assay.checkers.judging.verdict import Finding
-from assay.checkers.linearizability.encode import KeyHistory, describe_key
-from assay.checkers.linearizability.limits import Limits
-from assay.checkers.linearizability.model import ModelError
+from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
+from assay.checkers.linearizability.encode import FOREVER, KeyHistory, describe_key
 
 NONLINEARIZABLE: Final = "nonlinearizable"
+SEARCH: Final = "search"
+ZONES: Final = "zones"
 MEANING: Final = "no order of the operations is legal for the model and agrees with their times"
 
 
@@ -32,30 +31,31 @@ class KeyResult:
     """Wall-clock time."""
     out_of_memory: bool = False
     out_of_time: bool = False
-    decided_by_zones: bool = False
-    """Whether the zones of its values (``zones``) decided the result, without a search."""
+    method: str = SEARCH
+    """How the result was found: by the search, or by an algorithm for some objects that needs none."""
 
 
-def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
-    """Searches for a legal order. The result does not depend on the process or machine."""
-    from assay.checkers.linearizability.explain import to_finding
-    from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
+class Contradiction(NamedTuple):
+    """Operations that contradict each other, found without a search.
 
-    begun = time.perf_counter()
-    try:
-        found = search_key(history, limits)
-    except ModelError as error:
-        return KeyResult(len(history), model_error=str(error))
-    return KeyResult(
-        operations=len(history),
-        finding=None if found.why is None else to_finding(NONLINEARIZABLE, history, found.why),
-        unknown=found.unknown,
-        largest=found.largest,
-        bytes=found.bytes,
-        seconds=time.perf_counter() - begun,
-        out_of_memory=found.spent == MEMORY,
-        out_of_time=found.spent == TIME,
-    )
+    ``claim`` is a sentence. ``rows`` are the operations; those that contradict each other come first.
+    """
+
+    claim: str
+    rows: tuple[int, ...]
+
+    def to_finding(self, anomaly: str, history: KeyHistory) -> Finding:
+        """Returns the contradiction as a finding. ``rows`` are those of ``history``."""
+        first = self.rows[0]
+        ended = int(history.ret[first])
+        return Finding(
+            anomaly=anomaly,
+            key=history.key,
+            claim=self.claim if history.key is None else f"In {history.key}: {self.claim}",
+            operations=tuple(int(history.index[row]) for row in self.rows[:MOST_OPERATIONS]),
+            omitted=max(0, len(self.rows) - MOST_OPERATIONS),
+            time=int(history.call[first]) if ended == FOREVER else ended,
+        )
 
 
 def to_lost_result(key: str | None, operations: int, how: str) -> KeyResult:

@@ -59,12 +59,21 @@ class Action(NamedTuple):
 
 def find_plain_register(model: Model) -> tuple[int, int] | None:
     """Returns ``Model.register``, or None if a subclass of the class that defines it changes the behaviour."""
+    return model.register if _keeps(model, "register") else None
+
+
+def find_exact_algorithm(model: Model) -> str | None:
+    """Returns ``Model.exact``, or None if a subclass of the class that defines it changes the behaviour."""
+    return model.exact if _keeps(model, "exact") else None
+
+
+def _keeps(model: Model, declaration: str) -> bool:
     for each in type(model).__mro__:
-        if "register" in vars(each):
-            return model.register
+        if declaration in vars(each):
+            return True
         if any(name in vars(each) for name in ("step", "initial", "foresee")):
-            return None
-    return None
+            return False
+    return False
 
 
 def require_action(model: Model, given: object) -> Action:
@@ -142,6 +151,10 @@ class Model:
     """For a plain register, the ``f`` of a read and of a write, whose ``x`` is the value. Keys with unique values are
     then judged by zones, without a search. A subclass with its own ``step``, ``initial`` or ``foresee`` must define it
     again.
+    """
+    exact: ClassVar[str | None] = None
+    """Name of the algorithm that judges a key without a search (``key_search``), if its operations allow it. A subclass
+    with its own ``step``, ``initial`` or ``foresee`` must define it again.
     """
 
     def encode(self, call: Call) -> Action | None:

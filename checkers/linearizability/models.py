@@ -1,11 +1,12 @@
 """The built-in models: register, CAS register, key-value with append, mutex, FIFO queue, set."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from assay.checkers.linearizability.fifo_queue import FifoQueue
 from assay.checkers.linearizability.key_value import KeyValue
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.sets import Set
 
 READ, WRITE, CAS, CAS_REFUSED = range(4)
 
@@ -79,40 +80,6 @@ class Mutex(Model):
 
     def describe(self, state: int, values: Values) -> str:
         return "held" if state else "free"
-
-
-class Set(Model):
-    """Set, initially empty. The argument of ``add`` is an element. ``read`` returns a list with each element once."""
-
-    name = "set"
-    compiled = False
-    ADD: ClassVar[int] = 0
-    READ: ClassVar[int] = 1
-    NO_SET: ClassVar[int] = -1
-
-    def encode(self, call: Call) -> Action | None:
-        if call.f == "add":
-            return Action(self.ADD, 1 << call.number(call.argument))
-        if call.f != "read":
-            raise self.unknown(call)
-        if not call.known:
-            return None
-        if not isinstance(call.result, list):
-            raise ModelError(f"a read of a set must return the list of its elements, not {call.result!r}")
-        elements = 0
-        for element in call.result:
-            bit = 1 << call.number(element)
-            elements = self.NO_SET if elements & bit else elements | bit
-        return Action(self.READ, elements, reads=True)
-
-    @staticmethod
-    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
-        return (True, state | x) if f == Set.ADD else (state == x, state)
-
-    def describe(self, state: int, values: Values) -> str:
-        bits = (number for number in range(state.bit_length()) if state >> number & 1)
-        elements = [values.text(number) for number in bits]
-        return f"{{{', '.join(elements[:10])}{', ...' if len(elements) > 10 else ''}}}"
 
 
 MODELS: Final[Mapping[str, Model]] = {

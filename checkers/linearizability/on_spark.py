@@ -27,7 +27,8 @@ from assay.checkers.engine import EngineError, EngineUnavailable
 from assay.checkers.engine.base import quote
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability.encode import COLUMNS, describe_key, encode
-from assay.checkers.linearizability.key_result import KeyResult, search_history, to_lost_result
+from assay.checkers.linearizability.key_result import ZONES, KeyResult, to_lost_result
+from assay.checkers.linearizability.key_search import search_history
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, ModelError
 from assay.checkers.linearizability.pool import Chunk
@@ -103,7 +104,7 @@ def search_on_spark(
         keys=len(keys) - len(found) + len(counted),
         operations=sum(keys.operations),
         seconds=seconds,
-        zone_seconds=min(seconds, sum(one.seconds for one in counted.values() if one.decided_by_zones)),
+        zone_seconds=min(seconds, sum(one.seconds for one in counted.values() if one.method == ZONES)),
         interrupted=interrupted,
     )
 

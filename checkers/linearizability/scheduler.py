@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.checkers.linearizability.encode import EncodedHistory
-from assay.checkers.linearizability.key_result import KeyResult, search_history
+from assay.checkers.linearizability.key_result import KeyResult
+from assay.checkers.linearizability.key_search import search_history
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.pool import Chunk, NotPortableError, WorkerPool
 

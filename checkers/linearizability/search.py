@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability.encode import EncodedHistory, encode
-from assay.checkers.linearizability.key_result import NONLINEARIZABLE, KeyResult
+from assay.checkers.linearizability.key_result import NONLINEARIZABLE, ZONES, KeyResult
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, find_plain_register
 from assay.checkers.linearizability.scheduler import LocalSearch
@@ -71,7 +71,7 @@ def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyResult], list[
     """Judges the keys that qualify by zones. Returns their results, and the numbers of the keys that need a search."""
     plain = find_plain_register(encoded.model) is not None
     by_zones, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
-    found = {key: KeyResult(encoded.length(key), finding=one, decided_by_zones=True) for key, one in by_zones.items()}
+    found = {key: KeyResult(encoded.length(key), finding=one, method=ZONES) for key, one in by_zones.items()}
     return found, list(rest)
 
 

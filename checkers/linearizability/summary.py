@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sized
 from typing import Final
 
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
-from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, KeyResult
+from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, SEARCH, ZONES, KeyResult
 from assay.checkers.linearizability.model import ModelError
 
 MOST_FINDINGS: Final = 20
@@ -31,21 +31,31 @@ def summarize(
     errors = [one.model_error for one in found.values() if one.model_error is not None]
     if errors:
         raise ModelError(errors[0])
-    by_zones = [one for one in found.values() if one.decided_by_zones]
-    searched = [one for one in found.values() if not one.decided_by_zones]
-    contradictions = [one.finding for one in (*by_zones, *searched) if one.finding is not None]
-    unknown = [one.unknown for one in searched if one.unknown is not None]
+    by_method: dict[str, list[KeyResult]] = {}
+    for one in found.values():
+        by_method.setdefault(one.method, []).append(one)
+    searched = by_method.pop(SEARCH, [])
+    by_zones = by_method.pop(ZONES, [])
+    zones_first = sorted(found.values(), key=lambda one: one.method != ZONES)
+    contradictions = [one.finding for one in zones_first if one.finding is not None]
+    unknown = [one.unknown for one in found.values() if one.unknown is not None]
     if len(unknown) > MOST_REASONS:
         unknown[MOST_REASONS:] = [f"and {len(unknown) - MOST_REASONS} keys more"]
     if interrupted:
         unknown.insert(0, f"interrupted; {len(found)} of {describe_count(range(keys))} were searched")
     elif not keys:
         unknown = ["no operation says anything about the model"]
-    examined = []
+    examined: list[CheckCoverage] = []
+    seconds_left = seconds
     if by_zones:
         examined.append(_to_examined(by_zones, zone_seconds, f"zones on {describe_count(by_zones)}"))
-    if searched or not by_zones:
-        examined.append(_to_examined(searched, seconds - (zone_seconds if by_zones else 0), _describe_search(searched)))
+        seconds_left -= zone_seconds
+    for method, judged in sorted(by_method.items()):
+        own_seconds = min(seconds_left, sum(one.seconds for one in judged))
+        examined.append(_to_examined(judged, own_seconds, f"{method} on {describe_count(judged)}"))
+        seconds_left -= own_seconds
+    if searched or not examined:
+        examined.append(_to_examined(searched, seconds_left, _describe_search(searched)))
     return Judgement(
         verdict=Verdict.FAIL if contradictions else Verdict.UNKNOWN if unknown else Verdict.PASS,
         anomalies={NONLINEARIZABLE: len(contradictions)} if contradictions else {},

@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
     try:
         pickle.loads(tasks.get())
         import assay.checkers.linearizability.searcher  # noqa: F401 - ready includes this slow import
-        from assay.checkers.linearizability.key_result import search_history
+        from assay.checkers.linearizability.key_search import search_history
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         connection.send(f"{type(error).__name__}: {error}")
         return

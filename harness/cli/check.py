@@ -54,8 +54,8 @@ examples:
   assay check history/ --model=kv --spark-master=yarn     its keys are searched by the executors
 
 models: register (read, write), cas-register (and cas), kv (get, put, append; strings), mutex (acquire, release),
-  fifo-queue (enqueue, dequeue), set (add, read). The initial value is nil, for kv the empty string. Your own model is
-  a subclass of Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
+  fifo-queue (enqueue, dequeue), set (add, remove, contains, read). The initial value is nil, for kv the empty string.
+  Your own model is a subclass of Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
 exit codes: 0 pass, 1 fail, 2 unknown (also for too few operations), 64 wrong usage or a malformed file (one line
   with file, line, column and reason), 130 Ctrl-C, after printing the result so far; of several runs the worst: 1,
   64 (one could not be judged), 2, 0

@@ -36,6 +36,10 @@ def _is_number(value: Any) -> bool:
     return type(value) is int
 
 
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_not_nil(value: Any) -> bool:
     return value is not None
 
@@ -101,6 +105,8 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "fifo-queue": {"enqueue": OperationShape(repeats=True), "dequeue": OperationShape()},
     "set": {
         "add": OperationShape(repeats=True),
+        "remove": OperationShape(repeats=True),
+        "contains": OperationShape(result_fits=_is_boolean, result_text="true or false"),
         "read": OperationShape(result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True),
     },
 }

@@ -27,7 +27,7 @@ from assay.harness.run.settings import SettingsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OBSERVING_OPERATIONS: Final = ("read", "get", "cas", "dequeue", "acquire")
+OBSERVING_OPERATIONS: Final = ("read", "get", "cas", "dequeue", "acquire", "contains")
 """Operations of the built-in models that can contradict others. A history without any of them proves nothing."""
 UNOBSERVED: Final = f"no operation that could contradict another ({', '.join(OBSERVING_OPERATIONS)}) succeeded"
 NOT_CLOSED: Final = "operations may be missing from a history that was not closed"

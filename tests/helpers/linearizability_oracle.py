@@ -54,6 +54,10 @@ def elements(state: Any, op: Op) -> Any:
     there = state or []
     if op["f"] == "add":
         return sorted({*there, op["argument"]})
+    if op["f"] == "remove":
+        return sorted({*there} - {op["argument"]})
+    if op["f"] == "contains":
+        return state if op["outcome"] == "info" or op["result"] == (op["argument"] in there) else REFUSED
     return state if op["outcome"] == "info" or sorted(op["result"]) == there else REFUSED
 
 

@@ -348,7 +348,7 @@ def test_too_little_proves_nothing() -> None:
     assert find_doubts(table()) == ["the history is empty", "only 0 operations succeeded, the contract asks for 10"]
     writes = table(*[(0, "put", "k", '"a"', None, "ok")] * 12)
     assert find_doubts(writes) == [
-        "no operation that could contradict another (read, get, cas, dequeue, acquire) succeeded"
+        "no operation that could contradict another (read, get, cas, dequeue, acquire, contains) succeeded"
     ]
     assert find_doubts(many(2)) == []
     assert rejudged(writes).verdict is Verdict.UNKNOWN

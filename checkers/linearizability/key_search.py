@@ -1,0 +1,90 @@
+"""Judges one key by the algorithm that fits its model and its operations.
+
+| model | operations | algorithm |
+|---|---|---|
+| set | no removals | layers of reads and elements (``set_order``) |
+| set | removals, but no reads of the whole set | each element alone (``set_elements``) |
+| set | both | each element alone, which may find a contradiction; then the search |
+| FIFO queue | no value enqueued twice | pairs of values (``queue_order``) |
+| any | any | the search (``searcher``) |
+
+Registers with unique values are judged before, for all keys at once (``zones``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from assay.checkers.linearizability.encode import KeyHistory
+from assay.checkers.linearizability.fifo_queue import QUEUE
+from assay.checkers.linearizability.key_result import NONLINEARIZABLE, KeyResult
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.model import ModelError, find_exact_algorithm
+from assay.checkers.linearizability.queue_order import find_queue_contradiction, has_distinct_values
+from assay.checkers.linearizability.set_elements import judge_elements
+from assay.checkers.linearizability.set_order import find_set_contradiction, has_removals
+from assay.checkers.linearizability.sets import SET
+
+LAYERS: Final = "layers of elements"
+PAIRS: Final = "pairs of values"
+
+
+def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
+    """Searches for a legal order, if no algorithm for the model's objects tells whether there is one.
+
+    The result does not depend on the process or machine.
+    """
+    from assay.checkers.linearizability.explain import to_finding
+    from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
+
+    begun = time.perf_counter()
+    try:
+        if (direct := judge_directly(history, limits)) is not None:
+            return replace(direct, seconds=time.perf_counter() - begun)
+        found = search_key(history, limits.deduct(time.perf_counter() - begun))
+    except ModelError as error:
+        return KeyResult(len(history), model_error=str(error))
+    return KeyResult(
+        operations=len(history),
+        finding=None if found.why is None else to_finding(NONLINEARIZABLE, history, found.why),
+        unknown=found.unknown,
+        largest=found.largest,
+        bytes=found.bytes,
+        seconds=time.perf_counter() - begun,
+        out_of_memory=found.spent == MEMORY,
+        out_of_time=found.spent == TIME,
+    )
+
+
+def judge_directly(history: KeyHistory, limits: Limits) -> KeyResult | None:
+    """Returns the result without a search of the whole history, or None if the key needs the search."""
+    name = find_exact_algorithm(history.model)
+    if name is None or history.model.initial:  # the algorithms begin with an empty object
+        return None
+    return ALGORITHMS[name](history, limits)
+
+
+def _judge_set(history: KeyHistory, limits: Limits) -> KeyResult | None:
+    if has_removals(history):
+        return judge_elements(history, limits)
+    found = find_set_contradiction(history)
+    finding = None if found is None else found.to_finding(NONLINEARIZABLE, history)
+    return KeyResult(len(history), finding=finding, method=LAYERS)
+
+
+def _judge_queue(history: KeyHistory, limits: Limits) -> KeyResult | None:
+    if not has_distinct_values(history):
+        return None
+    found = find_queue_contradiction(history)
+    finding = None if found is None else found.to_finding(NONLINEARIZABLE, history)
+    return KeyResult(len(history), finding=finding, method=PAIRS)
+
+
+ALGORITHMS: Final[Mapping[str, Callable[[KeyHistory, Limits], KeyResult | None]]] = {
+    SET: _judge_set,
+    QUEUE: _judge_queue,
+}
+"""By ``Model.exact``."""
