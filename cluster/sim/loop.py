@@ -63,8 +63,12 @@ class SimTask(asyncio.Task):  # type: ignore[type-arg]
 T = TypeVar("T")
 
 STEPS_PER_MILLISECOND = 10_000
-GC_THRESHOLDS = (200_000, 20, 100)
-"""Garbage collector thresholds of the generations in a process that simulates."""
+GC_THRESHOLDS = (200_000, 3, 2)
+"""Garbage collector thresholds of the generations in a process that simulates.
+
+The first one is high, because most objects are freed without the collector. The others make a run of hours collect
+what survived the first generation. A run of minutes ends before that.
+"""
 COMPACTION_MINIMUM = 1000
 """Cancelled timers are removed if there are more than this many, and they are more than half of all timers."""
 
