@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from assay.checkers.isolation.levels import VALUE_ANOMALIES, Order, find_level
 from assay.checkers.times import NANOSECONDS
 
 NO_RECOVERY: Final = "no-recovery"
@@ -56,6 +57,11 @@ MAX_SECONDS: Final = 10**9
 """About thirty years. The sum of a few such times fits into 64 bits as nanoseconds."""
 SNAPSHOT_MARGIN: Final = 5 * NANOSECONDS
 """Time for a few more snapshots after the longest of ``SNAPSHOT_DEADLINES``."""
+
+
+_TRANSACTION_ORDERS: Final[Mapping[Order, Literal["none", "process", "real-time"]]] = {
+    Order.NONE: "none", Order.SESSION: "process", Order.REAL_TIME: "real-time",
+}  # fmt: skip
 
 
 class Toleration(msgspec.Struct, frozen=True):
@@ -152,6 +158,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     A cycle with such an edge is an anomaly of its own, for example ``G-single-real-time``. With ``real-time``, reads of
     values that only grow must respect the order as well.
     """
+    transaction_level: str | None = None
+    """The isolation level that transactions must satisfy (``assay.checkers.isolation.levels``). Set by
+    :meth:`isolate`. None: the anomalies that the contract forbids define the level."""
+    transaction_seconds: float = 300.0
+    """Seconds in which the level is decided; after them it is unknown."""
     unflushed: int = 0
     """Number of last records of a partition that may be lost if *all* servers lose power together.
 
@@ -228,6 +239,20 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         why = () if because is None else (Toleration(anomalies, (), because),)
         conditional = (*self.conditional, *why)
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated, conditional=conditional)
+
+    def isolate(self, level: str, *, seconds: float = 300.0) -> Contract:
+        """Returns a copy by which the transactions must satisfy an isolation level, such as ``snapshot-isolation``.
+
+        It tolerates the aborted, intermediate and internal reads that the level allows. ``seconds``: the time limit;
+        beyond it the level is unknown. Raises ``ValueError`` for an unknown level.
+        """
+        found = find_level(level)
+        allowed = tuple(name for name in VALUE_ANOMALIES if name not in found.forbidden_values)
+        contract = self.tolerate(*allowed, because=f"{found.name} allows it") if allowed else self
+        return msgspec.structs.replace(
+            contract, transaction_level=found.name, transaction_seconds=seconds,
+            transaction_order=_TRANSACTION_ORDERS[found.order],
+        )  # fmt: skip
 
     def tolerate_no_more(self, *anomalies: str) -> Contract:
         """Returns a copy that forbids these anomalies again if it tolerated them in every run."""

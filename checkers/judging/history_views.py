@@ -100,7 +100,12 @@ def register_contract(engine: Engine, contract: Contract) -> None:
     engine.view("set_declared", f"select {int(contract.linearizable_sets)} as linearizable_sets")
     deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)
     engine.view("deadlines_declared", f"select {deadlines}")
-    engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
+    engine.view(
+        "txn_declared",
+        f"select '{contract.transaction_order}' as transaction_order, "
+        f"'{contract.transaction_level or ''}' as transaction_level, "
+        f"cast({contract.transaction_seconds} as double) as transaction_seconds",
+    )
     define_log_effects(engine)
 
 

@@ -7,6 +7,7 @@
 - ``graph``: strongly connected components and short cycles, pure functions over arrays.
 - ``real_time``: real-time order as edges.
 - ``cycles``: the checks for cycles.
+- ``level``: judges the isolation level that a contract names.
 - ``words``: describes a cycle in words.
 
 The package imports the modules that all checks share; ``checkers.families`` and the workloads import ``family``.

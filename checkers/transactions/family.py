@@ -5,7 +5,8 @@
 
 - For lists the checks are exact: there is no finding iff some serial order of the committed transactions explains every
   read. If the contract declares an order of processes or of real time, the serial order must respect it.
-- For registers the checks are sound: the order of versions is inferred only if it holds in every history.
+- For registers the checks are sound: the order of versions is inferred only if it holds in every history. If the
+  contract names an isolation level, ``checkers.isolation`` judges lists and registers exactly, within a time limit.
 
 Lists are a family of their own, so that a history of registers is not reported as lacking data for them. Cycles that
 need time are families of their own, too, because the contract must declare the order (``transaction_order``).
@@ -14,8 +15,10 @@ need time are families of their own, too, because the contract must declare the 
 from typing import Final
 
 from assay.checkers.check import Family
+from assay.checkers.engine import Engine
 from assay.checkers.sql_idioms import total_of
 from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
+from assay.checkers.transactions.level import prepare_level
 from assay.checkers.transactions.values import DUPLICATE_ELEMENTS, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER, INTERNAL
 from assay.checkers.transactions.views import ROWS
 
@@ -25,12 +28,21 @@ _LISTS: Final = (DUPLICATE_ELEMENTS, INCOMPATIBLE_ORDER)
 _APPLIES: Final = f"""
     select {total_of("e.many")} as examined from effect_kinds e cross join txn_declared d"""
 
+
+def prepare_declared(engine: Engine) -> list[str]:
+    """Creates the tables of the transaction checks. The contract's isolation level judges the order, if it has one."""
+    (declared,) = engine.rows("select transaction_level, transaction_seconds from txn_declared")
+    if not declared["transaction_level"]:
+        return prepare(engine)
+    return prepare_level(engine, declared["transaction_level"], declared["transaction_seconds"])
+
+
 TRANSACTIONS: Final = Family(
     name="transactions",
     views=(ROWS,),
     checks=_CHECKS,
     applies=f"{_APPLIES} where e.kind in ('txn-append', 'txn-write', 'txn-read')",
-    prepare=prepare,
+    prepare=prepare_declared,
     prepares_early=True,
 )
 

@@ -48,6 +48,8 @@ examples:
   assay check history.edn --workload=bank --total=100     Jepsen's bank: transfers, and reads of all accounts
   assay check history.edn --workload=list-append --real-time
                                                           Elle's transactions, which must be strictly serializable
+  assay check history.edn --workload=rw-register --level=snapshot-isolation
+                                                          the level that the store promises
   assay check history.edn --model=bank.models:Account     your own model: the class Account in bank/models.py
   assay check history/ --model=kv --time-limit=60 --memory-limit=2GB
                                                           a key that takes more is unknown, and is named
@@ -89,12 +91,18 @@ def add(commands: Any) -> None:
         "--total", type=int, metavar="N", help="the sum of all accounts of a bank (default: what most reads show)"
     )
     parser.add_argument(
+        "--level", type=_parse_level, metavar="LEVEL",
+        help="for a workload of transactions: the isolation level that they must satisfy, such as read-committed, "
+        "snapshot-isolation or strict-serializable (rw-register: serializable)",
+    )  # fmt: skip
+    parser.add_argument(
         "--real-time", action="store_true",
         help="for a workload: require real-time order, so an operation comes after all that ended before it began",
     )  # fmt: skip
     parser.add_argument(
         "--time-limit", dest="seconds", type=_parse_seconds, metavar="SECONDS",
-        help="seconds that the search by --model may take for each key; beyond them the key is unknown (300)",
+        help="seconds that the search by --model may take for each key, or that by --level for the history; beyond "
+        "them it is unknown (300)",
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", dest="bytes", type=_parse_bytes, metavar="SIZE",
@@ -203,6 +211,15 @@ def _parse_model(text: str) -> str:
     raise argparse.ArgumentTypeError(
         f"there is no model {text!r}; there are {', '.join(MODELS)}, and your own as package.module:Class"
     )
+
+
+def _parse_level(text: str) -> str:
+    from assay.checkers.isolation.levels import find_level
+
+    try:
+        return find_level(text).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _parse_seconds(text: str) -> float:

@@ -18,10 +18,13 @@ import msgspec
 import pyarrow as pa
 
 from assay.checkers.engine import Engines
+from assay.checkers.isolation.level_check import TIME_LIMIT
+from assay.checkers.isolation.levels import Level, add_real_time, find_level
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
+from assay.checkers.transactions.level import read_level_notes
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed
@@ -43,7 +46,16 @@ from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
-from assay.harness.stored.request import AUTO, BANK, ORDER_IS_OPTIONAL, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
+from assay.harness.stored.request import (
+    AUTO,
+    BANK,
+    DEFAULT_LEVELS,
+    ORDER_IS_OPTIONAL,
+    PARQUET,
+    TRANSACTIONAL,
+    WORKLOADS,
+    CheckRequest,
+)
 from assay.reports.evidence import NamedFault, Notation, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.operations import to_python_notation
@@ -71,7 +83,9 @@ def judge_workload(
     for operations that do not belong to the workload.
     """
     assert request.workload is not None
-    contract = Contract(transaction_order="real-time" if request.real_time else "none")
+    contract, level = Contract(transaction_order="real-time" if request.real_time else "none"), _choose_level(request)
+    if level is not None:
+        contract = contract.isolate(level.name, seconds=TIME_LIMIT if request.seconds is None else request.seconds)
     recorded = EFFECT_MAKERS[request.workload]([to_completed(row) for row in ops.to_pylist()], request)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         history = Path(folder) / "history"
@@ -81,10 +95,20 @@ def judge_workload(
         reader = HistoryReader(history)
         with engines.open(reader) as engine:
             judgement = judge(reader, contract, engine, progress=progress, requires_exposure=False)
-    if not recorded.note:
-        return judgement, ()
-    inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
-    return msgspec.structs.replace(judgement, examined=(inferred, *judgement.examined)), (recorded.note,)
+            notes = [recorded.note, *([] if level is None else read_level_notes(engine))]
+    for note in filter(None, notes):
+        inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=note)
+        judgement = msgspec.structs.replace(judgement, examined=(inferred, *judgement.examined))
+    return judgement, tuple(filter(None, notes))
+
+
+def _choose_level(request: CheckRequest) -> Level | None:
+    """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it."""
+    name = request.level or DEFAULT_LEVELS.get(request.workload or "")
+    if name is None:
+        return None
+    level = find_level(name)
+    return add_real_time(level) if request.real_time else level
 
 
 JEPSEN_HISTORY: Final = "history.edn"
@@ -121,7 +145,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
             judge_by_model(ops, model, engines, progress, _make_limits(request)), ops.dataset("ops")
         )
     if request.seconds is not None:
-        raise SettingsError("--time-limit applies only to the search with --model")
+        raise SettingsError("--time-limit applies only to the search with --model, and to isolation levels")
     start = time.perf_counter()
     contract = None if request.contract is None else read_given_contract(request.contract)
     stored = open_stored(request.path).with_contract(contract)
@@ -143,6 +167,8 @@ def _validate_workload_options(request: CheckRequest) -> None:
             f"--real-time is only for --workload={' or '.join(ORDER_IS_OPTIONAL)}; "
             "the other workloads have a fixed order"
         )
+    if request.level is not None and request.workload not in TRANSACTIONAL:
+        raise SettingsError(f"--level is only for --workload={' or '.join(TRANSACTIONAL)}, which has transactions")
     if request.total is not None and request.workload != BANK:
         raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
 

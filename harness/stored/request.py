@@ -12,6 +12,8 @@ BANK: Final = "bank"
 MONOTONIC: Final = "monotonic"
 TRANSACTIONAL: Final = ("list-append", "long-fork", "rw-register")
 WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", "unique-ids")
+DEFAULT_LEVELS: Final = {"rw-register": "serializable"}
+"""Workloads whose transactions are judged by an isolation level, even if none is named."""
 ORDER_IS_OPTIONAL: Final = (*TRANSACTIONAL, MONOTONIC)
 """Workloads that can be judged with or without real-time order."""
 KEYS: Final = (AUTO, "tuples", "none")
@@ -34,6 +36,8 @@ class CheckRequest:
     refusals: bool = False
     real_time: bool = False
     """Whether an operation that ended before another one began must also precede it in the order."""
+    level: str | None = None
+    """The isolation level that transactions must satisfy; None: the default of the workload."""
     contract: str | None = None
     """The contract for a history that has lost its own: ``strictest``, or a file with one."""
     seconds: float | None = None

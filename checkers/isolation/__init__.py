@@ -1,0 +1,16 @@
+"""Isolation levels of transactions: does some order of a history's transactions keep a level's formula?
+
+- ``levels``: the table of levels with their formulas.
+- ``transactions``: a history as whole numbers.
+- ``precedence``: edges with reasons, orders and shortest cycles.
+- ``weak_levels``: the edges that levels without a search demand.
+- ``saturation``: serializability and snapshot isolation as a polygraph, and what follows from it.
+- ``scheduler``: finds an order near the order of times.
+- ``search``: decides what saturation leaves open.
+- ``refutation``: circles and choices that refute a level.
+- ``explain``: names and describes refutations.
+- ``certificate``: verifies the order of a pass.
+- ``level_check``: the verdict for one level.
+
+The algorithms are pure Python and numpy; ``checkers.transactions`` reads the history and reports the findings.
+"""

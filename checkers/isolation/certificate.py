@@ -1,0 +1,122 @@
+"""Certificates: an order of events that shows that a history satisfies a level, and their verification.
+
+The order has one event for each transaction, in the numbers of the history. For snapshot isolation there are two:
+``2 t`` is the start of transaction t, and ``2 t + 1`` its commit. The verifier replays the order. It shares no code
+with the searches, and needs no graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assay.checkers.isolation.levels import Level, Order, Rule
+from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
+
+
+def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -> str | None:
+    """Returns why the order does not show that the history satisfies the level, or None if it does."""
+    snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
+    if sorted(order) != list(range(len(history) * (2 if snapshot else 1))):
+        return "some event is missing, or is there twice"
+    place = {event: number for number, event in enumerate(order)}
+    starts = [place[2 * t if snapshot else t] for t in range(len(history))]
+    commits = [place[2 * t + 1 if snapshot else t] for t in range(len(history))]
+    if any(start > commit for start, commit in zip(starts, commits, strict=True)):
+        return "a transaction commits before it starts"
+    if any(commits[first] >= starts[second] for first, second, _ in history.list_known_versions() if first != second):
+        return "two versions of a list are in the wrong order"
+    has_sessions = level.order is Order.SESSION or level.rule is Rule.CAUSAL
+    if has_sessions and any(commits[first] >= starts[second] for first, second in _list_sessions(history)):
+        return "the order of a session is not kept"
+    if level.order is Order.REAL_TIME:
+        earliest = NEVER
+        for event in reversed(order):
+            number = event // 2 if snapshot else event
+            if (not snapshot or event % 2 == 0) and earliest < history.calls[number]:
+                return "a transaction comes after another one that was called after its return"
+            if not snapshot or event % 2:
+                earliest = min(earliest, history.returns[number])
+    if level.rule is Rule.READ_UNCOMMITTED:
+        return None
+    if any(commits[read.writer] >= starts[number] for number, reads in enumerate(history.reads)
+           for read in reads if read.writer != INITIAL):  # fmt: skip
+        return "a read comes before its write"
+    if level.rule is Rule.READ_COMMITTED:
+        return None
+    if level.rule.is_hard:
+        return _replay(history, order, snapshot=snapshot)
+    for reader, read_key, writer, other in _list_visible(history, level):
+        if (
+            read_key in history.writes[other]
+            and other != writer
+            and (writer == INITIAL or place[other] > place[writer])
+        ):
+            return f"transaction {history.ops[reader]} sees a later version of {history.keys[read_key]} than it read"
+    return None
+
+
+def _replay(history: TransactionHistory, order: Sequence[int], *, snapshot: bool) -> str | None:
+    state: dict[int, int] = {}
+    active: set[int] = set()
+    for event in order:
+        number = event // 2 if snapshot else event
+        if not snapshot or event % 2 == 0:
+            for read in history.reads[number]:
+                if state.get(read.key, INITIAL) != read.writer:
+                    return f"transaction {history.ops[number]} does not find what it read of {history.keys[read.key]}"
+            if not active.isdisjoint(history.writes[number]):
+                return f"transaction {history.ops[number]} is concurrent with another writer of one object"
+            active.update(history.writes[number] if snapshot else ())
+        if not snapshot or event % 2:
+            state.update(dict.fromkeys(history.writes[number], number))
+            active.difference_update(history.writes[number])
+    return None
+
+
+def _list_sessions(history: TransactionHistory) -> Iterator[tuple[int, int]]:
+    """Yields pairs of consecutive transactions of a session. Unknown outcomes precede nothing."""
+    last: dict[int, int] = {}
+    for number, process in enumerate(history.processes):
+        if process in last:
+            yield last[process], number
+        if history.returns[number] != NEVER:
+            last[process] = number
+
+
+def _list_visible(history: TransactionHistory, level: Level) -> Iterator[tuple[int, int, int, int]]:
+    """Yields (reader, key, writer, another transaction that the reader sees) for each read."""
+    causes = _list_causes(history, level) if level.rule is Rule.CAUSAL else None
+    for reader, reads in enumerate(history.reads):
+        if causes is not None:
+            visible = causes[reader]
+        elif level.rule is Rule.READ_ATOMIC:
+            visible = {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
+            for other in range(len(history)) if level.order is not Order.NONE and reads else ():
+                same = level.order is Order.REAL_TIME or history.processes[other] == history.processes[reader]
+                if same and history.returns[other] < history.calls[reader]:
+                    visible.add(other)
+        else:
+            visible = set()
+        for read in reads:
+            yield from ((reader, read.key, read.writer, other) for other in visible)
+            if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
+                visible |= {one for one in (*read.others, read.writer) if one != INITIAL}
+
+
+def _list_causes(history: TransactionHistory, level: Level) -> list[set[int]]:
+    """Returns, for each transaction, all that it sees directly or not."""
+    direct: list[set[int]] = [set() for _ in range(len(history))]
+    for first, second in (*_list_sessions(history), *history.list_order(level.order)):
+        direct[second].add(first)
+    for number, reads in enumerate(history.reads):
+        direct[number] |= {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
+    causes: list[set[int]] = []
+    for sources in direct:
+        seen, left = set(sources), list(sources)
+        while left:
+            one = left.pop()
+            more = (causes[one] if one < len(causes) else direct[one]) - seen
+            seen |= more
+            left += more if one >= len(causes) else ()
+        causes.append(seen)
+    return causes

@@ -1,0 +1,176 @@
+"""Names a violation in the terms of the field, and explains it in words.
+
+Its class is Adya's, as for lists. A derived edge holds for one order of two versions; the other order closes a cycle,
+too. So the class of a circle is the weakest class among the circle and those of its derived edges. Every order of
+versions then has a cycle of this class, or of a stronger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from assay.checkers.isolation.precedence import Kind
+from assay.checkers.isolation.refutation import Circle, Refutation, Split, Step, iterate_circles
+from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
+from assay.checkers.times import seconds
+
+CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+_SUFFIXES: Final = {Kind.REAL_TIME: "-real-time", Kind.SESSION: "-process"}
+_MOST_STEPS: Final = 6
+_MOST_BRANCHES: Final = 4
+
+
+def find_class(refutation: Refutation) -> str:
+    """Returns the class of the refutation, with the order that it needs: ``G-single-real-time``."""
+    circles = list(iterate_circles(refutation))
+    rank = max(_rank(circle.steps) for circle in circles)
+    kinds = {step.kind for circle in circles for step in _iterate_steps(circle.steps)}
+    suffix = next((suffix for kind, suffix in _SUFFIXES.items() if kind in kinds), "")
+    return CLASSES[rank] + suffix
+
+
+def _rank(steps: Sequence[Step]) -> int:
+    own = _rank_kinds([step.kind for step in steps])
+    others = []
+    for step in steps:
+        if step.because:
+            opposite = Kind.RW if step.kind is Kind.WW and step.reader >= 0 else Kind.WW
+            others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_inside(step)))
+    return max([own, *others])
+
+
+def _rank_inside(step: Step) -> int:
+    return max((_rank([one]) for one in step.because if one.because), default=0)
+
+
+def _rank_kinds(kinds: Sequence[Kind]) -> int:
+    if Kind.RW not in kinds:
+        return 1 if Kind.WR in kinds else 0
+    if kinds.count(Kind.RW) == 1:
+        return 2
+    return 4 if any(one is other is Kind.RW for one, other in pairwise([*kinds, kinds[0]])) else 3
+
+
+def _iterate_steps(steps: Sequence[Step]) -> list[Step]:
+    found: dict[int, Step] = {}
+    left = list(steps)
+    while left:
+        step = left.pop()
+        if id(step) not in found:
+            found[id(step)] = step
+            left += step.because
+    return list(found.values())
+
+
+def find_term(history: TransactionHistory, refutation: Refutation) -> str:
+    """Returns the common name of the violation, or an empty string if it has none."""
+    if isinstance(refutation, Split):
+        return ""
+    steps = refutation.steps
+    involved = list(dict.fromkeys(number for step in _iterate_steps(steps) for number in (step.source, step.target)))
+    for number in involved:
+        versions: dict[int, set[int]] = {}
+        for read in history.reads[number]:
+            versions.setdefault(read.key, set()).add(read.writer)
+        if any(len(writers) > 1 for writers in versions.values()):
+            return "a non-repeatable read"
+    found: dict[tuple[int, int], int] = {}
+    for number in {step.source for step in steps}:
+        for read in history.reads[number]:
+            if read.key in history.writes[number] and found.setdefault((read.key, read.writer), number) != number:
+                return "a lost update"
+    kinds = [step.kind for step in steps]
+    inner = {step.kind for step in _iterate_steps(steps)}
+    if Kind.REAL_TIME in inner and kinds.count(Kind.RW) <= 1 and len(involved) <= 3:
+        return "a stale read"
+    if len(steps) == 2 and kinds == [Kind.RW, Kind.RW]:
+        return "write skew"
+    if sorted(kinds) == [Kind.WR, Kind.WR, Kind.RW, Kind.RW] and _rank_kinds(kinds) == 3:
+        return "a long fork"
+    if len({step.source for step in steps}) == 2 and _rank(steps) == 2 and not inner & {*_SUFFIXES}:
+        return "a fractured read"
+    return {0: "a dirty write", 1: "circular information flow"}.get(_rank(steps), "")
+
+
+def describe(history: TransactionHistory, refutation: Refutation) -> str:
+    """Returns the claim: a sentence with a clause for each step, or for each branch of a choice."""
+    return _Words(history).describe(refutation)
+
+
+class _Words:
+    def __init__(self, history: TransactionHistory) -> None:
+        self._history = history
+
+    def describe(self, refutation: Refutation) -> str:
+        if isinstance(refutation, Circle):
+            term = find_term(self._history, refutation)
+            named = f", {term}" if term else ""
+            count = len({step.source for step in refutation.steps})
+            return f"{count} transactions go round in a circle{named}: {self._list(refutation.steps)}."
+        branches = list(self._branches(refutation, []))
+        shown = "; ".join(branches[:_MOST_BRANCHES])
+        more = f"; and {len(branches) - _MOST_BRANCHES} more cases" if len(branches) > _MOST_BRANCHES else ""
+        return f"No order is possible, because each of {len(branches)} cases has a circle: {shown}{more}."
+
+    def _branches(self, refutation: Refutation, given: list[str]) -> list[str]:
+        if isinstance(refutation, Circle):
+            return [f"if {' and '.join(given)}: {self._list(refutation.steps)}"]
+        return [
+            *self._branches(refutation.if_first, [*given, self._suppose(refutation.first)]),
+            *self._branches(refutation.if_second, [*given, self._suppose(refutation.second)]),
+        ]
+
+    def _suppose(self, step: Step) -> str:
+        return f"{self._name(step.source)} is before {self._name(step.target)}"
+
+    def _list(self, steps: Sequence[Step]) -> str:
+        more = f" (and {len(steps) - _MOST_STEPS} more)" if len(steps) > _MOST_STEPS else ""
+        return "; ".join(map(self._reason, steps[:_MOST_STEPS])) + more
+
+    def _name(self, number: int) -> str:
+        return f"transaction {self._history.ops[number]}"
+
+    def _value(self, reader: int, key: int, writer: int) -> str:
+        values = (read.value for read in self._history.reads[reader] if (read.key, read.writer) == (key, writer))
+        return str(next(values, self._history.writes[writer].get(key)))
+
+    def _reason(self, step: Step) -> str:
+        history = self._history
+        source, target = self._name(step.source), self._name(step.target)
+        key = history.keys[step.key] if step.key >= 0 else ""
+        if step.decided:
+            return f"{source} is before {target} in this case"
+        if step.kind is Kind.SESSION:
+            return f"process {history.processes[step.source]} made {target} after {source}"
+        if step.kind is Kind.REAL_TIME:
+            ended, began = seconds(history.returns[step.source]), seconds(history.calls[step.target])
+            return f"{source} had returned at {ended}, before {target} was called at {began}"
+        if step.kind is Kind.WR:
+            return f"{target} read {self._value(step.target, step.key, step.source)} of {key}, which {source} wrote"
+        if step.kind is Kind.RW:
+            if step.writer == INITIAL:
+                return f"{source} read {key} when nothing was in it, and {target} wrote it"
+            value = self._value(step.reader, step.key, step.writer)
+            return f"{source} read {value} of {key}, which {target} replaced{self._because(step, 'it comes after')}"
+        if step.reader >= 0:
+            value = self._value(step.reader, step.key, step.writer)
+            reader = self._name(step.reader)
+            return (
+                f"{source} wrote {key} before {target}, because {reader} read {value} of {target} and comes after "
+                f"{source}{self._because(step, '')}"
+            )
+        if step.because:
+            return f"{source} and {target} wrote {key} and cannot be concurrent{self._because(step, '')}"
+        return f"{target} wrote {key} after {source}, as reads of it show"
+
+    def _because(self, step: Step, why: str) -> str:
+        """Returns the path of a derived step, unless it is one direct reading."""
+        if not step.because or (len(step.because) == 1 and step.because[0].kind is Kind.WR):
+            return ""
+        names = [str(self._history.ops[step.because[0].source])]
+        for one in step.because:
+            names.append(f"{one.kind.name.lower().replace('_', ' ')} {self._history.ops[one.target]}")
+        after = f"{why} {self._name(step.writer)}: " if why and step.writer >= 0 else ""
+        return f" ({after}{' -> '.join(names)})"

@@ -1,0 +1,116 @@
+"""Refutations: a cycle of edges with their reasons, or a choice each side of which leads to a refutation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.isolation.precedence import NO_TRANSACTION, Edge, EdgePaths, Kind, find_short_cycle
+from assay.checkers.isolation.saturation import Choice, Conflict, Problem, Saturation, find_premises
+
+_DEEPEST: Final = 12
+"""Maximum depth of nested reasons."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Transaction ``source`` comes before ``target``. All transactions are numbers of the history.
+
+    ``because``: the steps that lead from the first to the second transaction of a derived edge's premise.
+    """
+
+    source: int
+    target: int
+    kind: Kind
+    key: int
+    reader: int
+    writer: int
+    decided: bool = False
+    because: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Steps that lead from a transaction back to it."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A choice between two steps: every legal order has one of them, and each is refuted."""
+
+    first: Step
+    second: Step
+    if_first: Refutation
+    if_second: Refutation
+
+
+Refutation = Circle | Split
+
+
+def iterate_circles(refutation: Refutation) -> Iterator[Circle]:
+    """Yields the circles of all branches."""
+    if isinstance(refutation, Circle):
+        yield refutation
+    else:
+        yield from iterate_circles(refutation.if_first)
+        yield from iterate_circles(refutation.if_second)
+
+
+def make_circle(edges: Sequence[Edge], count: int, find_transaction: Sequence[int]) -> Circle:
+    """Makes a circle of a cycle in ``edges``, whose nodes are transactions of ``find_transaction``."""
+    cycle = find_short_cycle(count, edges)
+    return Circle(_to_steps([index for index, _ in cycle], edges, find_transaction))
+
+
+def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collection[Edge]]:
+    """Returns the circle of a conflict, and the decisions that it needs."""
+    problem = saturation.problem
+    edges = saturation.edges if conflict.edge is None else [*saturation.edges, conflict.edge]
+    if conflict.edge is None:
+        cycle = [index for index, _ in find_short_cycle(problem.nodes, edges)]
+    else:
+        path = EdgePaths(saturation.edges).find(conflict.edge.target, conflict.edge.source)
+        assert path is not None, "a conflict closes a cycle"
+        cycle = [*(index for index, _ in path), len(edges) - 1]
+    premises = find_premises(edges, cycle)
+    needed = {*cycle, *premises, *(index for path in premises.values() for index in path)}
+    decisions = {edges[index] for index in needed if edges[index].decided}
+    return Circle(_to_steps(cycle, edges, _list_transactions(problem))), decisions
+
+
+def split(problem: Problem, choice: Choice, if_first: Refutation, if_second: Refutation) -> Split:
+    """Joins the refutations of both sides of a choice."""
+    numbers = _list_transactions(problem)
+    (first,), (second,) = (_to_steps([0], [edge], numbers) for edge in (choice.first, choice.second))
+    return Split(first, second, if_first, if_second)
+
+
+def _list_transactions(problem: Problem) -> list[int]:
+    return [problem.find_transaction(node) for node in range(problem.nodes)]
+
+
+def _to_steps(cycle: Sequence[int], edges: Sequence[Edge], numbers: Sequence[int]) -> tuple[Step, ...]:
+    """Makes steps of edges by index. Steps within a transaction are left out."""
+    premises = find_premises(edges, cycle)
+    is_snapshot = any(edge.kind is Kind.SNAPSHOT for edge in edges)
+    made: dict[int, Step] = {}
+
+    def find_member(member: int) -> int:
+        return NO_TRANSACTION if member == NO_TRANSACTION else numbers[2 * member if is_snapshot else member]
+
+    def make(index: int, depth: int) -> Step:
+        known = made.get(index)
+        if known is None:
+            edge = edges[index]
+            inside = premises.get(index, ()) if depth < _DEEPEST else ()
+            because = tuple(make(one, depth + 1) for one in inside if edges[one].kind is not Kind.SNAPSHOT)
+            known = made[index] = Step(
+                numbers[edge.source], numbers[edge.target], edge.kind, edge.key, find_member(edge.reader),
+                find_member(edge.writer), edge.decided, because,
+            )  # fmt: skip
+        return known
+
+    return tuple(make(index, 0) for index in cycle if edges[index].kind is not Kind.SNAPSHOT)

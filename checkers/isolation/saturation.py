@@ -1,0 +1,355 @@
+"""Serializability and snapshot isolation as a polygraph: known edges, and choices between two edges.
+
+Serializability has one node for each transaction. Snapshot isolation has two, its start and its commit. R reads x from
+W, and another transaction V writes x, too. Then one edge of each of these choices is in every legal order:
+
+- ``commit(V) -> commit(W)`` or ``start(R) -> commit(V)``
+- ``commit(V) -> start(W)`` or ``commit(W) -> start(V)`` (only snapshot isolation: two writers of x)
+
+A graph with an edge of each choice and no cycle is enough. Its topological orders are legal (Papadimitriou 1979).
+*Saturation* adds an edge if the other edge of its choice would close a cycle, until nothing
+changes. Reachability is a matrix of bits; the rules are tests on its submatrices, one for each key.
+
+A problem can be restricted to some transactions. The edges that follow from them hold for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from assay.checkers.isolation.levels import Level, Rule
+from assay.checkers.isolation.precedence import Edge, EdgePaths, Kind
+from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
+from assay.checkers.isolation.weak_levels import list_declared_edges
+from assay.harness.core.lazy_import import LazyModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Bits = NDArray[np.uint8]
+else:
+    np = LazyModule("numpy")
+
+
+class TimeLimitReached(Exception):
+    """The time limit ended a search without an answer."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Two edges, one of which holds. ``first`` agrees with the times of the calls."""
+
+    first: Edge
+    second: Edge
+
+
+@dataclass(frozen=True)
+class _KeyProblem:
+    """The accesses to a key: ``writers``, and ``readers`` with the place in ``writers`` of what they read."""
+
+    key: int
+    writers: Ints
+    readers: Ints
+    sources: Ints
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Transactions, numbered from 0, of a part of a history, whose order is sought."""
+
+    history: TransactionHistory
+    members: Sequence[int]
+    snapshot: bool
+    keys: tuple[_KeyProblem, ...]
+    known: tuple[Edge, ...]
+    times: tuple[int, ...]
+    """By node, the time that breaks ties: the call for a start, else the return."""
+
+    @property
+    def nodes(self) -> int:
+        return len(self.times)
+
+    def start(self, member: int) -> int:
+        return 2 * member if self.snapshot else member
+
+    def commit(self, member: int) -> int:
+        return 2 * member + 1 if self.snapshot else member
+
+    def find_transaction(self, node: int) -> int:
+        """Returns the number of a node's transaction in the history."""
+        return self.members[node // 2 if self.snapshot else node]
+
+
+def make_problem(history: TransactionHistory, level: Level, members: Sequence[int] | None = None) -> Problem:
+    """Makes the problem of a level that needs a search. ``members``: numbers of transactions, ascending; None: all."""
+    chosen = range(len(history)) if members is None else members
+    local = {number: place for place, number in enumerate(chosen)}
+    snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
+    writers: dict[int, list[int]] = {}
+    reads: dict[int, list[tuple[int, int]]] = {}
+    for place, number in enumerate(chosen):
+        for key in history.writes[number]:
+            writers.setdefault(key, []).append(place)
+        for read in history.reads[number]:
+            if read.writer == INITIAL or read.writer in local:
+                reads.setdefault(read.key, []).append((place, local.get(read.writer, INITIAL)))
+    times = [time for number in chosen for time in ((history.calls[number], min(history.returns[number],
+             history.calls[number] + 10**9)) if snapshot else (history.calls[number],))]  # fmt: skip
+    problem = Problem(history, chosen, snapshot, (), (), tuple(times))
+    known = list(_list_known_edges(problem, level, local, writers, reads))
+    keys = []
+    for key, places in writers.items():
+        index = {place: number for number, place in enumerate(places)}
+        pairs = sorted({(reader, index[w]) for reader, w in reads.get(key, ()) if w in index})
+        if len(places) > 1:
+            array = np.array(pairs, np.int64).reshape(-1, 2)
+            keys.append(_KeyProblem(key, np.array(places, np.int64), array[:, 0], array[:, 1]))
+    return replace(problem, keys=tuple(keys), known=tuple(known))
+
+
+def _list_known_edges(
+    problem: Problem, level: Level, local: dict[int, int], writers: dict[int, list[int]],
+    reads: dict[int, list[tuple[int, int]]],
+) -> Iterator[Edge]:  # fmt: skip
+    history, start, commit = problem.history, problem.start, problem.commit
+    if problem.snapshot:
+        yield from (Edge(start(place), commit(place), Kind.SNAPSHOT) for place in range(len(problem.members)))
+    for key, pairs in reads.items():
+        for reader, writer in dict.fromkeys(pairs):
+            if writer != INITIAL:
+                yield Edge(commit(writer), start(reader), Kind.WR, key, reader, writer)
+                continue
+            for other in writers.get(key, ()):
+                if other != reader:
+                    yield Edge(start(reader), commit(other), Kind.RW, key, reader, INITIAL)
+    complete = len(local) == len(history)
+    pairs = history.list_order(level.order) if complete else _restrict_order(history, level, local)
+    kind = next((edge.kind for edge in list_declared_edges(history, level.order)[:1]), Kind.SESSION)
+    yield from (Edge(commit(local[a]), start(local[b]), kind) for a, b in pairs)
+    for key, chain in history.versions.items():
+        inside = [local[one] for one in chain if one in local]
+        last = [local[one] for one in history.unseen.get(key, ()) if one in local]
+        yield from (Edge(commit(a), start(b), Kind.WW, key) for a, b in pairwise(inside) if a != b)
+        if inside:
+            yield from (Edge(commit(inside[-1]), start(b), Kind.WW, key) for b in last if b != inside[-1])
+
+
+def _restrict_order(history: TransactionHistory, level: Level, local: dict[int, int]) -> list[tuple[int, int]]:
+    part = TransactionHistory(
+        processes=[history.processes[one] for one in local],
+        calls=[history.calls[one] for one in local],
+        returns=[history.returns[one] for one in local],
+    )
+    numbers = list(local)
+    return [(numbers[first], numbers[second]) for first, second in part.list_order(level.order)]
+
+
+class Conflict(Exception):
+    """The edges have a cycle. ``edge`` closes it; None: some known edges do."""
+
+    def __init__(self, edge: Edge | None) -> None:
+        super().__init__("cycle")
+        self.edge = edge
+
+
+@dataclass(frozen=True)
+class State:
+    """A former state of a saturation: its number of edges, and their closure."""
+
+    edges: int
+    reach: Bits
+
+
+class Saturation:
+    """Edges that hold in every legal order, given the decisions so far, and their closure.
+
+    ``edges`` are in the order in which they were added; each is derived from earlier ones only.
+    """
+
+    def __init__(self, problem: Problem, deadline: float) -> None:
+        """Begins with the known edges. Their closure is computed by ``saturate``."""
+        self.problem = problem
+        self.edges: list[Edge] = [*problem.known]
+        self._deadline = deadline
+        self._reach: Bits = np.zeros((0, 0), np.uint8)
+        self._is_closed = False
+
+    def save(self) -> State:
+        return State(len(self.edges), self._reach.copy())
+
+    def restore(self, state: State) -> None:
+        del self.edges[state.edges :]
+        self._reach = state.reach.copy()
+
+    def add(self, edge: Edge) -> None:
+        """Adds an edge and its consequences for reachability. Raises ``Conflict`` if it closes a cycle."""
+        if self.reaches(edge.source, edge.target):
+            return
+        if self.reaches(edge.target, edge.source):
+            raise Conflict(edge)
+        self.edges.append(edge)
+        self._connect(edge)
+
+    def reaches(self, source: int, target: int) -> bool:
+        """Returns whether a path leads from one node to the other; each node reaches itself."""
+        return bool(self._reach[source, target >> 3] >> (target & 7) & 1)
+
+    def saturate(self) -> None:
+        """Adds edges until no rule adds one. Raises ``Conflict`` or ``TimeLimitReached``."""
+        if not self._is_closed:
+            self._close()
+        while True:
+            found: list[Edge] = []
+            for accesses in self.problem.keys:
+                if time.monotonic() > self._deadline:
+                    raise TimeLimitReached
+                found += self._derive(accesses)
+            if not found:
+                return
+            if len(found) > max(64, self.problem.nodes // 50):
+                self.edges += found
+                self._close()
+            else:
+                for edge in found:
+                    self.add(edge)
+
+    def list_choices(self, most: int) -> list[Choice]:
+        """Returns up to ``most`` choices that are still open."""
+        choices: list[Choice] = []
+        for accesses in self.problem.keys:
+            choices += self._list_choices_of_key(accesses)
+            if len(choices) >= most:
+                break
+        return choices[:most]
+
+    def _connect(self, edge: Edge) -> None:
+        before = np.flatnonzero(self._reach[:, edge.source >> 3] >> (edge.source & 7) & 1)
+        self._reach[before] |= self._reach[edge.target]
+
+    def _close(self) -> None:
+        """Computes the closure of all edges. Raises ``Conflict`` if they have a cycle."""
+        count = self.problem.nodes
+        following: list[list[int]] = [[] for _ in range(count)]
+        sources: list[list[int]] = [[] for _ in range(count)]
+        waiting = [0] * count
+        for edge in self.edges:
+            following[edge.source].append(edge.target)
+            sources[edge.target].append(edge.source)
+            waiting[edge.source] += 1
+        ready = [node for node in range(count) if not waiting[node]]
+        rows = [0] * count
+        done = 0
+        while ready:
+            node = ready.pop()
+            row = 1 << node
+            for target in following[node]:
+                row |= rows[target]
+            rows[node] = row
+            done += 1
+            for source in sources[node]:
+                waiting[source] -= 1
+                if not waiting[source]:
+                    ready.append(source)
+        if done < count:
+            raise Conflict(None)
+        width = count // 8 + 1
+        data = bytearray(b"".join(row.to_bytes(width, "little") for row in rows))
+        self._reach = np.frombuffer(data, np.uint8).reshape(count, width)
+        self._is_closed = True
+
+    def _read(self, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
+        """Returns whether each row's node reaches each column's node."""
+        bits = self._reach[rows[:, None], columns >> 3] >> (columns & 7).astype(np.uint8)
+        found: NDArray[np.bool_] = (bits & 1).astype(np.bool_)
+        return found
+
+    def _derive(self, accesses: _KeyProblem) -> list[Edge]:
+        """Returns the edges that the rules add for one key."""
+        problem, key, writers, readers, sources = (
+            self.problem, accesses.key, accesses.writers, accesses.readers, accesses.sources,
+        )  # fmt: skip
+        commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
+        order = self._read(commits, commits)
+        edges = []
+        if len(readers):
+            others = writers[:, None] != readers
+            places, columns = np.nonzero(self._read(commits, starts) & ~order[:, sources] & others)
+            for place, column in zip(places.tolist(), columns.tolist(), strict=True):
+                source = int(sources[column])
+                edges.append(
+                    Edge(int(commits[place]), int(commits[source]), Kind.WW, key, int(readers[column]),
+                         int(writers[source]), (int(commits[place]), int(starts[column])))
+                )  # fmt: skip
+            wanted = order[sources] & ~self._read(starts, commits) & others.T
+            wanted[np.arange(len(sources)), sources] = False
+            for column, place in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
+                source = int(sources[column])
+                edges.append(
+                    Edge(int(starts[column]), int(commits[place]), Kind.RW, key, int(readers[column]),
+                         int(writers[source]), (int(commits[source]), int(commits[place])))
+                )  # fmt: skip
+        if problem.snapshot:
+            begins = 2 * writers
+            wanted = self._read(begins, commits) & ~self._read(commits, begins)
+            np.fill_diagonal(wanted, val=False)
+            for one, other in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
+                edges.append(
+                    Edge(int(commits[one]), int(begins[other]), Kind.WW, key,
+                         premise=(int(begins[one]), int(commits[other])))
+                )  # fmt: skip
+        return edges
+
+    def _list_choices_of_key(self, accesses: _KeyProblem) -> Iterator[Choice]:
+        problem, key, writers, readers, sources = (
+            self.problem, accesses.key, accesses.writers, accesses.readers, accesses.sources,
+        )  # fmt: skip
+        commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
+        if len(readers):
+            order = self._read(commits, commits)
+            is_open = ~order[:, sources] & ~self._read(starts, commits).T & (writers[:, None] != readers)
+            for place, column in zip(*(found.tolist() for found in np.nonzero(is_open)), strict=True):
+                source = int(sources[column])
+                reader, writer = int(readers[column]), int(writers[source])
+                before = Edge(int(commits[place]), int(commits[source]), Kind.WW, key, reader, writer, decided=True)
+                after = Edge(int(starts[column]), int(commits[place]), Kind.RW, key, reader, writer, decided=True)
+                yield self._order_choice(before, after)
+        if problem.snapshot:
+            ordered = self._read(commits, 2 * writers)
+            is_open = ~ordered & ~ordered.T
+            for one, other in zip(*(found.tolist() for found in np.nonzero(np.triu(is_open, 1))), strict=True):
+                first, second = int(writers[one]), int(writers[other])
+                yield self._order_choice(
+                    Edge(2 * first + 1, 2 * second, Kind.WW, key, decided=True),
+                    Edge(2 * second + 1, 2 * first, Kind.WW, key, decided=True),
+                )
+
+    def _order_choice(self, one: Edge, other: Edge) -> Choice:
+        times = self.problem.times
+        lead = times[one.target] - times[one.source]
+        return Choice(one, other) if lead >= times[other.target] - times[other.source] else Choice(other, one)
+
+
+def find_premises(edges: Sequence[Edge], used: Iterable[int]) -> dict[int, list[int]]:
+    """Returns, for each derived edge that ``used`` edges need directly or not, the edges of its premise.
+
+    ``used`` and the results are indexes of ``edges``.
+    """
+    paths = EdgePaths(edges)
+    found: dict[int, list[int]] = {}
+    left = list(used)
+    while left:
+        index = left.pop()
+        premise = edges[index].premise
+        if premise is None or index in found:
+            continue
+        path = paths.find(*premise, below=index)
+        assert path is not None, "a derived edge follows from earlier ones"
+        found[index] = [place for place, _ in path]
+        left += found[index]
+    return found

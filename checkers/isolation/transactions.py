@@ -1,0 +1,398 @@
+"""Transactions as whole numbers: who read whose version, who wrote what, and which order of versions is known.
+
+A history is made from rows of ``effects`` (kinds ``txn-write``, ``txn-append`` and ``txn-read``), in steps:
+
+1. Values: each (key, value) has one writer. A value with several writers is *ambiguous*: its reads prove nothing, and
+   a doubt names it.
+2. Transactions that count: all that ended ok, and those of unknown outcome of which an ok transaction read a write.
+3. Reads: each read names the transaction that wrote the version, or ``INITIAL``. Reads that no order can explain are
+   *value anomalies* (``levels``); reads of failed or unknown writers' values are not ordered.
+4. Lists: the longest read is the order of the versions. Elements that no read shows come after it.
+
+Only the reads of ok transactions are known. So those of failed and unknown transactions are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Final
+
+from assay.checkers.isolation.levels import (
+    ABORTED_READ,
+    DUPLICATE_ELEMENTS,
+    GARBAGE_READ,
+    INCOMPATIBLE_ORDER,
+    INTERMEDIATE_READ,
+    INTERNAL,
+    Order,
+)
+
+INITIAL: Final = -1
+"""The writer of every initial value."""
+NEVER: Final = 2**62
+"""The return of a transaction of unknown outcome, in nanoseconds: later than any call."""
+MOST_DOUBTS: Final = 5
+
+Row = tuple[int, int, int, str, str, int | None, int | None, int, int | None, str]
+"""``op``, ``sub``, ``process``, ``key``, ``kind``, ``list_index``, ``value``, ``call``, ``ret`` and ``outcome``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read of another transaction's version: of ``key``, written by transaction ``writer``, or ``INITIAL``.
+
+    ``others``: the writers of earlier elements of a list.
+    """
+
+    key: int
+    writer: int
+    value: int | None
+    others: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ValueAnomaly:
+    """A read that contradicts its value alone. ``op``: the number of the reading operation."""
+
+    name: str
+    op: int
+    key: str
+    value: int | None
+
+
+@dataclass
+class TransactionHistory:
+    """Transactions that count, numbered from 0 in the order of their calls.
+
+    ``reads`` are in program order, and leave out a transaction's own writes. ``writes`` has the keys whose final
+    version a transaction wrote.
+    """
+
+    keys: list[str] = field(default_factory=list)
+    ops: list[int] = field(default_factory=list)
+    processes: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    returns: list[int] = field(default_factory=list)
+    reads: list[list[Read]] = field(default_factory=list)
+    writes: list[dict[int, int | None]] = field(default_factory=list)
+    versions: dict[int, list[int]] = field(default_factory=dict)
+    """By list key, the writers in the order of their versions, each run of elements once."""
+    unseen: dict[int, list[int]] = field(default_factory=dict)
+    """By list key, the writers of elements that no read shows."""
+    anomalies: list[ValueAnomaly] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def list_known_versions(self) -> Iterable[tuple[int, int, int]]:
+        """Yields the known order of the versions of lists: transaction, next transaction, key."""
+        for key, writers in self.versions.items():
+            yield from ((first, second, key) for first, second in pairwise(writers))
+            if writers:
+                yield from ((writers[-1], one, key) for one in self.unseen.get(key, ()) if one != writers[-1])
+
+    def list_order(self, order: Order) -> list[tuple[int, int]]:
+        """Returns pairs of transactions whose transitive closure is the declared order.
+
+        A transaction of unknown outcome may take effect at any time after its call, so it precedes nothing.
+        """
+        if order is Order.SESSION:
+            return self._list_session_order()
+        return self._list_real_time_order() if order is Order.REAL_TIME else []
+
+    def _list_session_order(self) -> list[tuple[int, int]]:
+        last: dict[int, int] = {}
+        pairs = []
+        for number, process in enumerate(self.processes):
+            if process in last:
+                pairs.append((last[process], number))
+            if self.returns[number] != NEVER:
+                last[process] = number
+        return pairs
+
+    def _list_real_time_order(self) -> list[tuple[int, int]]:
+        """Leaves out a pair if a third transaction lies between the two."""
+        by_return = sorted((ret, number) for number, ret in enumerate(self.returns) if ret != NEVER)
+        recent: list[tuple[int, int]] = []
+        latest_call, position, pairs = -1, 0, []
+        for number, call in enumerate(self.calls):
+            added = False
+            while position < len(by_return) and by_return[position][0] < call:
+                recent.append(by_return[position])
+                latest_call = max(latest_call, self.calls[by_return[position][1]])
+                position, added = position + 1, True
+            if added:
+                recent = [one for one in recent if one[0] >= latest_call]
+            pairs += [(earlier, number) for _, earlier in recent]
+        return pairs
+
+
+def make_history(rows: Iterable[Row], initial: int | None = None) -> TransactionHistory:
+    """Makes a history from rows in any order. ``initial``: the value of a register that no transaction wrote."""
+    return _Builder(sorted(rows, key=itemgetter(0, 1)), initial).build()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A transaction before it is known whether it counts."""
+
+    op: int
+    process: int
+    call: int
+    ret: int
+    outcome: str
+    micros: list[tuple[str, int, int | None, list[int]]]
+    """Kind, key, value of a write or of a register's read, and elements of a list's read."""
+
+
+class _Builder:
+    def __init__(self, rows: Sequence[Row], initial: int | None) -> None:
+        self._initial = initial
+        self._key_numbers: dict[str, int] = {}
+        self._lists: set[int] = set()
+        self._registers: set[int] = set()
+        self._drafts = [self._draft(op, list(group)) for op, group in groupby(rows, itemgetter(0))]
+        self._drafts.sort(key=lambda draft: (draft.call, draft.op))
+        self.history = TransactionHistory(keys=list(self._key_numbers))
+        self._writers: dict[tuple[int, int | None], int] = {}
+        """By key and value, the draft that wrote it and may be committed."""
+        self._failed: set[tuple[int, int | None]] = set()
+        self._final: list[dict[int, int | None]] = []
+        self._ambiguous: set[tuple[int, int | None]] = set()
+
+    def build(self) -> TransactionHistory:
+        self._find_writers()
+        numbers = self._number_transactions()
+        for draft, final in zip(self._drafts, self._final, strict=True):
+            if draft.op in numbers:
+                self._add(draft, final)
+        self._order_lists(numbers)
+        for number, draft in enumerate(one for one in self._drafts if one.op in numbers):
+            if draft.outcome == "ok":
+                self._add_reads(number, draft, numbers)
+        self._describe()
+        return self.history
+
+    def _draft(self, op: int, rows: list[Row]) -> _Draft:
+        _, _, process, _, _, _, _, call, ret, outcome = rows[0]
+        draft = _Draft(op, process, call, NEVER if ret is None or outcome == "info" else ret, outcome, [])
+        for _, _, _, name, kind, position, value, _, _, _ in rows:
+            key = self._key_numbers.setdefault(name, len(self._key_numbers))
+            if kind == "txn-read":
+                if position is not None:
+                    self._lists.add(key)
+                    if position > 0:
+                        draft.micros[-1][3].append(value if value is not None else 0)
+                        continue
+                elif value is not None:
+                    self._registers.add(key)
+                draft.micros.append((kind, key, value, [] if position is None or value is None else [value]))
+            else:
+                (self._lists if kind == "txn-append" else self._registers).add(key)
+                draft.micros.append((kind, key, value, []))
+        return draft
+
+    def _find_writers(self) -> None:
+        mixed = self._lists & self._registers
+        for key in sorted(mixed)[:MOST_DOUBTS]:
+            self.history.doubts.append(
+                f"transactions on {self.history.keys[key]} cannot be judged: it is a list and a register at once"
+            )
+        for number, draft in enumerate(self._drafts):
+            final: dict[int, int | None] = {}
+            draft.micros = [micro for micro in draft.micros if micro[1] not in mixed]
+            for kind, key, value, _ in draft.micros:
+                if kind == "txn-read":
+                    continue
+                final[key] = value
+                if draft.outcome == "fail":
+                    self._failed.add((key, value))
+                elif (key, value) in self._writers or value == self._initial or value is None:
+                    self._ambiguous.add((key, value))
+                else:
+                    self._writers[key, value] = number
+            self._final.append(final)
+
+    def _number_transactions(self) -> dict[int, int]:
+        """Returns the number of each operation that counts."""
+        observed = set()
+        for draft in self._drafts:
+            if draft.outcome != "ok":
+                continue
+            for kind, key, value, elements in draft.micros:
+                if kind != "txn-read":
+                    continue
+                for one in elements if key in self._lists else (value,):
+                    if (key, one) in self._writers and (key, one) not in self._ambiguous:
+                        observed.add(self._writers[key, one])
+        counted = [
+            draft
+            for number, draft in enumerate(self._drafts)
+            if draft.outcome == "ok" or (draft.outcome == "info" and number in observed)
+        ]
+        return {draft.op: number for number, draft in enumerate(counted)}
+
+    def _add(self, draft: _Draft, final: dict[int, int | None]) -> None:
+        history = self.history
+        history.ops.append(draft.op)
+        history.processes.append(draft.process)
+        history.calls.append(draft.call)
+        history.returns.append(draft.ret)
+        history.reads.append([])
+        history.writes.append(final)
+
+    def _report(self, name: str, draft: _Draft, key: int, value: int | None) -> None:
+        self.history.anomalies.append(ValueAnomaly(name, draft.op, self.history.keys[key], value))
+
+    def _find_writer(self, key: int, value: int | None, numbers: Mapping[int, int]) -> int | None:
+        """Returns the number of the transaction that wrote a value, or None if the value proves no order."""
+        writer = self._writers.get((key, value))
+        if writer is None or (key, value) in self._ambiguous:
+            return None
+        return numbers.get(self._drafts[writer].op)
+
+    def _order_lists(self, numbers: Mapping[int, int]) -> None:
+        self._orders: dict[int, list[int]] = {}
+        disordered: set[int] = set()
+        for draft in self._drafts:
+            if draft.outcome != "ok":
+                continue
+            for kind, key, _, elements in draft.micros:
+                if kind != "txn-read" or key not in self._lists:
+                    continue
+                known = [one for one in elements if self._find_writer(key, one, numbers) is not None]
+                if len(set(elements)) < len(elements):
+                    self._report(DUPLICATE_ELEMENTS, draft, key, elements[-1])
+                    disordered.add(key)
+                longest = self._orders.setdefault(key, known)
+                shorter, longer = sorted((longest, known), key=len)
+                if longer[: len(shorter)] != shorter:
+                    if key not in disordered:
+                        self._report(INCOMPATIBLE_ORDER, draft, key, None)
+                    disordered.add(key)
+                self._orders[key] = longer
+        for key in disordered:
+            del self._orders[key]
+        appended: dict[int, list[int]] = {}
+        for number, draft in enumerate(self._drafts):
+            for kind, key, value, _ in draft.micros:
+                if kind != "txn-append" or key in disordered or draft.op not in numbers or value is None:
+                    continue
+                if self._writers.get((key, value)) == number and (key, value) not in self._ambiguous:
+                    appended.setdefault(key, []).append(value)
+        for key, values in appended.items():
+            order = self._orders.setdefault(key, [])
+            places = {value: place for place, value in enumerate(order)}
+            writers = [self._find_writer(key, value, numbers) for value in order]
+            self.history.versions[key] = [
+                writer for place, writer in enumerate(writers)
+                if writer is not None and (place == 0 or writers[place - 1] != writer)
+            ]  # fmt: skip
+            missing = (self._find_writer(key, value, numbers) for value in values if value not in places)
+            self.history.unseen[key] = list(dict.fromkeys(one for one in missing if one is not None))
+        self._check_own_appends(numbers)
+
+    def _check_own_appends(self, numbers: Mapping[int, int]) -> None:
+        """Reports transactions whose elements stand in another order than they were appended."""
+        places = {key: {value: place for place, value in enumerate(order)} for key, order in self._orders.items()}
+        for draft in self._drafts:
+            if draft.op not in numbers:
+                continue
+            last: dict[int, int] = {}
+            for kind, key, value, _ in draft.micros:
+                if kind == "txn-append" and key in places and value is not None and (key, value) not in self._ambiguous:
+                    place = places[key].get(value, NEVER)
+                    if place < last.get(key, -1):
+                        self._report(INTERNAL, draft, key, value)
+                    last[key] = place
+
+    def _add_reads(self, number: int, draft: _Draft, numbers: Mapping[int, int]) -> None:
+        own: dict[int, list[int | None]] = {}
+        for kind, key, value, elements in draft.micros:
+            if kind != "txn-read":
+                own.setdefault(key, []).append(value)
+            elif key in self._lists:
+                self._add_list_read(number, draft, key, elements, own.get(key, []), numbers)
+            else:
+                self._add_register_read(number, draft, key, value, own.get(key, []), numbers)
+
+    def _add_register_read(
+        self, number: int, draft: _Draft, key: int, value: int | None, own: list[int | None],
+        numbers: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        if (key, value) in self._ambiguous:
+            return
+        if own and value == own[-1]:
+            return
+        if own:
+            self._report(INTERNAL, draft, key, value)
+        if value is None or value == self._initial:
+            if not own:
+                self.history.reads[number].append(Read(key, INITIAL, value))
+            return
+        writer = self._find_writer(key, value, numbers)
+        if writer is None:
+            self._report(ABORTED_READ if (key, value) in self._failed else GARBAGE_READ, draft, key, value)
+        elif writer == number:
+            if not own:
+                self._report(INTERNAL, draft, key, value)
+        else:
+            if self.history.writes[writer].get(key) != value:
+                self._report(INTERMEDIATE_READ, draft, key, value)
+            self.history.reads[number].append(Read(key, writer, value))
+
+    def _add_list_read(
+        self, number: int, draft: _Draft, key: int, elements: list[int], own: list[int | None],
+        numbers: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        writers: dict[int, int] = {}
+        last_value: int | None = None
+        is_clear = True
+        for element in elements:
+            if (key, element) in self._ambiguous:
+                is_clear = False
+                continue
+            writer = self._find_writer(key, element, numbers)
+            if writer is None:
+                self._report(ABORTED_READ if (key, element) in self._failed else GARBAGE_READ, draft, key, element)
+            elif writer != number:
+                writers.pop(writer, None)
+                writers[writer] = last_value = element
+                is_clear = True
+            elif element not in own:
+                self._report(INTERNAL, draft, key, element)
+        for value in own:
+            if value not in elements and (key, value) not in self._ambiguous:
+                self._report(INTERNAL, draft, key, value)
+        if not is_clear or (not writers and own):
+            return
+        *others, last = writers or (INITIAL,)
+        is_last = bool(elements) and last != INITIAL and elements[-1] == last_value
+        if is_last and self.history.writes[last].get(key) != last_value:
+            self._report(INTERMEDIATE_READ, draft, key, last_value)
+        self.history.reads[number].append(Read(key, last, last_value, tuple(others)))
+
+    def _describe(self) -> None:
+        history = self.history
+        named = sorted(
+            self._ambiguous, key=lambda one: (history.keys[one[0]], one[1] if one[1] is not None else -NEVER)
+        )
+        for key, value in named[:MOST_DOUBTS]:
+            history.doubts.append(
+                f"transactions on {history.keys[key]} cannot be judged: no value was written"
+                if value is None
+                else f"transactions on {history.keys[key]} cannot be judged: {value} was written twice, or is the "
+                "initial value, so a read of it has no single writer"
+            )
+        if len(named) > MOST_DOUBTS:
+            history.doubts.append(f"{len(named) - MOST_DOUBTS} other values have several writers as well")
+        unjudged = sum(
+            draft.outcome != "ok" and any(micro[0] == "txn-read" for micro in draft.micros) for draft in self._drafts
+        )
+        if unjudged:
+            history.notes.append(f"the reads of {unjudged} transactions that failed or have no outcome are not judged")

@@ -1,0 +1,223 @@
+"""Levels that need no search: the edges that each level demands. A history satisfies the level iff they have no cycle.
+
+- Read uncommitted: the known order of versions (lists only), and the declared order.
+- Read committed (PL-2): also reads-from. Some order of versions agrees with any acyclic reads-from.
+- Axiomatic read committed and read atomic: if R saw V, and read x of W, which V wrote too, then V comes before W. For
+  each pair of V and R the smaller of both sets of keys is tried: O(n^1.5) for n operations.
+- Causal: also if a path of reads-from and sessions leads from V to R. Each session is a chain, so a clock with one
+  position per session describes all that R saw: O(n k) for n operations and k sessions. Clocks are sparse: a session
+  without influence has no entry.
+
+The bounds are those of Moeldrup and Pavlogiannis, *AWDIT*, PLDI 2025, which are optimal for unique values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from assay.checkers.isolation.levels import Level, Order, Rule
+from assay.checkers.isolation.precedence import Edge, Kind, sort_topologically
+from assay.checkers.isolation.transactions import INITIAL, NEVER, Read, TransactionHistory
+
+ORDER_KINDS: Final = {Order.SESSION: Kind.SESSION, Order.REAL_TIME: Kind.REAL_TIME}
+
+
+def list_demanded_edges(history: TransactionHistory, level: Level) -> list[Edge]:
+    """Returns the edges that a weak level demands. Causal stops early if wr and sessions have a cycle."""
+    edges = [Edge(first, second, Kind.WW, key) for first, second, key in history.list_known_versions()]
+    edges += list_declared_edges(history, level.order)
+    if level.rule is Rule.READ_UNCOMMITTED:
+        return edges
+    edges += _list_reads_from(history)
+    if level.rule is Rule.READ_COMMITTED:
+        return edges
+    if level.rule is Rule.CAUSAL and level.order is not Order.SESSION:
+        edges += list_declared_edges(history, Order.SESSION)
+    if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
+        return edges + _list_order_within_transactions(history)
+    if level.rule is Rule.READ_ATOMIC:
+        return edges + _list_atomic_visibility(history) + _list_visibility_by_order(history, level.order)
+    return edges + _list_causal_visibility(history, [edge for edge in edges if edge.kind is not Kind.WW])
+
+
+def list_declared_edges(history: TransactionHistory, order: Order) -> list[Edge]:
+    """Returns edges whose closure is the declared order."""
+    if order is Order.NONE:
+        return []
+    return [Edge(first, second, ORDER_KINDS[order]) for first, second in history.list_order(order)]
+
+
+def _list_reads_from(history: TransactionHistory) -> list[Edge]:
+    edges = []
+    for reader, reads in enumerate(history.reads):
+        for writer, key in _find_first_reads(reads).items():
+            edges.append(Edge(writer, reader, Kind.WR, key, reader, writer))
+    return edges
+
+
+def _find_first_reads(reads: Sequence[Read]) -> dict[int, int]:
+    """Returns the writers that a transaction read from, in the order of its first reads of each, each with a key."""
+    first: dict[int, int] = {}
+    for read in reads:
+        for writer in (*read.others, read.writer):
+            if writer != INITIAL:
+                first.setdefault(writer, read.key)
+    return first
+
+
+def _demand(key: int, reader: int, writer: int, other: int) -> Edge:
+    """Returns the edge that follows if ``reader`` saw ``other`` and read ``key`` of ``writer``: it wrote earlier.
+
+    Nothing is earlier than the initial value. So its reader would come before ``other``, which closes a cycle.
+    """
+    if writer == INITIAL:
+        return Edge(reader, other, Kind.RW, key, reader, writer)
+    return Edge(other, writer, Kind.WW, key, reader, writer, premise=(other, reader))
+
+
+def _list_order_within_transactions(history: TransactionHistory) -> list[Edge]:
+    """Returns the edges of axiomatic read committed."""
+    edges = []
+    for reader, reads in enumerate(history.reads):
+        places: dict[int, list[tuple[int, int]]] = {}
+        seen: dict[int, int] = {}
+        for place, read in enumerate(reads):
+            for writer in (*read.others, read.writer):
+                if writer != INITIAL:
+                    seen.setdefault(writer, place)
+            places.setdefault(read.key, []).append((place, read.writer))
+        for other, since in seen.items():
+            for key in _list_shared_keys(history.writes[other], places):
+                later = {writer for place, writer in places[key] if place > since and writer != other}
+                edges += [_demand(key, reader, writer, other) for writer in later]
+    return edges
+
+
+def _list_atomic_visibility(history: TransactionHistory) -> list[Edge]:
+    """Returns the edges of read atomic that follow from reads."""
+    edges = []
+    for reader, reads in enumerate(history.reads):
+        writers: dict[int, set[int]] = {}
+        for read in reads:
+            writers.setdefault(read.key, set()).add(read.writer)
+        for other in _find_first_reads(reads):
+            for key in _list_shared_keys(history.writes[other], writers):
+                edges += [_demand(key, reader, writer, other) for writer in writers[key] if writer != other]
+    return edges
+
+
+def _list_shared_keys(first: Mapping[int, object], second: Mapping[int, object]) -> list[int]:
+    """Returns the keys of both, in time linear in the smaller one."""
+    smaller, larger = sorted((first, second), key=len)
+    return [key for key in smaller if key in larger]
+
+
+def _list_visibility_by_order(history: TransactionHistory, order: Order) -> list[Edge]:
+    """Returns the edges of read atomic that follow from the declared order: a transaction sees all before it."""
+    if order is Order.NONE:
+        return []
+    writers = _list_writers_by_return(history, by_session=order is Order.SESSION)
+    edges = []
+    for reader, reads in enumerate(history.reads):
+        group = history.processes[reader] if order is Order.SESSION else 0
+        for read in reads:
+            returns, ended = writers.get((group, read.key), ((), ()))
+            place = bisect_left(returns, history.calls[reader])
+            latest_call = -1
+            while place > 0:
+                place -= 1
+                other = ended[place]
+                if other not in (read.writer, reader):
+                    edges.append(_demand(read.key, reader, read.writer, other))
+                if history.returns[other] < latest_call or order is Order.SESSION:
+                    break
+                latest_call = max(latest_call, history.calls[other])
+    return edges
+
+
+def _list_writers_by_return(
+    history: TransactionHistory, *, by_session: bool
+) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+    """Returns, by session (or 0) and key, the returns of all writers, ascending, and the writers."""
+    found: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for number in sorted(range(len(history)), key=history.returns.__getitem__):
+        if history.returns[number] == NEVER:
+            break
+        group = history.processes[number] if by_session else 0
+        for key in history.writes[number]:
+            returns, writers = found.setdefault((group, key), ([], []))
+            returns.append(history.returns[number])
+            writers.append(number)
+    return found
+
+
+def _list_causal_visibility(history: TransactionHistory, before: Sequence[Edge]) -> list[Edge]:
+    """Returns the edges of causal convergence. ``before``: reads-from and the orders that causality contains."""
+    order = sort_topologically(len(history), before, history.calls)
+    if order is None:
+        return []
+    chains, places = _assign_chains(history)
+    written: dict[int, dict[int, tuple[list[int], list[int]]]] = {}
+    for number in sorted(range(len(history)), key=places.__getitem__):
+        for key in history.writes[number]:
+            positions, writers = written.setdefault(key, {}).setdefault(chains[number], ([], []))
+            positions.append(places[number])
+            writers.append(number)
+    edges = []
+    for reader, clock in _iterate_clocks(history, before, order, chains, places):
+        for read in history.reads[reader]:
+            for chain in _list_shared_keys(written.get(read.key, {}), clock):
+                positions, writers = written[read.key][chain]
+                place = bisect_right(positions, clock[chain])
+                if place and writers[place - 1] not in (read.writer, reader):
+                    edges.append(_demand(read.key, reader, read.writer, writers[place - 1]))
+    return edges
+
+
+def _assign_chains(history: TransactionHistory) -> tuple[list[int], list[int]]:
+    """Returns the chain of each transaction, and its place there. Chains are sessions; a transaction of unknown outcome
+    precedes none of its session, so it is a chain of its own."""
+    numbers: dict[tuple[int, int], int] = {}
+    lengths: list[int] = []
+    chains, places = [], []
+    for number, process in enumerate(history.processes):
+        alone = number if history.returns[number] == NEVER else -1
+        chain = numbers.setdefault((process, alone), len(numbers))
+        if chain == len(lengths):
+            lengths.append(0)
+        chains.append(chain)
+        places.append(lengths[chain])
+        lengths[chain] += 1
+    return chains, places
+
+
+def _iterate_clocks(
+    history: TransactionHistory, before: Sequence[Edge], order: Sequence[int], chains: Sequence[int],
+    places: Sequence[int],
+) -> Iterator[tuple[int, dict[int, int]]]:  # fmt: skip
+    """Yields each transaction with its clock: by chain, the place of the last transaction that it saw."""
+    sources: list[list[int]] = [[] for _ in range(len(history))]
+    left = [0] * len(history)
+    for edge in before:
+        sources[edge.target].append(edge.source)
+        left[edge.source] += 1
+    clocks: dict[int, dict[int, int]] = {}
+    for number in order:
+        clock: dict[int, int] = {}
+        for source in sources[number]:
+            known = clocks[source]
+            if len(known) > len(clock):
+                clock, known = dict(known), clock
+            for chain, place in known.items():
+                if clock.get(chain, -1) < place:
+                    clock[chain] = place
+            if clock.get(chains[source], -1) < places[source]:
+                clock[chains[source]] = places[source]
+            left[source] -= 1
+            if not left[source]:
+                del clocks[source]
+        yield number, clock
+        if left[number]:
+            clocks[number] = clock

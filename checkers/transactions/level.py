@@ -1,0 +1,87 @@
+"""Judges the isolation level that a contract names, and reports a refutation as a cycle of its class.
+
+The tables of values are those of the other checks (``views``). The order of transactions is judged by
+``checkers.isolation``, which needs no table of dependencies. ``txn_level`` says what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.checkers.check import build
+from assay.checkers.engine import Engine, EngineError
+from assay.checkers.isolation.explain import describe, find_class
+from assay.checkers.isolation.level_check import LevelResult, check_level
+from assay.checkers.isolation.levels import Level, find_level
+from assay.checkers.isolation.refutation import Circle, Refutation, iterate_circles
+from assay.checkers.isolation.transactions import Row, TransactionHistory, make_history
+from assay.checkers.judging.verdict import MOST_OPERATIONS
+from assay.checkers.transactions.cycles import load_cycles
+from assay.checkers.transactions.views import SOURCE_VIEWS
+from assay.harness.core.lazy_import import LazyModule
+from assay.harness.core.printable import count_noun
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
+
+LEVEL_TABLE: Final = "txn_level"
+_ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, outcome from txn_rows"
+_CONSTRAINTS: Final = "select op from txn_register_seen union all select op from txn_list_seen"
+
+
+def prepare_level(engine: Engine, name: str, seconds: float) -> list[str]:
+    """Creates every table that the transaction checks read. Returns reasons not to pass."""
+    build(engine, SOURCE_VIEWS)
+    engine.view("txn_edges", _CONSTRAINTS)
+    level = find_level(name)
+    history = make_history(_read_rows(engine))
+    result = check_level(history, level, seconds)
+    found = [] if result.refutation is None else [_make_finding(history, result.refutation)]
+    load_cycles(engine, "txn_found", found)
+    note = "; ".join((_describe_level(history, result), *result.notes))
+    engine.load(LEVEL_TABLE, pa.table({"level": [level.name], "note": [note]}))
+    return list(result.reasons)
+
+
+def read_level_notes(engine: Engine) -> list[str]:
+    """Returns what ``prepare_level`` found, for the user. Empty if the judging did not come that far."""
+    try:
+        return [row["note"] for row in engine.rows(f"select note from {LEVEL_TABLE}")]
+    except EngineError:
+        return []
+
+
+def _read_rows(engine: Engine) -> Iterable[Row]:
+    table = engine.arrow(_ROWS)
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
+    level: Level = result.level
+    said = f"level {level.name}: {level.meaning}"
+    if result.order is None:
+        return said
+    return f"{said}; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"
+
+
+def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[str, Any]:
+    """Returns a row of ``txn_found``."""
+    steps = [step for circle in iterate_circles(refutation) for step in circle.steps]
+    involved = list(dict.fromkeys(history.ops[step.source] for step in steps))
+    readers = [history.ops[step.reader] for step in steps if step.reader >= 0]
+    ops = list(dict.fromkeys((*involved, *readers)))
+    keys = [history.keys[step.key] for step in steps if step.key >= 0]
+    return {
+        "anomaly": find_class(refutation),
+        "number": 1,
+        "key": keys[0] if keys else None,
+        "first_op": ops[0],
+        "second_op": ops[1] if len(ops) > 1 else ops[0],
+        "ops": ",".join(map(str, ops[:MOST_OPERATIONS])),
+        "more": max(0, len(ops) - MOST_OPERATIONS),
+        "claim": describe(history, refutation),
+        "cycle": int(isinstance(refutation, Circle)),
+    }

@@ -1,0 +1,45 @@
+"""Every level against brute force over all orders of small random histories."""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from collections import Counter
+
+import pytest
+
+from assay.checkers.isolation.certificate import find_flaw
+from assay.checkers.isolation.level_check import check_level
+from assay.checkers.isolation.levels import LEVELS, Level, Rule
+from assay.checkers.isolation.transactions import make_history
+from assay.checkers.judging.verdict import Verdict
+
+from helpers.isolation_oracle import draw_history, satisfies, to_rows
+
+HISTORIES = int(os.environ.get("ASSAY_LEVEL_HISTORIES", "0"))
+"""Number of histories per level and kind; 0: the number that the fast tests have time for."""
+
+
+@pytest.fixture(params=[60, pytest.param(2000, marks=pytest.mark.long)])
+def count(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return HISTORIES or number
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["registers", "lists"])
+@pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
+def test_a_level_gets_the_answer_of_brute_force(count: int, level: Level, lists: bool) -> None:
+    rng = random.Random(zlib.crc32(f"{level.name}/{lists}".encode()))
+    most = 4 if level.rule is Rule.SNAPSHOT_ISOLATION else 5
+    total: Counter[Verdict] = Counter()
+    for _ in range(count):
+        txns = draw_history(rng, most, lists=lists)
+        history = make_history(to_rows(txns))
+        result = check_level(history, level)
+        assert (result.verdict is Verdict.PASS) is satisfies(txns, level), (result, txns)
+        assert result.verdict is not Verdict.UNKNOWN
+        if result.order is not None:
+            assert find_flaw(history, level, result.order) is None
+        total[result.verdict] += 1
+    assert min(total[Verdict.PASS], total[Verdict.FAIL]) > count // 50, total
