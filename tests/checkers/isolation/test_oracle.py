@@ -42,4 +42,5 @@ def test_a_level_gets_the_answer_of_brute_force(count: int, level: Level, lists:
         if result.order is not None:
             assert find_flaw(history, level, result.order) is None
         total[result.verdict] += 1
-    assert min(total[Verdict.PASS], total[Verdict.FAIL]) > count // 50, total
+    assert total[Verdict.PASS] > count // 50, total
+    assert total[Verdict.FAIL] > count // 50 or level.rule is Rule.READ_UNCOMMITTED, total
