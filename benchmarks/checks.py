@@ -189,11 +189,11 @@ def _run_engine(made: Path, engine: str, options: argparse.Namespace) -> dict[st
 
 
 def _row(name: str, engine: str, answer: Mapping[str, Any]) -> str:
-    limit = answer["sort"]
+    baseline = answer["sort"]
     return (
-        f"| {name} | {answer['effects'] / 1e6:.1f} M | {engine} | {answer['seconds']:.0f} s | {limit:.1f} s "
-        f"| {answer['seconds'] / limit:.1f} | {answer['costliest']} {answer['costs']:.1f} s "
-        f"| {answer['costs'] / limit:.1f} | {answer['peak'] / 2**30:.1f} GB "
+        f"| {name} | {answer['effects'] / 1e6:.1f} M | {engine} | {answer['seconds']:.0f} s | {baseline:.1f} s "
+        f"| {answer['seconds'] / baseline:.1f} | {answer['costliest']} {answer['costs']:.1f} s "
+        f"| {answer['costs'] / baseline:.1f} | {answer['peak'] / 2**30:.1f} GB "
         f"| {answer['verdict']} {answer['anomalies'] or ''}"
     )
 

@@ -66,17 +66,17 @@ class SupportsCommands(Protocol):
 class Flow:
     """The packets that a peer sends to a node over connections to a server port of one of the two.
 
-    - ``answers``: True means packets from the peer's server port, False packets to the node's server port
+    - ``from_server``: True means packets from the peer's server port, False packets to the node's server port
     - ``every``: 3 means only every third packet, starting with the first
     """
 
     port: int
-    answers: bool = True
+    from_server: bool = True
     every: int = 1
 
     def __str__(self) -> str:
         """Returns ``:9092`` for answers, ``>9092`` for requests, ``:9092/3`` for every third packet."""
-        return f"{':' if self.answers else '>'}{self.port}" + (f"/{self.every}" if self.every > 1 else "")
+        return f"{':' if self.from_server else '>'}{self.port}" + (f"/{self.every}" if self.every > 1 else "")
 
 
 class Node(SupportsCommands, Protocol):

@@ -51,7 +51,7 @@ class SshCluster(ABC):
 
     kind: str
     leftover_error: type[Exception]
-    """Error that lists what was not removed."""
+    """Type of the error that ``close`` raises if something was not removed."""
 
     def __init__(
         self, system: System, *, run_id: str, seed: int, state_dir: Path, progress: Callable[[str], None]

@@ -148,7 +148,7 @@ def make_faults_page() -> str:
         parameters = "; ".join(
             f"`{parameter}`: {', '.join(values)}" for parameter, values in list_parameters(fault).items()
         )
-        alone = "yes" if name in catalogue.all else "no"
+        alone = "yes" if name in catalogue.in_nemesis_all else "no"
         rows.append(
             [
                 f"`{name}`",

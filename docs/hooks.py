@@ -1,4 +1,4 @@
-"""MkDocs hooks: links to files that the site does not contain become plain text, and roles of docstrings code."""
+"""MkDocs hooks: links to files that the site does not contain become plain text. Roles in docstrings become code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 ROLE = re.compile(r":\w+:<code>~?(?:[\w.]+\.)?(\w+)</code>")
-"""A role with the name that it shows, as Markdown leaves it."""
+"""Matches a Sphinx role such as ``:class:`assay.System``` in the HTML that Markdown makes of it. The group is the last
+part of the name, which the page shows."""
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:

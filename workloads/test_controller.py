@@ -22,7 +22,8 @@ from assay.workloads.broker.log_operations import traffic
 from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-# A record of a short-lived topic needs only one copy, which may be on the broker that loses its power.
+# ``may_stall`` allows a fault on all servers at once. A power loss of all is not allowed: an acknowledged record of a
+# short-lived topic may have only one copy, which is lost if it is not on disk yet.
 CONTRACT = build_contract(*LOG_ANOMALIES, may_stall=("outage",))
 CHANGE_SECONDS = 0.15
 """Average seconds between changes. Each change costs ZooKeeper about ten writes and every broker a request."""

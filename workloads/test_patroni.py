@@ -21,7 +21,7 @@ from assay.workloads.systems.postgresql_primary import connect
 class PatroniElements(sets.SetClient):
     """Stores each element as a row, on the server that accepts writes."""
 
-    blocking = True
+    blocking = True  # ``invoke`` blocks, so each client gets a thread of its own
 
     def open(self, endpoint: Endpoint, runtime: object) -> None:
         self.session = connect([address.partition(":")[0] for address in endpoint.all])

@@ -77,7 +77,7 @@ class RegisterClient(VersionedRegisters):
         return super().invoke(operation)
 
     def read(self, key: str) -> dict[str, Any]:
-        self.answer(self.zk.set_async(BARRIER, b""))  # a read after a write is at least as new as the write
+        self.answer(self.zk.set_async(BARRIER, b""))  # the server catches up with this write, so the read is not stale
         data, stat = self.answer(self.zk.get_async(key))
         return {"value": int(data) if data else None, "version": stat.version}
 

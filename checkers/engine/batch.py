@@ -133,8 +133,8 @@ class HistoryBatch:
 
     def _is_known_empty(self, relation: BatchRelation) -> bool:
         """Returns whether the relation is known to have no rows of any run. Creates no relation."""
-        is_open = relation.is_surely_empty is None and relation.sql
-        if is_open and _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty):
+        is_undecided = relation.is_surely_empty is None and relation.sql
+        if is_undecided and _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty):
             relation.is_surely_empty = True
         return relation.is_surely_empty is True
 
@@ -201,7 +201,7 @@ class HistoryBatch:
         if relation.exists:
             return
         if relation.is_table and relation.is_surely_empty is None:
-            # None and not False, because the relation may still turn out to be empty.
+            # None instead of False: known inputs do not prove it empty, but the query may still return no rows.
             relation.is_surely_empty = _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty) or None
         sql = self._to_lateral_join(relation.sql, relation.reads, relation.run)
         kind = "table" if relation.is_table else "view"
@@ -220,7 +220,8 @@ class HistoryBatch:
 
 def _lacks_input_rows(sql: str, reads: Mapping[str, BatchRelation], is_empty: Callable[[BatchRelation], bool]) -> bool:
     """Returns whether a text has no rows because relations that it reads are empty."""
-    return find_rowless_condition(sql)(lambda name: name in reads and is_empty(reads[name]))
+    has_no_rows = find_rowless_condition(sql)
+    return has_no_rows(lambda name: name in reads and is_empty(reads[name]))
 
 
 class RunEngine:

@@ -3,15 +3,16 @@
 These checks read the nodes' event logs. They never compare times of events of different nodes: the order of a log is
 (node, incarnation, seq), and the order of writes to ZooKeeper is the zxid. They read:
 
-- ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch. Keys of a
-  topic whose incarnation is unknown (``orders#0-0``) may stand for several topics, which all begin with the same
-  epochs.
+- ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch. In a key such
+  as ``orders#0-0``, the 0 after ``#`` means that the topic's incarnation is unknown. Such a key may stand for several
+  topics, each with an epoch 0. So these keys are left out.
 - ``became-controller`` (``controller_epoch``): the node became controller; each incarnation of a node counts
   separately.
 - ``request-obeyed`` (``controller_epoch``): the node obeyed a controller of that epoch.
 - any other event with ``zxid`` and ``controller_epoch``: a write to ZooKeeper by a controller of that epoch.
 
 Each check is a family of its own, so that a history without one kind of event is not reported as lacking data for it.
+:class:`assay.checkers.check.Check` explains the fields of a check, such as ``moments`` (further times).
 """
 
 from typing import Final

@@ -329,7 +329,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.progress_deadline, *(float(seconds) for seconds in deadlines if seconds is not None))
 
     @property
-    def failing_over(self) -> int:
+    def failover_nanoseconds(self) -> int:
         """The duration of a failover as clients see it, in nanoseconds: ``failover`` plus ``patience``.
 
         It is 0 if ``failover`` is unknown.

@@ -193,7 +193,7 @@ def find_silences(
 
     def continues_stall(one: Disturbance) -> bool:
         since = max((healed for healed in stall_heals if healed <= one.begin), default=None)
-        soon = since is not None and one.begin - since < contract.failing_over
+        soon = since is not None and one.begin - since < contract.failover_nanoseconds
         return soon and not count_succeeded(since or 0, one.begin)
 
     reasons: list[str] = []
@@ -215,7 +215,7 @@ def find_silences(
             any_success = True
         elif continues_stall(one):
             continue
-        elif merged.end - merged.begin >= contract.failing_over:
+        elif merged.end - merged.begin >= contract.failover_nanoseconds:
             reasons.append(
                 f"only {count_noun(during, 'operation')} succeeded during {merged}, the contract asks for {wanted}"
                 f"{_append(describe_failures(merged.begin, merged.end))}; if the design allows that, give a failover "
@@ -233,8 +233,9 @@ def find_silences(
         first = without_success[0]
         reasons.append(
             f"too few operations succeeded during {names}, each shorter than a failover "
-            f"({seconds(contract.failing_over)}: failover and patience); the contract asks for {wanted} during one of "
-            f"them{_append(describe_failures(first.begin, first.end))}; let faults last longer (--nemesis-interval)"
+            f"({seconds(contract.failover_nanoseconds)}: failover and patience); the contract asks for {wanted} during "
+            f"one of them{_append(describe_failures(first.begin, first.end))}; "
+            "let faults last longer (--nemesis-interval)"
         )
     return reasons
 

@@ -148,7 +148,7 @@ def find_silent_end(engine: Engine, contract: Contract, faults: Sequence[FaultTi
     silent = measure_health(engine, contract, f"call > {since}")
     (row,) = engine.rows(f"select max(call) as final from ops where call > {since}")
     issued = sum(count.issued for count in silent.counts.values())
-    if issued < LEAST_UNDISTURBED or int(row["final"]) - since < max(SHORTEST_SILENCE, contract.failing_over):
+    if issued < LEAST_UNDISTURBED or int(row["final"]) - since < max(SHORTEST_SILENCE, contract.failover_nanoseconds):
         return []
     reason = (
         f"no operation was answered after {seconds(since)}, and {issued} were called until "

@@ -103,6 +103,7 @@ def _describe_streak(row: Row, node: str | None) -> str:
 
 
 _ERROR: Final = f"case when outcome <> 'ok' then coalesce({ERROR_NAME}, '{NO_ERROR}') end"
+# `lasted` is the time of an operation, and of a streak outside it; `whole` is the time of the worker outside faults.
 _LONG_STREAKS: Final = f"""
     select worker, error, many, since, until, is_last from (
         select worker, error, island, count(*) as many, {total_of("calm")} as calm, min(call) as since,
@@ -165,7 +166,7 @@ def _measure_disturbed(contract: Contract, faults: Sequence[FaultTimes], begin: 
     """Returns the nanoseconds of this interval that belong to a fault, or to a failover after it."""
     total, reached = 0, begin
     for fault in sorted((one for one in faults if one.injected is not None), key=lambda one: one.injected or 0):
-        until = end if fault.healed is None else min(fault.healed + contract.failing_over, end)
+        until = end if fault.healed is None else min(fault.healed + contract.failover_nanoseconds, end)
         total += max(until - max(fault.injected or 0, reached), 0)
         reached = max(reached, until)
     return total
@@ -175,8 +176,10 @@ def find_repeated_values(engine: Engine, contract: Contract, kinds: Collection[s
     """Returns a warning if values that ought to be distinct were added more than once.
 
     Only acknowledged additions count, because a workload may repeat an addition of unknown outcome. An element of a set
-    may be added again after it was removed. Among very many values, only the multiples of one number are compared,
-    because comparing all values costs as much as a check. A generator that starts again repeats these multiples, too.
+    may be added again after it was removed.
+
+    Comparing very many values costs as much as a check. So among very many, only the multiples of one number are
+    compared. This sample is enough, because a generator that starts again repeats all its values.
     """
     if contract.repeated_values or not set(kinds).intersection(DISTINCT_KINDS):
         return []

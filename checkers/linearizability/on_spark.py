@@ -2,7 +2,8 @@
 
 1. The view ``ops`` is shuffled by key once, into more parts than there are cores, longest keys first. A Python process
    gets all operations of one key at once (``applyInArrow``).
-2. Each part is a job of its own, so its results arrive as soon as it ends, and a process that dies loses no other part.
+2. Each part (a :class:`Chunk` of keys) is a job of its own. So its results arrive as soon as it ends, and a process
+   that dies loses no other part.
 3. The keys of a failed part are requested again, in halves, until the key that kills its process is alone.
 
 The executors' Python must be able to import this package, its dependencies and the model's module.
@@ -64,7 +65,7 @@ class HistoryKeys:
 
     names: list[str | None]
     operations: list[int]
-    """Number of operations per key, including those that do not count."""
+    """Number of operations per key, including those that the model ignores: only the executors know which."""
 
     def __len__(self) -> int:
         return len(self.names)

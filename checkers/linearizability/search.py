@@ -39,9 +39,9 @@ def search(
     """Decides whether each key's operations have a legal order: one that respects time and the model.
 
     ``ops`` has the history's schema (``assay.harness.core.history``). Operations with a null key are one object.
-    ``place`` sets the number of processes, which affects only the time. Verdicts:
+    ``place`` is where the search runs. It sets the number of processes, which affects only the time. Verdicts:
 
-    - ``fail``: a key has no legal order. The findings name, per key, the operation that has no place.
+    - ``fail``: a key has no legal order. The findings name, per key, the operation that fits nowhere in the order.
     - ``unknown``: a limit was reached, or a process died, and no key failed.
 
     ``KeyboardInterrupt`` ends the search; the judgement then has the keys searched so far. Raises ``ModelError`` if the

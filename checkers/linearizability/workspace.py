@@ -1,8 +1,10 @@
 """Memory of the compiled search, and its limit: this module allocates and enlarges every array.
 
 The limit counts the bytes of all arrays, of the temporary copy while an array grows, and of the states that an interned
-model has reached. The search stops before a new array would exceed the limit. For states, it stops at most a megabyte
-above the limit.
+model has reached. An interned model has states that are no integers; each state gets a number. The search stops before
+a new array would exceed the limit. For states, it stops at most a megabyte above the limit.
+
+``tables`` explains the arrays, and the cells of ``counters``, by name.
 """
 
 from collections.abc import Callable, Hashable
@@ -43,7 +45,11 @@ class OutOfMemory(Exception):
 
 
 class InternedStates:
-    """Numbers for the states of an interned model, and the results of its ``step``."""
+    """Numbers for the states of an interned model, and the results of its ``step``.
+
+    - ``number`` and ``actions`` number the model's actions
+    - ``numbers`` and ``states`` number its states; ``lost`` is the number of the state ``model.lost``
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -254,7 +260,7 @@ class Workspace:
     def read_trail(self, trail: int) -> list[tuple[int, int]]:
         """Returns the operations that led to a configuration, in order, each with the event at which it was placed.
 
-        An operation of unknown outcome is given by the complement of its group.
+        An operation of unknown outcome is given by the bitwise complement of its group's number, so it is negative.
         """
         found = []
         while trail != NOWHERE:
@@ -271,7 +277,7 @@ class Workspace:
             return f"{reached!r} (describe raised {type(error).__name__}: {error})"
 
     def to_model_error(self, what: str, actions: list[Action]) -> ModelError:
-        """Returns the error for the action ``AT``, which violates its model's claim."""
+        """Returns the error for the action at which the search stopped: it violates a claim of its model."""
         return ModelError(f"{self.states.model.name}: {actions[int(self.counters[tables.AT])]} {what}")
 
     def _check(self, more: int) -> None:

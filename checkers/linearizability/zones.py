@@ -36,10 +36,14 @@ Zoned = tuple[dict[int, Finding | None], list[int]]
 
 
 def judge_zones(encoded: EncodedHistory, anomaly: str) -> Zoned:
-    """Judges each key that qualifies. Returns the first contradiction by key number (None without any), and the other
-    keys."""
+    """Judges each key that qualifies.
+
+    Returns a dict from the number of each such key to its first contradiction, or None. Also returns the numbers of the
+    keys that do not qualify.
+    """
     assert encoded.model.register is not None
     read, write = encoded.model.register
+    # The first two entries of an action are its verb and its value.
     parts = np.array([action[:2] for action in encoded.actions], dtype=np.int64).reshape(-1, 2)[encoded.action]
     reads, value = parts[:, 0] == read, parts[:, 1]
     writes = np.flatnonzero(parts[:, 0] == write)
@@ -96,7 +100,7 @@ def _find_violations(
     first[initial] = BEFORE
     certain = np.zeros(count, dtype=np.bool_)
     certain[cluster[ret < FOREVER]] = True
-    owner = np.zeros(count, dtype=np.int64)
+    owner = np.zeros(count, dtype=np.int64)  # the key of each cluster
     owner[cluster] = key
     zones = np.flatnonzero(certain | seen)
     forward = first[zones] < last[zones]
@@ -104,6 +108,7 @@ def _find_violations(
     sort = np.lexsort((zones, forward, low, owner[zones]))
     zones, forward, low, high = zones[sort], forward[sort], low[sort], high[sort]
     reach, by = _find_reach(owner[zones], forward, high)
+    # ``late``: the forward zones that begin inside an earlier forward zone, and the backward zones that lie in one.
     late = np.flatnonzero(reach > np.where(forward, low, high))
     calls, returns = _find_operations_at(cluster, call, last), _find_operations_at(cluster, ret, first)
     for index in late.tolist():

@@ -61,7 +61,7 @@ REST: Final = Family(
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
     prepare=_find_short_inspection,
-    about_servers=True,
+    about_servers=True,  # so a run that only this family can judge is unknown
 )
 
 LIVENESS_ANOMALIES: Final = REST.anomalies

@@ -6,6 +6,9 @@ was fetched or sought. An offset is *known* if any consumer observed a record th
 compaction may have deleted the record. A gap in offsets alone proves nothing.
 
 A poll that did not end ok but showed records breaks its chain, because it may have moved the consumer any distance.
+
+In the table ``effects``, ``sub`` is the place of a row inside its operation. :class:`assay.checkers.check.Check`
+explains the fields of a check, and :mod:`assay.checkers.claims` the syntax of ``claim`` and ``about``.
 """
 
 from typing import Final
@@ -38,8 +41,8 @@ POLL_VIEWS: Final = parse_views(f"""
     select process, key, assignment from log_reading_rows where kind = 'observe' and outcome <> 'ok'
     group by process, key, assignment
 
-    -- `breaks`: the number of records so far, in this chain, of polls that did not end ok. Few chains have such
-    -- records, and only these chains are sorted.
+    -- `breaks` counts, along the chain, the records whose poll did not end ok. Few chains have such records, and only
+    -- these chains are sorted.
     create view log_steps as
     select {_STEP}, cast(0 as bigint) as breaks
     from log_reading_rows r left join log_broken_chains b on {_SAME_CHAIN} where b.process is null
@@ -57,7 +60,7 @@ POLL_VIEWS: Final = parse_views(f"""
     where rank = 1
 
     -- The records that one operation read of a chain. `gapless`: their offsets are consecutive, so comparing the two
-    -- ends is enough.
+    -- ends is enough. Offsets are consecutive if `position - sub` (the shift) is equal for all rows.
     create table log_stretches as
     select process, key, assignment, breaks, op, call, sub, low, high,
         case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as gapless
@@ -125,7 +128,8 @@ POLL_SKIP: Final = Check(
     anomaly="poll-skip",
     meaning="a consumer skipped a record that was in the log",
     views=parse_views(f"""
-        -- The number of known offsets up to each end of a gap (`upto`).
+        -- The number of known offsets up to each end of a gap (`upto`). `judged` (log.views): neither retention nor
+        -- compaction may have deleted the record.
         create table log_observed_below as
         select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
         from (

@@ -7,7 +7,8 @@ assignment. The reader is stuck if a poll was called after the contract's ``read
 ``MIN_POLLS`` such polls were called in the last half of this time.
 
 ``log.positions`` creates ``log_positions``. ``log.views`` creates ``log_reads``, ``log_judged`` and
-``log_value_offsets``.
+``log_value_offsets``. ``log_declared`` has the fields of the contract. :class:`assay.checkers.check.Check` explains the
+fields of a check.
 """
 
 from typing import Final
@@ -51,7 +52,7 @@ STUCK_READER: Final = Check(
         select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
         group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
 
-        -- Polls of such readers that found nothing of any key.
+        -- Polls of such readers that found nothing of any key (`reads_other_keys`: their rows are about several keys).
         create view log_empty_polls (reads_other_keys) as
         select p.process, p.key, p.assignment, p.position, p.op, p.call
         from log_idle_polls p
@@ -72,7 +73,8 @@ STUCK_READER: Final = Check(
             cross join log_declared d
         where s.polls >= {MIN_POLLS} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
 
-        -- Readers below an acknowledged record; `acked`: when the first such record was acknowledged.
+        -- Readers below an acknowledged record; `acked`: when the first such record was acknowledged. `back` sorts the
+        -- positions from the end of the log to its begin.
         create view log_waiting_readers as
         select process, key, assignment, position, last_call, begun, acked from (
             select process, key, assignment, position, is_stay, last_call, begun,
@@ -121,5 +123,5 @@ STUCK_READER: Final = Check(
     more="{polls-1}",
     about=("offset {there} of {key}", VALUE),
     needs_end=True,
-    optional=True,
+    optional=True,  # a run without idle polls may pass
 )

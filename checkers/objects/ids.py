@@ -7,6 +7,10 @@ A workload records itself in ``effects`` as follows (``key`` is the generator's 
 
 Two rows with one id contradict each other at any time, so the check is exact. Ids need not rise; ``objects.monotonic``
 checks values that must rise.
+
+:class:`assay.checkers.check.Check` explains the fields of a check, such as ``more`` (the number of further operations,
+which are not listed) and ``about`` (the subjects). ``high_cardinality`` tells the engine that a table has nearly one
+group per row.
 """
 
 from typing import Final

@@ -24,11 +24,11 @@ empty at some moment of each ok dequeue without a value. In other queues an elem
 and put back.
 
 1. An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it.
-2. From its call on, a dequeue of unknown outcome may have taken any one element that no other dequeue returned later. A
-   drain of unknown outcome may have taken any number of such elements.
-3. The queue may have been empty at a moment under two conditions. First, no element that is returned later was
-   certainly inside. Second, the other elements inside were at most as many as the dequeues of unknown outcome called by
-   then.
+2. From its call on, a dequeue of unknown outcome may have taken one element: any element that no dequeue returned from
+   then on. A drain of unknown outcome may have taken any number of such elements.
+3. The queue may have been empty at a moment under two conditions. First, no element was certainly inside that a dequeue
+   returned later. Second, consider the elements inside that no dequeue returned later. They were not more than the
+   dequeues of unknown outcome that had been called by then.
 4. The answer is false if there is no such moment from its call to its return. Different elements may be inside at
    different moments.
 
@@ -104,7 +104,10 @@ QUEUE_VIEWS: Final = parse_views(f"""
     """)
 
 _DRAINED: Final = "o.key is null and d.drained > greatest(a.ret, b.since)"
-"""SQL: whether a complete drain was called late enough for the element ``a``, and no drain has an unknown outcome."""
+"""SQL: whether a complete drain was called late enough for the element ``a``, and no drain has an unknown outcome.
+
+``exposure_bound`` (``b``) has the heal of the last fault, as ``since``.
+"""
 
 QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
@@ -137,10 +140,10 @@ QUEUE_LOST: Final = Check(
     examined="select count(*) as examined from queue_acked",
     exposure=Exposure(
         rows=f"""
-            select c.key, c.claims, c.taken + greatest(c.drained - coalesce(x.excuses, 0), 0) as exposed
+            select c.key, c.claims, c.taken + greatest(c.missed - coalesce(x.excuses, 0), 0) as exposed
             from (
                 select a.key, count(*) as claims, count(t.key) as taken,
-                    {total_of(f"case when t.key is null and {_DRAINED} then 1 else 0 end")} as drained
+                    {total_of(f"case when t.key is null and {_DRAINED} then 1 else 0 end")} as missed
                 from queue_adds a cross join exposure_bound b
                     left join queue_drains d on a.key = d.key left join queue_open_drains o on a.key = o.key
                     left join (select key, value from queue_adds where rank = 2) n
@@ -263,7 +266,8 @@ QUEUE_FALSE_EMPTY: Final = Check(
         group by key, value having cast(sum(weight) as bigint) > 0
 
         -- `copies`: the enqueues of an element that have returned, minus its dequeues that have been called. If it is
-        -- below 0, none is certainly inside. `late`: dequeue calls come before enqueue returns of the same moment.
+        -- below 0, none is certainly inside. `late` orders the events of one moment: 0 for calls of dequeues, 1 for
+        -- returns of enqueues.
         create view queue_element_steps as
         select t.key, t.time, t.late, t.weight, coalesce(s.spare, 0) as spare,
             {sum_so_far("t.weight", by="t.key, t.value", order="t.time, t.late, t.op, t.sub")} as copies
@@ -330,7 +334,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
     "[add_op?; one of them is {value}, acknowledged to {add_op} at {add_op:returned}].",
     about=("[add_op?[due=0?element {value} of {key} by operation {add_op:number}]]",),
     explained_by=("queue-lost",),
-    seen_again=True,
+    seen_again=True,  # one lost element may be found by many false answers
     needs_close=True,
 )
 

@@ -61,7 +61,7 @@ class DockerCluster(SshCluster):
     """See :class:`assay.cluster.node.Cluster`. ``start`` creates the nodes; the nodes start their processes."""
 
     kind = "docker"
-    leftover_error = DockerEngineError
+    leftover_error = DockerEngineError  # raised if something was not removed
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class DockerCluster(SshCluster):
     async def _try_preloads(self, node: SshNode) -> None:
         """Tests whether a user's image can load the libraries. Its C library may differ from this machine's."""
         libraries = self._libraries(node)
-        if not libraries or self._images[node.role].own is None:
+        if not libraries or self._images[node.role].user_image is None:
             return
         printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
         if printed.strip():
@@ -286,7 +286,11 @@ class DockerCluster(SshCluster):
             "engine": f"docker {version['Version']}",
             "image": image.image_reference(),
             "image digest": ", ".join(sorted({found.id for found in images.values()})),
-            **{f"image of {role}": found.own for role, found in sorted(images.items()) if found.own is not None},
+            **{
+                f"image of {role}": found.user_image
+                for role, found in sorted(images.items())
+                if found.user_image is not None
+            },
             "base": layer.base_origin(),
             "kernel": platform.release(),
             "subnet": str(net.subnet),

@@ -47,14 +47,15 @@ RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils
 class NodeImage:
     """An image that nodes run: its id (digest), and its settings for processes.
 
-    ``own``: the user's image or Dockerfile that it was built on. ``below``: ids of the images that it was built on.
+    ``user_image``: the user's image or Dockerfile that it was built on. ``below``: ids of the images that it was built
+    on.
     """
 
     id: str
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
     user: str | None = None
-    own: str | None = None
+    user_image: str | None = None
     below: tuple[str, ...] = ()
 
 

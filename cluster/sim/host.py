@@ -38,7 +38,7 @@ class FlowRule:
     count: int = 0
 
     def matches(self, source: SimHost, from_port: int, to_port: int) -> bool:
-        return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
+        return source is self.source and self.flow.port == (from_port if self.flow.from_server else to_port)
 
     def count_and_filter(self) -> bool:
         """Counts the next packet of the flow. Returns True if it does not pass."""

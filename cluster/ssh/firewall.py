@@ -1,13 +1,13 @@
-"""Packet filter of a node: commands for a chain, first in INPUT, that drops or rejects packets from given addresses.
+"""Packet filter of a node: commands for a chain of rules that drop or reject packets from given addresses.
 
-The rules live in the node's network namespace. Dropped packets stall an established connection like a cut cable:
-neither side gets a reset. A rejected packet is answered with a reset. The resets themselves pass, because otherwise two
-nodes that reject each other would get none. ``-w`` waits for the lock of xtables instead of failing. Nodes with IPv6
-addresses use the filter for IPv6.
+The chain is the first rule of INPUT, in the node's network namespace. Dropped packets stall an established connection
+like a cut cable: neither side gets a reset. A rejected packet is answered with a reset. No rule rejects a reset. If two
+nodes reject each other, each must still receive the other's resets. ``-w`` waits for the lock of xtables instead of
+failing. Nodes with IPv6 addresses use the filter for IPv6.
 
 A second chain silences a machine before it is frozen. A frozen container shares the host's kernel, which would go on
-acknowledging packets. So the chain drops all packets except SSH's, which no process answers while the machine is
-frozen.
+acknowledging packets. So the chain drops all packets except SSH's. Packets of SSH do no harm, because no process
+answers them while the machine is frozen.
 """
 
 import re
@@ -90,7 +90,7 @@ def render_rules(
 
 
 def _match_options(flow: Flow) -> str:
-    port = f"--{'sport' if flow.answers else 'dport'} {flow.port}"
+    port = f"--{'sport' if flow.from_server else 'dport'} {flow.port}"
     return port if flow.every == 1 else f"{port} -m statistic --mode nth --every {flow.every} --packet {flow.every - 1}"
 
 
@@ -114,7 +114,7 @@ def _parse_flow(line: str) -> str:
     port, every = _PORT.search(line), _EVERY.search(line)
     if port is None:
         return ""
-    return str(Flow(int(port[2]), answers=port[1] == "s", every=int(every[1]) if every else 1))
+    return str(Flow(int(port[2]), from_server=port[1] == "s", every=int(every[1]) if every else 1))
 
 
 _PORT, _EVERY = re.compile(r"\b([sd])pt:(\d+)"), re.compile(r"\bevery (\d+)")

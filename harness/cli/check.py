@@ -106,8 +106,8 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", dest="bytes", type=_parse_bytes, metavar="SIZE",
-        help="memory that the search may use on this machine, on all cores, without the history: 2GB, 512MB (4GiB); "
-        "DuckDB, which judges by SQL, uses the disk beyond it (4GB)",
+        help="memory of the search of all keys, in addition to the history (4GiB), and memory of DuckDB, beyond which "
+        "it uses the disk (4GB); for example 512MB",
     )  # fmt: skip
     parser.add_argument(
         "--keys", choices=KEYS, default=AUTO,
@@ -118,7 +118,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--cas-refusals", dest="refusals", action="store_true",
-        help="a cas that ended :fail without an error found another value (default: it proves nothing)",
+        help="a cas with :fail and no error proves that the register held another value (default: it proves nothing)",
     )  # fmt: skip
     add_plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.stored.check_path import check
 
     if not arguments.plugin and not arguments.trust_run and (arguments.model is None or arguments.model in MODELS):
-        hide_pandas()
+        hide_pandas()  # importing it would take as long as the check of a small history
     registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
     engine = parse_engine(arguments.engine, arguments.spark_master)
     if len(arguments.paths) > 1 or list_runs_below(arguments.paths[0]):

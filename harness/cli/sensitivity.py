@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from assay.checkers.judging.sensitivity import Sensitivity
 
 DESCRIPTION: Final = """\
-Measures what a run that passed would have shown. For each anomaly that its contract forbids, it plants violations into
-copies of the history: a lost element, a stale read, a second owner. It prints the share of them that the checks catch,
-with a 95 % interval, and an example of a violation that the run would have missed, with the reason.
+Measures which violations a passed run would have shown if they had happened. For each anomaly that its contract
+forbids, it plants violations into copies of the history: a lost element, a stale read, a second owner. It prints the
+share of them that the checks catch, with a 95 % interval. It also prints an example of a violation that the run would
+have missed, with the reason.
+
+A claim is something that a history asserts, such as an acknowledged element. It is exposed if the history has an
+operation that could contradict it.
 
 The result is written into the run's folder (sensitivity.json), where `assay report RUN` draws it. Nothing else of the
 run changes, and nothing of it is executed."""
@@ -39,7 +43,7 @@ def add(commands: Any) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="a run that passed, or a history folder")
     parser.add_argument(
         "--plants", type=parse_positive, default=30, metavar="N",
-        help="violations for each anomaly, from claims that were exposed and as many from all claims (30)",
+        help="violations for each anomaly: N at claims that the history exposed, and N at any claims (30)",
     )  # fmt: skip
     parser.add_argument(
         "--anomaly", action="append", default=[], metavar="NAME", help="only this anomaly; may be repeated"
@@ -102,10 +106,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def describe(measured: Sensitivity) -> str:
     """Returns the result as a table, with examples of missed violations."""
+    from assay.checkers.judging.sensitivity import LOW_SHARE
+
     lines = []
     width = max((len(share.anomaly) for share in measured.shares), default=0)
     for share in measured.shares:
-        low = "  LOW" if share.is_low else ""
+        low = f"  LOW (below {100 * LOW_SHARE:g} %)" if share.is_low else ""
         lines.append(
             f"{share.anomaly:{width}}  {share!s:28}  {share.exposed:,} of {share.claims:,} claims exposed{low}"
         )

@@ -44,8 +44,8 @@ class Client(Protocol):
     is recorded as ``info``, and makes the run's verdict unknown.
 
     A client with a true attribute ``survives_info`` is not opened again after an ``info`` outcome. The next process id
-    goes on using it, with its connections and its state. On client nodes this holds only if the client itself reported
-    that the outcome is unknown.
+    goes on using it, with its connections and its state. A client on a client node is opened again nevertheless if it
+    did not return ``info`` itself, because its operation timed out or its worker process died.
     """
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...

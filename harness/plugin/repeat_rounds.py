@@ -29,7 +29,7 @@ CHUNK_OPTION: Final = "maxschedchunk"
 def count_rounds(repeat: Budget) -> int:
     """Returns the number of rounds to collect."""
     if repeat.seconds is None:
-        return repeat.examples or 1
+        return repeat.examples or 1  # for ``--repeat``, the number of rounds
     return max(2, math.ceil(repeat.seconds / SHORTEST_ROUND))
 
 

@@ -137,12 +137,12 @@ def plan_schedule(
     settings: Settings,
     faults: FaultCatalogue,
     unavailable: Collection[str] = (),
-    everywhere: Collection[str] = (),
+    allowed_on_all: Collection[str] = (),
 ) -> FaultSchedule:
     """Draws the faults of a run from its seed. Raises ``ScheduleError`` if they do not fit the time or the cluster.
 
-    ``unavailable``: faults that a mix must not draw on this cluster. ``everywhere``: faults that may strike all servers
-    at once.
+    ``unavailable``: faults that a mix must not draw on this cluster. ``allowed_on_all``: faults that may strike all
+    servers at once.
     """
     if settings.replay is not None:
         return require_in_time(read_replay(settings.replay, faults), settings.time_limit)
@@ -167,7 +167,7 @@ def plan_schedule(
             census=census,
             interval=settings.nemesis_interval,
             time_limit=settings.time_limit,
-            everywhere=everywhere,
+            allowed_on_all=allowed_on_all,
             events=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
         )
     return draw_schedule(

@@ -98,7 +98,7 @@ def check_test_count(number: int, repeat: str) -> str | None:
     if number <= MOST_TESTS:
         return None
     return (
-        f"--repeat={repeat} makes more than {MOST_TESTS:,} tests of those that are named (a time counts as a round per "
+        f"--repeat={repeat} makes more than {MOST_TESTS:,} tests (for a time: one round of the named tests for each "
         "second), and pytest collects them all before the first one runs: name fewer tests, or repeat for a shorter "
         "time; `assay nightly --budget=TIME` repeats a whole matrix for hours"
     )

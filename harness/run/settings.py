@@ -49,7 +49,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Budget:
-    """The length of a search or a repetition: a number of examples, or of seconds."""
+    """The length of a search or a repetition: a number of examples (for ``--repeat``, of rounds), or of seconds."""
 
     examples: int | None = None
     seconds: float | None = None

@@ -14,12 +14,12 @@ from assay.harness.search.example import Example
 from assay.harness.search.fork_server import ForkPoint
 from assay.harness.search.strategies import (
     DURATIONS,
-    GRID,
     LONG_DURATIONS,
     MARGIN,
     ONE_SERVER,
     SERVER_OUTAGES,
     SHORT_DELAYS,
+    TICKS_PER_SECOND,
     SearchSpace,
     fit_step_into_run,
 )
@@ -48,7 +48,7 @@ DELAYS: Final = (0.0, *SHORT_DELAYS, 0.05, 0.2)
 def draw_branch_steps(rng: Random, fork_point: ForkPoint, space: SearchSpace) -> Sequence[FaultStep]:
     """Draws the faults of a branch, in the order of their times. Each of them ends before the run's main phase ends."""
     example, at = fork_point.example, fork_point.at
-    if rng.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / GRID:
+    if rng.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / TICKS_PER_SECOND:
         return ()
     steps = [_draw_step(rng, fork_point, space) for _ in range(rng.choice(FAULT_COUNTS))]
     return sorted((fit_step_into_run(step, example, space, at) for step in steps), key=lambda step: step.at)
@@ -64,7 +64,7 @@ def _draw_step(rng: Random, fork_point: ForkPoint, space: SearchSpace) -> FaultS
         key = fork_point.key if fork_point.key in space.keys else None
         target = _draw_target(rng, drawn, _find_event_server(fork_point) or drawn, space, key)
         return FaultStep(fork_point.at + rng.choice(DELAYS), name, target, duration, parameters, seed)
-    target = _draw_target(rng, drawn, Target(TargetKind.ORIGIN), space)
+    target = _draw_target(rng, drawn, Target(TargetKind.ORIGIN), space)  # the node of the event that the step waits for
     trigger = OnEvent(_draw_event(rng, space), delay=rng.choice(SHORT_DELAYS), within=5.0, optional=True)
     step = FaultStep(fork_point.at, name, target, duration, parameters, seed)
     return msgspec.structs.replace(step, trigger=trigger)
@@ -78,15 +78,17 @@ def _draw_fault(rng: Random, example: Example, space: SearchSpace) -> str:
     return rng.choice(usual if usual and rng.random() < SHARE_OUTAGES else space.faults)
 
 
-def _draw_target(rng: Random, drawn: Target, own: Target, space: SearchSpace, key: str | None = None) -> Target:
-    """Draws another target for a fault of one server: ``own``, or a leader or sometimes a follower.
+def _draw_target(
+    rng: Random, drawn: Target, event_target: Target, space: SearchSpace, key: str | None = None
+) -> Target:
+    """Draws another target for a fault of one server: ``event_target``, or a leader or sometimes a follower.
 
     ``key``: the key of that leader or follower, if given.
     """
     if drawn.kind not in ONE_SERVER:
         return drawn
     key_targets = (Target(TargetKind.LEADER, key), Target(TargetKind.LEADER, key), Target(TargetKind.FOLLOWER, key))
-    return rng.choice([own, own, *key_targets] if space.keys else [own])
+    return rng.choice([event_target, event_target, *key_targets] if space.keys else [event_target])
 
 
 def _find_event_server(fork_point: ForkPoint) -> Target | None:

@@ -291,7 +291,7 @@ def make_search_space(system: System, base: Settings, catalogue: FaultCatalogue)
     """Returns the space to draw from, with the requested faults, or else all that suit this system."""
     suited = [
         name
-        for name in sorted({*catalogue.all, *list_mixable(catalogue)})
+        for name in sorted({*catalogue.in_nemesis_all, *list_mixable(catalogue)})
         if explain_unsuitable(catalogue[name], system) is None
     ]
     chosen = () if base.nemesis == (MIX,) else base.nemesis

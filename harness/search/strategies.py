@@ -28,8 +28,8 @@ from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
 from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetKind, named_target, parse_node_number
 from assay.nemesis.schedule.trigger import OnEvent
 
-GRID: Final = 20
-"""Times are multiples of 1/20 s."""
+TICKS_PER_SECOND: Final = 20
+"""Times are multiples of a tick, 1/20 s."""
 EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
@@ -133,7 +133,7 @@ def _new_example(draw: st.DrawFn, space: SearchSpace) -> Example:
     first = draw(_draw_step(example, replace(narrow, events=())))
     first = msgspec.structs.replace(
         first,
-        at=EARLIEST + round((first.at - EARLIEST) * GRID) // 3 / GRID,
+        at=EARLIEST + round((first.at - EARLIEST) * TICKS_PER_SECOND) // 3 / TICKS_PER_SECOND,
         duration=draw(st.sampled_from(LONG_DURATIONS)) if draw(_MOSTLY) else first.duration,
     )
     steps = [first, *draw(st.lists(_draw_step(example, narrow), max_size=MOST_MORE_STEPS))]
@@ -181,7 +181,10 @@ def _draw_configuration(draw: st.DrawFn, space: SearchSpace) -> tuple[str, ...]:
 
 @st.composite
 def _draw_step(draw: st.DrawFn, example: Example, space: SearchSpace) -> FaultStep:
-    at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
+    at = (
+        draw(st.integers(int(EARLIEST * TICKS_PER_SECOND), int((example.time_limit - 1) * TICKS_PER_SECOND)))
+        / TICKS_PER_SECOND
+    )
     name = draw(st.sampled_from(space.faults))
     seed = draw(SEEDS)
     # Each fault draws its own parameters, from the seed drawn here.
@@ -273,7 +276,7 @@ def _mutate_example(draw: st.DrawFn, example: Example, space: SearchSpace, corpu
     elif how == 3 and steps:
         steps[place] = draw(_draw_step(example, space))
     elif how == 4 and steps:
-        shift = draw(st.integers(-GRID, GRID)) / GRID
+        shift = draw(st.integers(-TICKS_PER_SECOND, TICKS_PER_SECOND)) / TICKS_PER_SECOND
         steps[place] = change(steps[place], at=max(EARLIEST, steps[place].at + shift))
     elif how == 5 and steps and space.events:
         steps[place] = draw(_add_trigger(steps[place], space))

@@ -2,7 +2,8 @@
 
 The contract is the one stored with the run. A run whose contract is lost never passes (see ``contracts``). A history
 from elsewhere has no contract. It is judged by the strictest one: every applicable anomaly is forbidden, and no faults
-are known. Its verdict does not depend on exposure, because its workload cannot be changed here.
+are known. Its verdict does not depend on exposure (whether the history could have contradicted its claims), because its
+workload cannot be changed here.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class StoredHistory:
 
     @property
     def load_command(self) -> str:
-        """The command that judges this run with the checks of its own project."""
+        """The command that loads the project's own checks and judges this run with them: ``assay check --plugin``."""
         model, colon, _ = (self.contract.model or "").partition(":")
         named = dict.fromkeys([*self.modules, *([model] if colon else [])])
         modules = [name for name in named if is_module_name(name)] or ["MODULE"]

@@ -21,7 +21,8 @@ class CounterModel(Model):
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
         count = self.encode_count(key)
-        # An add of unknown outcome could explain a count that a scene skips, so a scene's key has no such add.
+        # The scene ``counter-phantom`` plants a count that no add explains. An add of unknown outcome would explain it,
+        # so a scene's key has no such add.
         if self.rng.random() < 0.4 or (turn.outcome is Outcome.INFO and key in self.scene_keys):
             return Step("read", self.name(key), seen=(self._effect("read", key, count),), result=count)
         self.increase_counter(key, turn.takes_effect)
@@ -84,7 +85,8 @@ class MaxRegisterModel(Model):
         largest = self.get_increase_in_tile(key)
         if self.rng.random() < 0.5:
             return self._read(key, self.encode_current(key))
-        # A write without effect gets a value below the maximum, so that a later scene never writes this value.
+        # Scenes write values above the maximum, and each must be new. So a write without effect stays at most at the
+        # maximum.
         more = self.rng.randint(max(-DOWN, 1 - largest), UP) if turn.takes_effect else -min(largest, DOWN)
         value = self.encode_count(key, more)
         self.increase_counter(key, max(0, more))

@@ -4,9 +4,12 @@
 - A *turn* is the client, the outcome and the effectiveness that were drawn for the next operation.
 - A *scene* has the steps of one planted anomaly.
 
-A model plays one object per key, one operation after the other, in plain Python. It plays a tile (``tiles``) without
-regard to its later copies: when a tile begins, all its objects are in their initial state, and its numbers are
-relative. At the end of a tile an object must be in its initial state again, except for its counters.
+A model plays one object per key, one operation after the other, in plain Python.
+
+A history consists of copies of short pieces, called tiles (``tiles``). The model plays each tile once. When a tile
+begins, all its objects are in their initial state. At the end of the tile an object must be in its initial state again,
+except for its counters. Numbers in a tile are *relative*: each is a distance from the value of a counter, so it differs
+from copy to copy.
 """
 
 import abc
@@ -102,9 +105,9 @@ class Scene:
     value: int | None = None
     events: tuple[Event, ...] = ()
     increments: Mapping[int, int] = field(default_factory=dict)
-    """As in ``Tile``."""
+    """By counter: its increase in the scene."""
     replacements: Mapping[int, int] = field(default_factory=dict)
-    """As in ``Tile``."""
+    """By counter: its value after the scene, as a relative number."""
     drain: tuple[Step, ...] = ()
     diverges: bool = False
     """Whether one replica has another record at ``position``."""
@@ -164,9 +167,10 @@ class Model(abc.ABC):
         """Returns the scene of an anomaly. The key's object is in its initial state."""
 
     def step_to_initial_state(self, turn: Turn) -> Step | None:
-        """Returns an operation that helps to restore the initial state, if all remaining operations are needed for it.
+        """Returns the next operation on the way back to the initial state, or None if it is too early for that.
 
-        The outcome of the operation will be ok.
+        It is time if the tile has only as many operations left as the way back needs. The operation's outcome will be
+        ok.
         """
         return None
 

@@ -41,7 +41,7 @@ def parse_peer(peer: str) -> tuple[str, Flow | None]:
     if not sign:
         return name, None
     port, _, every = flow.partition("/")
-    return name, Flow(int(port), answers=sign == ":", every=int(every or 1))
+    return name, Flow(int(port), from_server=sign == ":", every=int(every or 1))
 
 
 class CutLedger:

@@ -7,9 +7,9 @@ Parameters:
 
 The monotonic clock stays right: timeouts and leases that use it must not be affected.
 
-Proof: the clock was read and was wrong by ``seconds``. On a real node the system's process must have read it. If
-another fault keeps the process from running, the clock stays wrong for some seconds longer, until the process has read
-it.
+Proof: the clock was read and was wrong by ``seconds``. On a real node the system's process must have read it. A process
+that another fault keeps from running cannot read its clock. Then the clock stays wrong for up to three seconds longer
+(``lingers``), until the process has read it.
 """
 
 import asyncio

@@ -195,9 +195,9 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
             raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
         to_zookeeper = self.variant_of(injection) is ConnectionKind.ZOOKEEPER
         port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
-        flow = Flow(port, answers=way == ANSWERS, every=every)
+        flow = Flow(port, from_server=way == ANSWERS, every=every)
         ends: list[str] = injection.evidence["ends"]
-        return sorted((opener, f"{end}{flow}") if flow.answers else (end, f"{opener}{flow}") for end in ends)
+        return sorted((opener, f"{end}{flow}") if flow.from_server else (end, f"{opener}{flow}") for end in ends)
 
     def affected_nodes(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         return list(injection.names)

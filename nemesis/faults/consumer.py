@@ -150,7 +150,7 @@ class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
         return _to_client_target(self.name, rng, census, target), {"every": rng.choice(EVERY)}
 
     def links(self, injection: Injection) -> list[Drop]:
-        flow = Flow(ZOOKEEPER_PORT, answers=True, every=int(injection.step.parameters.get("every", EVERY[0])))
+        flow = Flow(ZOOKEEPER_PORT, from_server=True, every=int(injection.step.parameters.get("every", EVERY[0])))
         keepers = list_zookeepers(injection.context.cluster)
         return sorted((name, f"{keeper.name}{flow}") for name in injection.names for keeper in keepers)
 

@@ -48,7 +48,7 @@ def _list_named_cuts(
         if name in servers:
             yield f"partition-{PartitionShape.ONE}", cut_both_ways([name], others)
             for wider in (others, rest):
-                arriving = [(name, other) for other in wider]
+                arriving = [(name, other) for other in wider]  # ``name`` drops the packets from ``other``
                 yield "partition-one-way", arriving
                 yield "partition-one-way", [drop[::-1] for drop in arriving]
         yield f"partition-{PartitionShape.ONE}", cut_both_ways([name], rest)

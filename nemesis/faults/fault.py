@@ -87,7 +87,10 @@ class Impact:
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 """Errors that broken nodes and systems may raise when they are queried."""
 LINGER_SECONDS = 3.0
-"""Extra seconds that a fault on passing traffic may stay active while it waits for its first victim."""
+"""Seconds that a fault may outlast its duration (``lingers``) while its effect has not been observed yet.
+
+Such a fault waits for its first packet, for an event, or for a process to read its clock.
+"""
 
 
 class Scope(enum.StrEnum):

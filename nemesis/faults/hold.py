@@ -9,9 +9,9 @@ writes. Parameters:
 - ``restart``: the targets are killed and started after the order was given, so that they write the events of a start
   (registered, recovered, became-follower). The random nemesis always does that, because other events may never come. In
   hand-written steps leave it out, and let another step provoke the event.
-- ``seen``: the event is drawn from those that were read at least three times in this run. If it has not come after half
-  of the duration, the first target is killed and started, and an event of a start is taken instead. The evidence then
-  has ``fell_back``.
+- ``seen``: the event is drawn from those that the nodes' event logs have had at least three times in this run. If it
+  has not come after half of the duration, the first target is killed and started, and an event of a start is taken
+  instead. The evidence then has ``fell_back``.
 
 All targets get the order. Each stops by itself at the event, and the fault has taken effect if one of them stopped. At
 the heal the orders are withdrawn first, then the stopped processes continue.
@@ -32,7 +32,7 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 MIN_OCCURRENCES: Final = 3
-"""The parameter ``seen`` draws from events that were read at least this often."""
+"""The parameter ``seen`` draws from events that the nodes' event logs have had at least this often."""
 
 
 class HoldFault(ServerFault):
@@ -42,8 +42,11 @@ class HoldFault(ServerFault):
     description = "the process stops itself right after an event of its event log, and goes on at the heal"
     capabilities: Sequence[type] = (SupportsHold,)
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
-    """With the parameter ``restart``, the process ends before it reaches the event."""
+    """The process ends only with the parameter ``restart``. Each target stops at its own time, when it has its event
+    (``gradual``).
+    """
     lingers = LINGER_SECONDS
+    """Seconds that the fault may outlast its duration, until a target has stopped."""
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
         """Leaves the event open until the injection, when the system is known."""
@@ -131,8 +134,7 @@ async def _give_order(
     injection: Injection, system: SupportsHold, nodes: Sequence[Node], order: str, restart: bool
 ) -> None:
     async def give(node: Node) -> None:
-        seen = evidence_of(injection, node)
-        seen["before"] = await read_status(node)
+        evidence_of(injection, node)["before"] = await read_status(node)
         await node.write_file(system.hold_file(node), f"{order}\n".encode())
         if restart:
             await node.kill()
@@ -149,19 +151,20 @@ async def _fall_back(injection: Injection, system: SupportsHold) -> None:
             if (await node.process()).state is ProcessState.STOPPED:
                 return
         injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
-        # Any event of a start, because an event that waits for a session's end may come too late.
+        # Orders all events of a start, because a single one may come too late: a broker registers only after its former
+        # session has expired.
         await _give_order(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
     except NodeError as error:
         injection.evidence["fell_back"] = str(error)
 
 
-def _find_missing_proof(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
+def _find_missing_proof(node_evidence: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
     """Returns what is missing from the proof for one node, or None."""
-    if "at_heal" not in seen:
+    if "at_heal" not in node_evidence:
         return "its process was not seen at the heal"
-    if seen["at_heal"]["state"] != ProcessState.STOPPED:
-        return f"was {seen['at_heal']['state']} at the heal: it never reached {event}"
-    last = seen.get("last_event")
+    if node_evidence["at_heal"]["state"] != ProcessState.STOPPED:
+        return f"was {node_evidence['at_heal']['state']} at the heal: it never reached {event}"
+    last = node_evidence.get("last_event")
     if last is None:
         return "was stopped, but no line of its event log has been read"
     if last["event"] != event or (key is not None and last["key"] != key):

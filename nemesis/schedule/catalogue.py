@@ -88,7 +88,7 @@ class FaultCatalogue(Mapping[str, Fault]):
         return len(self._faults)
 
     @property
-    def all(self) -> tuple[str, ...]:
+    def in_nemesis_all(self) -> tuple[str, ...]:
         """The faults of ``--nemesis=all``, each with its own run."""
         return tuple(name for name, fault in self.items() if not get_declaration(fault, "excluded_from_all"))
 
@@ -133,7 +133,9 @@ class FaultCatalogue(Mapping[str, Fault]):
         """Returns the runs that a repeated option ``--nemesis`` requests: each run once, in the order of the values."""
         wanted: dict[FaultCombination, None] = {}
         for text in options:
-            combinations = [FaultCombination((name,)) for name in self.all] if text == ALL else [self.parse(text)]
+            combinations = (
+                [FaultCombination((name,)) for name in self.in_nemesis_all] if text == ALL else [self.parse(text)]
+            )
             wanted.update(dict.fromkeys(combinations))
         return tuple(wanted)
 

@@ -73,7 +73,10 @@ COMPANION_COUNTS: Final = (0, 1, 1, 1, 2)
 BEGIN_SHARES: Final = (0.1, 0.7)
 """Range of a companion's begin, as shares of the first fault's duration."""
 OUTLAST_SECONDS: Final = 1.0
-"""Seconds that the later of two faults outlasts the first, if it may have no effect while both are active."""
+"""Seconds from the end of the first of two faults to the end of the later one, if the later one must outlast it.
+
+The later fault must outlast the first if it may have no effect while the first is active (``_must_outlast``).
+"""
 CASCADE_PROBABILITY: Final = 0.35
 """Probability that an episode is a cascading failover (:mod:`assay.nemesis.faults.cascading_failover`)."""
 ABSENCE_PROBABILITY: Final = 0.1
@@ -111,13 +114,13 @@ def draw_mix(
     census: Census,
     interval: float,
     time_limit: float,
-    everywhere: Collection[str] = (),
+    allowed_on_all: Collection[str] = (),
     events: Sequence[str] = (),
 ) -> FaultSchedule:
     """Returns a mixed schedule. Raises ``ScheduleError`` if no fault fits into the time.
 
-    ``faults``: the faults that system and cluster support. ``everywhere``: the faults that the contract allows on all
-    servers at once. ``events``: the system's turning points.
+    ``faults``: the faults that system and cluster support. ``allowed_on_all``: the faults that the contract allows on
+    all servers at once. ``events``: the system's turning points.
     """
     rng = random.Random(seed)
     kinds = _draw_kinds(rng, sorted(faults), catalogue, census)
@@ -125,22 +128,22 @@ def draw_mix(
         raise ScheduleError("mix: there is no fault that this system and this cluster can have")
     names = census.names or ("n1",)
     victim = named_target(names[rng.randrange(len(names))])
-    on_all = {name: catalogue[name] for name in faults if name in everywhere}
+    on_all = {name: catalogue[name] for name in faults if name in allowed_on_all}
     steps: list[FaultStep] = []
     at = FIRST_INJECTION_AT
     while at + interval * CONTROLLER_SHARE <= time_limit - CALM_SECONDS:
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM_SECONDS)
-        kind = rng.random()
-        if kind < CASCADE_PROBABILITY:
+        draw = rng.random()
+        if draw < CASCADE_PROBABILITY:
             steps += (
                 draw_cascading_failover(rng, faults, catalogue, census, at, time_limit - CALM_SECONDS, events)
                 or episode.steps()
             )
-        elif kind < CASCADE_PROBABILITY + ABSENCE_PROBABILITY and (
+        elif draw < CASCADE_PROBABILITY + ABSENCE_PROBABILITY and (
             absence := _draw_absence(rng, faults, catalogue, census, at, time_limit)
         ):
             steps.append(absence)
-        elif kind > 1 - BLACKOUT_PROBABILITY and (of_all := _draw_for_all(rng, on_all, census, at, time_limit, victim)):
+        elif draw > 1 - BLACKOUT_PROBABILITY and (of_all := _draw_for_all(rng, on_all, census, at, time_limit, victim)):
             steps.append(of_all)
         else:
             steps += episode.steps()
@@ -195,10 +198,13 @@ def get_weight(name: str) -> float:
 def list_mixable(catalogue: FaultCatalogue) -> tuple[str, ...]:
     """Returns the faults that the mix draws from: all except ``restart-rolling`` and ``start-twice``.
 
-    Other faults include the effects of ``restart-rolling``. A second start is an operator's error, and may destroy all
-    data of a system without a lock. So ``start-twice`` only runs if it is requested by name.
+    ``restart-rolling`` would add nothing, because other faults of the mix have the same effects. A second start is an
+    operator's error, and may destroy all data of a system without a lock. So ``start-twice`` only runs if it is
+    requested by name.
     """
-    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", StartTwice.name}))
+    return tuple(
+        sorted({*WEIGHTS, *OUTAGES, *catalogue.in_nemesis_all} & set(catalogue) - {"restart-rolling", StartTwice.name})
+    )
 
 
 def _draw_kinds(rng: random.Random, faults: Sequence[str], catalogue: FaultCatalogue, census: Census) -> list[str]:
@@ -272,7 +278,8 @@ class _Episode:
         if LINKS in parameters:
             target, parameters = spare_majority(self.rng, self.census, str(parameters[LINKS]))
         step = FaultStep(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
-        # A move may fail without a failure of the step, because a slow or isolated controller may accept no order.
+        # A move may be skipped (``yields``) without being a failed fault: a slow or isolated controller may accept no
+        # order.
         return msgspec.structs.replace(step, yields=name == MOVE)
 
     def _can_overlap(self, first: str, second: str) -> bool:
@@ -285,6 +292,7 @@ class _Episode:
             _clash_on_one_node(one, two) and self._takes_servers_away(first) and self._takes_servers_away(second)
         ):
             return False  # both faults would hit one server, or take a majority of the servers away
+        # A fault that is declared ``everywhere`` may strike any number of servers.
         if get_declaration(two, "everywhere") or (get_declaration(one, "everywhere") and one.scope.clashes(two.scope)):
             return False
         if first in ZOOKEEPER_SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
@@ -317,6 +325,9 @@ class _Episode:
 
 
 def _clash_on_one_node(first: Fault, second: Fault) -> bool:
-    """Returns whether the two faults cannot be active on one node. A fault of ZooKeeper clashes with no server disk."""
+    """Returns whether the two faults cannot be active on one node.
+
+    A fault of ZooKeeper's nodes never clashes with a fault of a server's disk, because these are different nodes.
+    """
     of_servers = ZOOKEEPER_ROLE not in (*first.roles, *second.roles)
     return first.scope is second.scope or (of_servers and first.scope.clashes(second.scope))

@@ -60,7 +60,7 @@ class KillPointLog:
             self._emit(event, member, generation)
 
     def note_joined(self, member: Member, members: Collection[Member], generation: int) -> None:
-        """Notes that a member has joined again; emits an event unless all members have."""
+        """Notes that a member has joined; emits an event if it joined again (``announced``), and not all have yet."""
         if member.announced and any(other.joining is None for other in members):
             self._emit(PARTLY_JOINED, member, generation)
 

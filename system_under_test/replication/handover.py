@@ -39,7 +39,8 @@ class Handover:
     controller: Callable[[], LiveBroker | None]
     broker_epoch: Callable[[], int]
     _in_progress: dict[Partition, None] = field(default_factory=dict, init=False)
-    """The replicas whose handover is in progress. A later topic of the same name has other objects."""
+    """The replicas whose handover is in progress. The keys are objects, not names, because a later topic of the same
+    name has new objects."""
 
     def begin(self, partition: Partition) -> None:
         """Starts a handover if the log is damaged and other brokers rely on it, unless one is in progress."""

@@ -49,7 +49,7 @@ def test_a_catalogue_takes_further_faults() -> None:
     more = FaultCatalogue.standard(Meteor())
     assert set(more) - set(FAULTS) == {"meteor"}
     assert list(more) == sorted(more)
-    assert "meteor" in more.all
+    assert "meteor" in more.in_nemesis_all
     assert more.parse("meteor").id == "meteor"
     with pytest.raises(FaultNameError, match="no fault 'meteor'"):
         FAULTS.parse("meteor")

@@ -178,7 +178,7 @@ def test_where_the_contract_expects_it_all_lose_their_power_at_once_and_nothing_
         census=CENSUS,
         interval=10,
         time_limit=200,
-        everywhere=("power-loss", "kill", "corrupt"),
+        allowed_on_all=("power-loss", "kill", "corrupt"),
     )
     of_all = [
         step for step in drawn.steps if step.target.kind is TargetKind.ALL and FAULTS[step.fault].impact.ends_process
@@ -197,7 +197,7 @@ def test_it_does_so_now_and_then() -> None:
             census=CENSUS,
             interval=10,
             time_limit=60,
-            everywhere=("power-loss",),
+            allowed_on_all=("power-loss",),
         )
         return any(step.target.kind is TargetKind.ALL and step.fault == "power-loss" for step in drawn.steps)
 

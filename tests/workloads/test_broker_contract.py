@@ -47,7 +47,7 @@ def test_its_patience_is_that_of_a_call_and_of_looking_who_leads_then() -> None:
 def test_a_failover_is_the_session_that_the_run_has_and_the_patience_of_clients() -> None:
     for milliseconds in (1_000, 1_277, 3_000):
         system = Broker().with_setting(SESSION_TIMEOUT, str(milliseconds))
-        seconds = complete_contract(build_contract(), system).failing_over / 1e9
+        seconds = complete_contract(build_contract(), system).failover_nanoseconds / 1e9
         assert round(seconds - PATIENCE, 3) == (milliseconds + ZOOKEEPER_TICK_MS) / 1000
 
 

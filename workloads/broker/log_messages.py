@@ -79,14 +79,14 @@ def get_client(argument: Any) -> str | None:
     return to_fields(argument).get("client")
 
 
-def iterate_tries(operation: Operation, outcome: Outcome | None = None) -> Iterator[Effect]:
+def iterate_client_tries(operation: Operation, outcome: Outcome | None = None) -> Iterator[Effect]:
     """Yields a row for ``assay.checkers.liveness.client_progress`` if the operation was a try."""
     client = get_client(operation.argument)
     if client is not None and operation.key is not None:
         yield Effect("tried", operation.key, client=client, outcome=outcome)
 
 
-def find_possible_keys(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
+def find_possible_keys_and_outcome(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
     """Returns the keys under which a send's messages may be, and the outcome for each of them."""
     if outcome is Outcome.OK and get_acks(argument) != ALL_IN_SYNC:
         return [key], Outcome.INFO

@@ -29,12 +29,12 @@ from assay.workloads.broker.log_messages import (
     Record,
     choose_create_time,
     decode_key,
-    find_possible_keys,
+    find_possible_keys_and_outcome,
     get_acks,
     get_client,
     get_packing,
     get_values,
-    iterate_tries,
+    iterate_client_tries,
     make_plain_records,
     make_records,
     measure_record,
@@ -48,7 +48,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
-"""Number of clients, out of four that start to read a partition, that begin at its end. The others begin earlier."""
+"""How many clients in four begin to read a partition at its end. The others begin earlier."""
 RECORDS_BEFORE_END: Final = 200
 """Number of records before the end at which they begin. If they read all, a run's cost would grow quadratically."""
 LATELY: Final[Mapping[str, Any]] = {"start": EARLIEST, "within": RECORDS_BEFORE_END}
@@ -97,7 +97,7 @@ class Send(Verb):
         argument = operation.argument
         (codec, message_format), acks = get_packing(argument), get_acks(argument)
         config = ProducerConfig(acks=acks, timeout=SEND_SECONDS, codec=codec, message_format=message_format)
-        newcomer = get_client(argument) == NEWCOMER
+        newcomer = get_client(argument) == NEWCOMER  # sends with a new producer
         producer = (
             self.session.producer(config)
             if newcomer
@@ -120,7 +120,7 @@ class Send(Verb):
         result: Mapping[str, Any] = completed.completion.result or {}
         first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
         argument = completed.operation.argument
-        keys, outcome = find_possible_keys(argument, get_key(completed), completed.completion.outcome)
+        keys, outcome = find_possible_keys_and_outcome(argument, get_key(completed), completed.completion.outcome)
         sent = zip(get_values(argument), make_records(argument, cls.records), strict=True)
         for key, (rank, (value, record)) in product(keys, enumerate(sent)):
             yield Effect(
@@ -134,11 +134,12 @@ class Send(Verb):
                 node=result.get("node"),
                 message_key=decode_key(record[0]),
                 tombstone=record[1] is None,
-                # A tombstone's timestamp is its number, even if the client died before it reported the timestamp.
+                # A send chooses the value as the timestamp of a tombstone. So the timestamp is known even if the client
+                # died before it reported the timestamp.
                 timestamp=value if record[1] is None else result.get("timestamp"),
                 size=measure_record(record, get_packing(argument)),
             )
-        yield from iterate_tries(completed.operation)
+        yield from iterate_client_tries(completed.operation)
 
 
 class Read(Verb):
@@ -243,7 +244,8 @@ class Glance(Observation):
 
     Argument: ``{"thousandths", "steps"?}``. The read begins the given thousandths of the way from the log's start to
     its end, as far as the client knows the end. The client's own position does not change. With ``steps`` it requests
-    that many consecutive offsets, because a broker may cache any of them.
+    that many consecutive offsets. A broker may cache the file position of a single offset, and only a request at this
+    offset shows that the cached position is wrong.
 
     Sequential readers request only the beginning of a segment or the latest records. So only glances make the broker
     look up a position.

@@ -23,7 +23,7 @@ from assay.workloads.broker.log_messages import (
     combine_outcomes,
     describe_set,
     get_values,
-    iterate_tries,
+    iterate_client_tries,
     make_records,
     measure_record,
 )
@@ -193,7 +193,7 @@ class MultiPartitionSend(Verb):
                     outcome=outcome if stays else Outcome.INFO,
                     error=one["error"],
                 )
-        yield from iterate_tries(completed.operation, None if completion.result is None else Outcome.OK)
+        yield from iterate_client_tries(completed.operation, None if completion.result is None else Outcome.OK)
 
 
 _NOT_SENT: Final = describe_set(Outcome.FAIL, error="not-sent")

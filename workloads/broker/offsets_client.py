@@ -11,7 +11,7 @@ from typing import Any, Final
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from assay.workloads.broker.expiring_groups import EXPIRY_VERBS, OffsetsSession
-from assay.workloads.broker.log_messages import NEWCOMER, get_client, iterate_tries
+from assay.workloads.broker.log_messages import NEWCOMER, get_client, iterate_client_tries
 from assay.workloads.broker.log_names import split_key, to_failure
 from assay.workloads.broker.topic_admin import ADMIN
 from assay.workloads.broker.verbs import BrokerClient, Verb, fail, ok
@@ -151,7 +151,7 @@ class Commit(OffsetsVerb):
             generation=result.get("generation"),
             group=register.partition("/")[0],
         )
-        return [*_iterate_acquired(completed, result.get("entered")), row, *iterate_tries(operation)]
+        return [*_iterate_acquired(completed, result.get("entered")), row, *iterate_client_tries(operation)]
 
     @staticmethod
     def find_register(operation: Operation) -> str:

@@ -133,6 +133,7 @@ class Verb:
 
 
 Table = dict[tuple[str, bool], type[Verb]]
+"""The verbs of a client, by name and by whether their operations have a key."""
 
 
 def find_verb(table: Table, operation: Operation) -> type[Verb]:

@@ -19,14 +19,14 @@ LONGEST: Final = 60
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     """Returns the next transaction. It reads, or appends to, each of one to three lists. Values are unique."""
-    first = number // LONGEST
+    era = number // LONGEST  # each era has its own lists
     micros: list[list[Any]] = []
     for place in range(LISTS_AT_ONCE):
-        key = first * LISTS_AT_ONCE + (place + context.random_below(LISTS_AT_ONCE, salt=1)) % LISTS_AT_ONCE
+        key = era * LISTS_AT_ONCE + (place + context.random_below(LISTS_AT_ONCE, salt=1)) % LISTS_AT_ONCE
         doing = context.random_below(3, salt=10 + place)
         if doing:
             micros.append(["append", key, number * LISTS_AT_ONCE + place] if doing == 1 else ["r", key, None])
-    return Operation(TXN, argument=micros or [["r", first * LISTS_AT_ONCE, None]]), number + 1
+    return Operation(TXN, argument=micros or [["r", era * LISTS_AT_ONCE, None]]), number + 1
 
 
 def traffic() -> Generator:

@@ -8,8 +8,9 @@ There are two kinds of traffic, each with a client. A subclass adds the calls of
   writes if the register still has the same version. The contract is ``forbid(*REGISTER_ANOMALIES)``. Its checks are
   SQL: they judge histories of any size, and name the anomaly.
 
-Both clients block. The attribute ``errors`` of a subclass has the exceptions that mean "no answer": a read then had no
-effect, and the outcome of a change is unknown. Exceptions in ``refusals`` mean that nothing was changed.
+Both clients make blocking calls, so each runs in a thread. The attribute ``errors`` of a subclass has the exceptions
+that mean "no answer": a read then had no effect, and the outcome of a change is unknown. Exceptions in ``refusals``
+mean that nothing was changed.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ VALUES: Final = 5
 
 
 def few_values(keys: Sequence[str]) -> Generator:
-    """Yields random operations, and after the last heal reads of each register: until one is answered, and two more."""
+    """Yields random operations. After the last heal it reads each register until a read is answered, and twice more."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f, value = context.choose(WEIGHTS, salt=1), context.random_below(VALUES, salt=3)

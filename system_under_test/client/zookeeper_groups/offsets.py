@@ -1,11 +1,12 @@
-"""Storage of the old design's offsets: in ZooKeeper, in the offsets topic, or in both during a migration.
+"""Storage of the offsets of groups that ZooKeeper coordinates: in ZooKeeper, in the offsets topic, or in both.
 
-A live group migrates in two rolling steps, in either direction, without losing an offset:
+Both storages are used during a migration from one to the other. A live group migrates in two rolling steps, in either
+direction, without losing an offset:
 
 1. Restart each member in turn with the new storage and dual commit. A commit succeeds only if it is in both storages. A
    member that acquires a partition takes the greater of the two offsets, and writes it to both storages before it reads
    messages. So idle partitions also get their offsets in both.
-2. When all members use dual commit and own every partition, restart each in turn without dual commit.
+2. When all members use dual commit and each partition has an owner, restart each member in turn without dual commit.
 
 Kafka 0.10.2 has dual commit only for the migration to the offsets topic, and then writes only changed offsets to
 ZooKeeper.
@@ -62,24 +63,24 @@ class ZooKeeperOffsets(OffsetStore):
         session = self._registration.session
         what = f"group {self._group}: offsets to ZooKeeper"
         undone = dict.fromkeys(offsets, Certainty.NOT_DONE)
-        sent = False
+        may_be_sent = False
         try:
             for _ in range(TRIES):
                 changes = [await self._make_write(partition, offset) for partition, offset in offsets.items()]
-                sent = self._registration.is_current(session)
+                may_be_sent = self._registration.is_current(session)
                 try:
                     await self._registration.execute_fenced(session, changes)
                     self._known.update(change.path for change in changes)
                     return
                 except (NoNodeError, NodeExistsError) as error:
-                    sent = False
+                    may_be_sent = False
                     self._known.clear()
                     if not await self._registration.exists(session):
                         raise CommitFailed(
                             f"{what}: the member is not registered", Certainty.NOT_DONE, undone
                         ) from error
         except KazooException as error:
-            known = Certainty.UNKNOWN if sent else Certainty.NOT_DONE
+            known = Certainty.UNKNOWN if may_be_sent else Certainty.NOT_DONE
             each = dict.fromkeys(offsets, known)
             raise CommitFailed(f"{what}: {type(error).__name__}: {error}", known, each) from error
         raise CommitFailed(f"{what}: the znodes were created and deleted meanwhile", Certainty.NOT_DONE, undone)
