@@ -27,7 +27,7 @@ RULES: Final = {
 """Name -> what a sentence must not match."""
 
 _CODE = re.compile(r"``[^`]*``|`[^`]*`|:\w+:`[^`]*`|\[[^\]]*\]\([^)]*\)")
-_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z(\"'])")
+_END = re.compile(r"(?<=[.!?])[)\"'*]*\s+(?=[A-Z(\"'])")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _NOTE = re.compile(r"noqa|type: ignore|fmt: |pragma|!/")
 _LIST = re.compile(r"^\s*(?:[-*]|\d+\.)\s+|^\s*\|", re.MULTILINE)
