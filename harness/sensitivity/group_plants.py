@@ -598,7 +598,7 @@ GROUP_PLANTS: Final = (
         gather=gather_offsets,
         find_claims=_find_advances,
         edit=_resume_below,
-        missed="no owner began after it and after the heal of the last fault, or a late commit could explain it",
+        missed="no owner began after this commit and the last heal, or a late commit could explain a lower offset",
     ),
     Plant(
         anomaly="early-expiry",
