@@ -1,15 +1,22 @@
-"""Streaming parser for EDN (https://github.com/edn-format/edn), as far as histories use it.
+"""Streaming parser for EDN (https://github.com/edn-format/edn) and for everything else that Clojure prints.
 
 Values become Python values:
 
 - nil, true and false: None, True and False
-- integers (also ``12N``) and floats: int and float
+- integers (also ``12N``, hexadecimal ``0x1F``, octal ``017``, radix ``36rZZ``) and floats: int and float
+- ``##Inf``, ``##-Inf``, ``##NaN``: float
+- ratios such as ``1/3``: :class:`Fraction`, or int if the denominator is 1
 - ``1.5M`` and ``1.50M``, which are equal: the same :class:`Decimal`
 - strings: str
 - vectors and lists, which are equal to each other: tuples
 - others: :class:`Keyword`, :class:`Symbol`, :class:`Character`, :class:`Map`, :class:`Set`, :class:`Tagged`
+- text that is none of these, such as a regular expression or ``#<Object@1f>``: :class:`Unreadable`
 
-Commas are white space, ``;`` begins a comment, ``#_`` discards the next value.
+Commas are white space, ``;`` begins a comment, ``#_`` discards the next value, and metadata (``^{...} value``) is
+dropped. ``#:ns{:a 1}`` is the map ``{:ns/a 1}``.
+
+An unreadable value is an error only if a check needs it, because a history may hold any object in its ``:error``.
+Brackets must match in any case: otherwise the ends of the values would be unknown.
 
 ``to_json`` turns values into canonical JSON: equal values have equal texts, different values have different texts.
 ``to_edn`` turns this JSON into EDN again, to show it to people.
@@ -22,10 +29,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from assay.harness.foreign.source import MalformedError, TextPosition, advance, shorten
 
@@ -89,12 +97,33 @@ class Tagged:
     value: Any
 
 
+@dataclass(eq=False)
+class Unreadable:
+    """Text that is no value, with the reason and its position in the file."""
+
+    text: str
+    reason: str
+    place: TextPosition = field(default_factory=lambda: TextPosition(1, 1))
+
+    def __repr__(self) -> str:
+        return f"Unreadable({self.text!r}, {self.reason!r})"
+
+
 class _IncompleteValue(Exception):
     """The buffer ends inside a value."""
 
 
 class _SyntaxError(Exception):
-    """Syntax error at offset ``at`` of the buffer."""
+    """Syntax error at offset ``at`` of the buffer, after which the end of the value is unknown."""
+
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(reason)
+        self.at = at
+        self.reason = reason
+
+
+class _BadValue(Exception):
+    """A value whose end is known, but whose text cannot be read. ``at``: offset of the error in the buffer."""
 
     def __init__(self, at: int, reason: str) -> None:
         super().__init__(reason)
@@ -110,13 +139,26 @@ _TOKEN: Final = re.compile(
     |(?P<close>[\])}])
     |"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"
     |(?P<discard>\#_)
+    |(?P<metadata>\#?\^)
+    |\#\#(?P<special>Inf|-Inf|NaN)(?=[\s,;"()\[\]{}\\]|\Z)
+    |\#:(?P<namespace>:?[^\s,;"()\[\]{}\\^@`~]*)
+    |\#"(?P<regex>[^"\\]*(?:\\.[^"\\]*)*)"
     |\#(?P<tag>[^\W\d_][\w.*+!\-?$%&=<>|'/]*)
-    |\\(?P<char>u[0-9a-fA-F]{4}|newline|return|space|tab|formfeed|backspace|\S)(?=[\s,;"()\[\]{}\\]|\Z)
+    |\\(?P<char>u[0-9a-fA-F]{4}|o[0-3]?[0-7]{1,2}|newline|return|space|tab|formfeed|backspace|\S)(?=[\s,;"()\[\]{}\\]|\Z)
     """,
     re.VERBOSE | re.DOTALL,
 )
 _INTEGER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(N?)\Z", re.ASCII)
-_FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(M?)\Z", re.ASCII)
+_OTHER_INTEGER: Final = re.compile(
+    r"(?P<sign>[+-]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0(?P<octal>[0-7]+)|(?P<radix>[1-9][0-9]?)[rR](?P<digits>[0-9A-Za-z]+))N?\Z",
+    re.ASCII,
+)
+_RATIO: Final = re.compile(r"([+-]?[0-9]+)/([0-9]+)\Z", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*|[0-9]+(?=[.eE]))(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(M?)\Z", re.ASCII)
+_SPECIAL: Final = {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
+_SPECIAL_TEXTS: Final = {"Infinity": "##Inf", "-Infinity": "##-Inf", "NaN": "##NaN"}
+_MAX_OPAQUE: Final = 100_000
+"""Maximum characters of an object that old versions print as ``#<...>``."""
 _KEYWORD: Final = re.compile(r":[\w.*+!\-?$%&=<>|'#/][\w.*+!\-?$%&=<>|'#/:]*\Z")
 _SYMBOL: Final = re.compile(r"(?:/|[^\W\d]|[.*+!\-?$%&=<>|'_](?!\d))[\w.*+!\-?$%&=<>|'#/:]*\Z")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -142,12 +184,17 @@ def parse_first(path: Path, text: str, place: TextPosition) -> tuple[Any, int]:
 class EdnReader:
     """Reads values from a text that comes in pieces; ``path`` is for errors.
 
-    Raises ``MalformedError`` for invalid text: a bad token, a bracket that is never closed, a map with a key but no
-    value.
+    ``tuples``: a vector that begins with a number or a keyword is a value, even if it is the first of the file.
+    Otherwise a vector at the beginning holds all values.
+
+    Raises ``MalformedError`` if the end of a value is unknown, for example if a bracket is never closed.
     """
 
-    def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: TextPosition = START) -> None:
+    def __init__(
+        self, path: Path, pieces: Iterable[str], text: str = "", place: TextPosition = START, *, tuples: bool = False
+    ) -> None:
         self._path = path
+        self._takes_tuples = tuples
         self._pieces = iter(pieces)
         self._text = text
         self._at = 0
@@ -156,6 +203,12 @@ class EdnReader:
         self._placed_at = 0
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
+        self._unreadable: list[tuple[int, Unreadable]] = []
+
+    @property
+    def has_unreadable(self) -> bool:
+        """Whether the last value that was read contains an :class:`Unreadable`."""
+        return bool(self._unreadable)
 
     def iterate_values(self) -> Iterator[tuple[TextPosition, Any]]:
         """Yields each value of the file, or each element of its only vector, with its place."""
@@ -195,7 +248,24 @@ class EdnReader:
             return None
         place = self._locate(self._at)
         self._at += 1
+        if self._takes_tuples and opener == "[" and self._begins_operation():
+            self._at -= 1
+            return None
         return place, _CLOSES[opener], "vector" if opener == "[" else "list"
+
+    def _begins_operation(self) -> bool:
+        """Returns whether the text goes on with a number or a keyword, without growing beyond the first piece."""
+        match = _BLANK.match(self._text, self._at)
+        end = match.end() if match is not None else self._at
+        while end >= len(self._text):
+            self._at -= 1  # keeps the bracket in the buffer
+            grown = self._grow(len(self._text))
+            self._at += 1
+            if not grown:
+                return False
+            match = _BLANK.match(self._text, self._at)
+            end = match.end() if match is not None else self._at
+        return self._text[end] == ":" or self._text[end].isdigit()
 
     def _require_end(self) -> None:
         """Raises ``MalformedError`` if another value follows."""
@@ -225,7 +295,10 @@ class EdnReader:
     def _parse_next(self) -> Any:
         while True:
             try:
+                self._unreadable.clear()
                 value, self._at = self._parse(self._at, 0)
+                if self._unreadable:
+                    self._place_unreadable()
                 return value
             except _IncompleteValue:
                 if self._grow(len(self._text) - self._at):  # doubles the text, so that parsing again stays linear
@@ -233,6 +306,17 @@ class EdnReader:
                 self._ended = True
             except _SyntaxError as error:
                 raise MalformedError(self._path, self._locate(error.at), error.reason) from error
+
+    def _place_unreadable(self) -> None:
+        place, at = self._place, self._placed_at
+        for offset, value in sorted(self._unreadable, key=lambda one: one[0]):
+            place, at = advance(place, self._text[at:offset]), offset
+            value.place = place
+
+    def _reject(self, at: int, text: str, reason: str) -> Unreadable:
+        value = Unreadable(text if len(text) <= LONGEST_NUMBER else text[:LONGEST_NUMBER] + "…", reason)
+        self._unreadable.append((at, value))
+        return value
 
     def _grow(self, minimum: int = 0) -> bool:
         """Drops the parsed text, and appends more than ``minimum`` characters. Returns False at the end of the file."""
@@ -265,7 +349,7 @@ class EdnReader:
         text = self._text
         match = _TOKEN.match(text, at)
         if match is None:
-            self._raise_bad_token(at)
+            return self._read_bad_token(at)
         end = match.end()
         kind = match.lastgroup
         if kind == "open":
@@ -275,34 +359,76 @@ class EdnReader:
         if kind == "atom":
             word = match.group()
             known = self._atoms.get(word, _NOTHING)
-            return (self._parse_atom(word, at) if known is _NOTHING else known), end
-        if kind == "text":
-            body = match.group("text")
-            return (_unescape(body, at + 1) if "\\" in body else body), end
-        if kind == "discard":
-            _, end = self._parse_operand(end, depth + 1, at, "#_ has no value after it to discard")
-            return _NOTHING, end
-        if kind == "tag":
-            value, end = self._parse_operand(end, depth + 1, at, f"the tag {shorten(match.group())} has no value")
-            return Tagged(match.group("tag"), value), end
-        if kind == "char":
-            name = match.group("char")
-            code = name if len(name) == 1 else _NAMED.get(name) or chr(int(name[1:], 16))
-            if "\ud800" <= code <= "\udfff":
-                raise _SyntaxError(at, f"{shorten(match.group())} is half of a character")
-            return Character(code), end
+            if known is not _NOTHING:
+                return known, end
+        try:
+            return self._parse_token(match, str(kind), at, depth)
+        except _BadValue as error:
+            return self._reject(error.at, match.group(), error.reason), end
+
+    def _parse_token(self, match: re.Match[str], kind: str, at: int, depth: int) -> tuple[Any, int]:
+        """Parses a token that is no bracket, with the values that belong to it. Raises ``_BadValue``."""
+        end, body = match.end(), match.group(kind)
+        match kind:
+            case "atom":
+                return self._parse_atom(body, at), end
+            case "text":
+                return (_unescape(body, at + 1) if "\\" in body else body), end
+            case "discard":
+                _, end = self._parse_operand(end, depth + 1, at, "#_ has no value after it to discard")
+                return _NOTHING, end
+            case "metadata":
+                _, end = self._parse_operand(end, depth + 1, at, "^ has no metadata after it")
+                return self._parse_operand(end, depth + 1, at, "the metadata after ^ belongs to no value")
+            case "special":
+                return _SPECIAL[body], end
+            case "namespace":
+                value, end = self._parse_operand(end, depth + 1, at, f"the namespace {shorten(body)} has no map")
+                if not isinstance(value, Map):
+                    return self._reject(at, match.group(), f"{shorten(match.group())} has no map after it"), end
+                qualified = _qualify(value, body.lstrip(":"))
+                if len({key for key, _ in qualified.pairs if isinstance(key, Keyword)}) < sum(
+                    isinstance(key, Keyword) for key, _ in qualified.pairs
+                ):
+                    return self._reject(at, match.group(), "the same key is in it twice"), end
+                return qualified, end
+            case "regex":
+                raise _BadValue(at, f"{shorten(match.group())} is a regular expression, and no value")
+            case "tag":
+                value, end = self._parse_operand(end, depth + 1, at, f"the tag {shorten(match.group())} has no value")
+                return Tagged(body, value), end
+            case "char":
+                return _parse_character(body, at), end
         raise _SyntaxError(at, f"{shorten(match.group())} closes nothing")
 
-    def _raise_bad_token(self, at: int) -> NoReturn:
+    def _read_bad_token(self, at: int) -> tuple[Unreadable, int]:
+        """Reads text that is no token up to the next blank or bracket. Raises ``_SyntaxError`` if it has no end."""
         text = self._text
-        if not self._ended:
-            raise _IncompleteValue
-        if text[at] == '"':
+        if text.startswith(('"', '#"'), at):
+            if not self._ended:
+                raise _IncompleteValue
             raise _SyntaxError(at, "this string is never closed: the file is cut short")
-        end = at + 1
+        if text.startswith("#<", at):
+            return self._read_opaque(at)
+        end = at + (2 if text[at] == "\\" else 1)
         while end < len(text) and not text[end].isspace() and text[end] not in ',;"()[]{}':
             end += 1
-        raise _SyntaxError(at, f"{shorten(text[at:end])} is no EDN token")
+        if end >= len(text) and not self._ended:
+            raise _IncompleteValue
+        return self._reject(at, text[at:end], f"{shorten(text[at:end])} is no EDN token"), end
+
+    def _read_opaque(self, at: int) -> tuple[Unreadable, int]:
+        """Reads ``#<Object ...>`` up to the bracket that closes it."""
+        depth, end, last = 0, at, min(len(self._text), at + _MAX_OPAQUE)
+        while end < last:
+            letter = self._text[end]
+            end += 1
+            depth += (letter == "<") - (letter == ">")
+            if letter == ">" and not depth:
+                return self._reject(at, self._text[at:end], f"{shorten(self._text[at:end])} is an object"), end
+        if end == len(self._text) and not self._ended:
+            raise _IncompleteValue
+        raise _SyntaxError(at, f"the object {shorten(self._text[at:end])} is never closed by >")
 
     def _skip_blank(self, at: int) -> int:
         match = _BLANK.match(self._text, at)
@@ -334,7 +460,10 @@ class EdnReader:
                 raise _SyntaxError(opened, f"this {shorten(opener)} is never closed: the file is cut short")
             letter = self._text[at]
             if letter == closer:
-                return self._make_collection(opener, opened, elements), at + 1
+                try:
+                    return self._make_collection(opener, opened, elements), at + 1
+                except _BadValue as error:
+                    return self._reject(opened, self._text[opened : at + 1], error.reason), at + 1
             if letter in ")]}":
                 raise _SyntaxError(at, f"{shorten(letter)} where {shorten(closer)} should close {shorten(opener)}")
             value, at = self._parse(at, depth)
@@ -344,7 +473,7 @@ class EdnReader:
     def _make_collection(self, opener: str, opened: int, elements: list[Any]) -> Any:
         if opener == "{":
             if len(elements) % 2:
-                raise _SyntaxError(opened, f"this map has {len(elements)} forms: a key has no value")
+                raise _BadValue(opened, f"this map has {len(elements)} forms: a key has no value")
             keys = elements[::2]
             _require_distinct(keys, opened, "key")
             return Map(tuple(zip(keys, elements[1::2], strict=True)))
@@ -363,28 +492,56 @@ class EdnReader:
         elif _SYMBOL.match(word):
             value = Symbol(word)
         else:
-            raise _SyntaxError(at, f"{shorten(word)} is no EDN token")
+            raise _BadValue(at, f"{shorten(word)} is no EDN token")
         if len(self._atoms) < MAX_INTERNED:
             self._atoms[word] = value
         return value
 
 
-def _parse_number(word: str, at: int) -> int | float | Decimal:
+def _parse_number(word: str, at: int) -> int | float | Decimal | Fraction:
     if len(word) > LONGEST_NUMBER:
-        raise _SyntaxError(at, f"the number {shorten(word)} has more than {LONGEST_NUMBER} digits")
+        raise _BadValue(at, f"the number {shorten(word)} has more than {LONGEST_NUMBER} digits")
     if match := _INTEGER.match(word):
         return int(word.removesuffix("N") if match.group(1) else word)
     if match := _FLOAT.match(word):
         try:
             value = Decimal(word[:-1]).normalize(_EXACT) if match.group(1) else float(word)
-        except InvalidOperation:
-            value = math.inf
-        if not math.isfinite(value):
-            raise _SyntaxError(at, f"the number {shorten(word)} is too large")
+        except InvalidOperation as error:
+            raise _BadValue(at, f"the number {shorten(word)} is too large") from error
         if not value:
             return Decimal(0) if match.group(1) else 0.0  # -0.0 is equal to 0.0
         return value
-    raise _SyntaxError(at, f"{shorten(word)} is no EDN number")
+    if match := _OTHER_INTEGER.match(word):
+        base = 16 if match["hex"] else 8 if match["octal"] else int(match["radix"])
+        try:
+            return int(match["sign"] + (match["hex"] or match["octal"] or match["digits"]), base)
+        except ValueError as error:
+            raise _BadValue(at, f"{shorten(word)} has digits beyond its base, or a base beyond 36") from error
+    if (match := _RATIO.match(word)) and int(match[2]):
+        ratio = Fraction(int(match[1]), int(match[2]))
+        return ratio.numerator if ratio.denominator == 1 else ratio
+    raise _BadValue(at, f"{shorten(word)} is no EDN number")
+
+
+def _parse_character(name: str, at: int) -> Character:
+    if len(name) == 1:
+        return Character(name)
+    code = _NAMED.get(name) or chr(int(name[1:], 16 if name[0] == "u" else 8))
+    if "\ud800" <= code <= "\udfff":
+        raise _BadValue(at, f"{shorten(chr(92) + name)} is half of a character")
+    return Character(code)
+
+
+def _qualify(named: Map, namespace: str) -> Map:
+    """Returns the map of ``#:namespace{...}``: keys without a namespace get it, and ``:_/key`` becomes ``:key``."""
+    return Map(tuple((_qualify_key(key, namespace), value) for key, value in named.pairs))
+
+
+def _qualify_key(key: Any, namespace: str) -> Any:
+    if not isinstance(key, Keyword | Symbol):
+        return key
+    name = key.name.removeprefix("_/") if "/" in key.name else f"{namespace}/{key.name}"
+    return type(key)(name)
 
 
 def _unescape(body: str, at: int) -> str:
@@ -393,7 +550,7 @@ def _unescape(body: str, at: int) -> str:
         if len(escape) == 5:
             return chr(int(escape[1:], 16))
         if escape not in _ESCAPED:
-            raise _SyntaxError(at + match.start(), f"{shorten(match.group())} is no escape that EDN knows")
+            raise _BadValue(at + match.start(), f"{shorten(match.group())} is no escape that EDN knows")
         return _ESCAPED[escape]
 
     text = _ESCAPE.sub(unescape, body)
@@ -401,14 +558,14 @@ def _unescape(body: str, at: int) -> str:
         # Java writes characters beyond 16 bits as two surrogates; this joins them.
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise _SyntaxError(at, "an escape in this string is half of a character") from error
+        raise _BadValue(at, "an escape in this string is half of a character") from error
 
 
 def _require_distinct(values: list[Any], opened: int, what: str) -> None:
     # Python considers 1, 1.0 and true equal; EDN does not.
     seen = {value if type(value) is Keyword else (type(value), repr(value)) for value in values}
     if len(seen) < len(values):
-        raise _SyntaxError(opened, f"the same {what} is in it twice")
+        raise _BadValue(opened, f"the same {what} is in it twice")
 
 
 def to_json(value: Any) -> str:
@@ -458,6 +615,12 @@ def _format(plain: Any) -> str:
             return f"{digits}N"
         case {"decimal": str(digits)}:
             return f"{digits}M"
+        case {"ratio": str(ratio)}:
+            return ratio
+        case {"float": str(name)}:
+            return _SPECIAL_TEXTS[name]
+        case {"unreadable": str(text)}:
+            return text
         case {"map": [*pairs]}:
             return f"{{{', '.join(f'{_format(key)} {_format(value)}' for key, value in pairs)}}}"
         case {**tagged} if tagged:
@@ -471,7 +634,30 @@ def to_name(value: Any) -> str:
         return value
     if isinstance(value, Keyword | Symbol):
         return value.name
+    if isinstance(value, Unreadable):
+        return value.text
     return to_json(value)
+
+
+def find_unreadable(value: Any) -> Unreadable | None:
+    """Returns the first unreadable part of a value, if there is one."""
+    match value:
+        case Unreadable():
+            return value
+        case tuple() | Set():
+            parts = value if isinstance(value, tuple) else value.elements
+        case Map(pairs):
+            parts = tuple(part for pair in pairs for part in pair)
+        case Tagged(_, inner):
+            parts = (inner,)
+        case _:
+            return None
+    return next((found for part in parts if (found := find_unreadable(part)) is not None), None)
+
+
+def to_source(value: Any) -> str:
+    """Returns a value in the notation of EDN, shortened for an error."""
+    return shorten(to_edn(to_json(value)))
 
 
 def _to_plain(value: Any) -> Any:
@@ -490,6 +676,12 @@ def _to_plain(value: Any) -> Any:
             return {"integer": str(value)}
         case Decimal():
             return {"decimal": str(value)}
+        case Fraction():
+            return {"ratio": str(value)}
+        case float() if not math.isfinite(value):
+            return {"float": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+        case Unreadable(text):
+            return {"unreadable": text}
         case Map(pairs):
             return {"map": sorted(([_to_plain(key), _to_plain(one)] for key, one in pairs), key=_sort_key)}
         case Tagged(tag, inner):

@@ -16,9 +16,9 @@ import enum
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.foreign.edn import Tagged, to_json, to_name
+from assay.harness.foreign.edn import Tagged, to_json, to_name, to_source
 from assay.harness.foreign.entry import NO_KEY, Entry
-from assay.harness.foreign.source import MalformedError, TextPosition, shorten
+from assay.harness.foreign.source import MalformedError, TextPosition
 
 CAS: Final = "cas"
 TUPLE_TAG: Final = "jepsen.independent.tuple"
@@ -44,24 +44,24 @@ class KeySplitter:
         self._first = TextPosition(1, 1)
         self._names: dict[str, str] = {}
 
-    def split_call(self, entry: Entry) -> tuple[str | None, Any]:
-        """Returns (key, argument) of a call. Raises ``MalformedError`` if it differs from the calls before it."""
+    def split_call(self, entry: Entry, f: str) -> tuple[str | None, Any]:
+        """Returns (key, argument) of a call of ``f``. Raises ``MalformedError`` if it differs from earlier calls."""
         field = entry.key is not NO_KEY
         if self._has_field is None:
             self._has_field, self._first = field, entry.place
             if self._tuples is None:
-                self._tuples = not field and _is_tuple(entry.f, entry.value)
+                self._tuples = not field and _is_tuple(f, entry.value)
         if field != self._has_field:
             self._fail(entry, "has a :key" if field else "has no :key", "--keys=none, or remove calls without a :key")
         if field:
             return self._make_name(entry, entry.key), entry.value
         if not self._tuples:
-            if self._mode is KeyMode.AUTO and _looks_like_tuple(entry.f, entry.value):
-                self._fail(entry, f"has the tuple {shorten(to_json(entry.value))}", "--keys=tuples, or --keys=none")
+            if self._mode is KeyMode.AUTO and _looks_like_tuple(f, entry.value):
+                self._fail(entry, f"has the tuple {to_source(entry.value)}", "--keys=tuples, or --keys=none")
             return None, entry.value
         pair = remove_tag(entry.value)
-        if not _is_pair(pair) or (entry.f == CAS and not _is_pair(pair[1]) and self._mode is KeyMode.AUTO):
-            self._fail(entry, f"has {shorten(to_json(entry.value))}, no tuple of key and value", "--keys=none")
+        if not _is_pair(pair) or (f == CAS and not _is_pair(pair[1]) and self._mode is KeyMode.AUTO):
+            self._fail(entry, f"has {to_source(entry.value)}, no tuple of key and value", "--keys=none")
         return self._make_name(entry, pair[0]), pair[1]
 
     def split_completion(self, entry: Entry, key: str | None) -> Any:
@@ -75,7 +75,7 @@ class KeySplitter:
             return entry.value
         if not _is_pair(pair):
             if entry.type == "ok":
-                self._fail(entry, f"has {shorten(to_json(entry.value))}, no tuple of key and value", "--keys=none")
+                self._fail(entry, f"has {to_source(entry.value)}, no tuple of key and value", "--keys=none")
             return entry.value  # the name of an error instead of the value
         self._require_same_key(entry, key, pair[0])
         return pair[1]
@@ -83,7 +83,10 @@ class KeySplitter:
     def _require_same_key(self, entry: Entry, key: str | None, other: Any) -> None:
         if self._make_name(entry, other) != key:
             raise MalformedError(
-                self._path, entry.place, f"this operation was called on key {key}, and ends on key {to_name(other)}"
+                self._path,
+                entry.place,
+                f"this operation was called on key {key}, and ends on key {to_name(other)}; if values have another "
+                "meaning, use --keys=none",
             )
 
     def _make_name(self, entry: Entry, key: Any) -> str:

@@ -3,45 +3,63 @@
 An operation that never ends, or ends ``:info``, has no return, because it is unknown whether and when it took effect.
 Only the value of an ``:ok`` completion is a result; the value of any other completion is its ``error``. All timestamps
 must differ. So an entry with the same time as the entry before it counts as one nanosecond later.
+
+Entries without a ``:process`` are calls each followed by its completion. Each such operation counts as a process of its
+own, because it is unknown which of them one client made. So does an operation whose process ended ``:info`` before.
 """
 
-import enum
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
-from assay.harness.foreign.edn import to_json, to_json_array, to_name
-from assay.harness.foreign.entry import INVOKE, Entry
+from assay.harness.foreign.answers import ContradictoryAnswer
+from assay.harness.foreign.edn import to_edn, to_json, to_json_array, to_name, to_source
+from assay.harness.foreign.entry import INVOKE, MAX_PROCESSES, Entry, require_readable
+from assay.harness.foreign.entry_order import MISSING, STEP, EntryOrder, EntryTimes, OrderClaim
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
-from assay.harness.foreign.nemesis_events import NemesisEvents
+from assay.harness.foreign.nemesis_events import ForeignFault, NemesisEvents
 from assay.harness.foreign.shapes import ANY, OperationShape
-from assay.harness.foreign.source import MalformedError, shorten
+from assay.harness.foreign.source import MalformedError, TextPosition
 
-STEP: Final = 1_000_000
-"""Nanoseconds between two entries of a file without times: entry 14203 is shown as 14.203 s."""
 REJECTED: Final = "false"
 """The result of a CAS that took place but found another value than the expected one."""
-OPEN: Final = -1
-"""Marks a missing return in the arrays."""
+UNNAMED: Final = "unnamed"
+"""The worker of operations without a ``:process``."""
+LONGEST_ANSWER: Final = 200
+"""Maximum characters of a call or an answer in a finding."""
 
 
-class EntryOrder(enum.StrEnum):
-    """Order of entries: by ``:time``, if there is one, or by their order in the file."""
+@dataclass(frozen=True, slots=True)
+class _OpenCall:
+    """A call that has not ended. ``argument`` is the value without its key."""
 
-    TIME = "time"
-    FILE = "file"
+    row: int
+    f: str
+    place: TextPosition
+    argument: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Contradiction:
+    row: int
+    position: int
+    called: str
+    answered: str
 
 
 class Pairing:
     """Pairs entries, which are added in file order.
 
-    ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier entries.
+    ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier entries. After the last one,
+    ``settle_order`` must be called first.
     """
 
     def __init__(
@@ -53,23 +71,30 @@ class Pairing:
         order: EntryOrder,
         *,
         refusals: bool = False,
+        only_operation: str | None = None,
     ) -> None:
         self._path = path
         self._shapes = shapes
         self._model = model
         self._splitter = KeySplitter(path, keys)
-        self._order = order
         self._refusals = refusals
-        self._timed: bool | None = None
+        self._only_operation = only_operation
+        self._times = EntryTimes(path, order)
         self._indexed: bool | None = None
-        self._stamp = -1
-        self._time = 0
         self._last_index = -1
         self._entries = 0
-        self.nemesis = NemesisEvents()
-        self._open: dict[int, tuple[int, Entry]] = {}
-        self._crashed: dict[int, Entry] = {}
+        self.continued = 0
+        """The number of operations whose process had ended ``:info`` before."""
+        self._events: list[tuple[str, int, int | None]] = []
+        """Name, position and time of each event of the nemesis."""
+        self._by_time = False
+        self._stamps: Sequence[int] = ()
+        self._open: dict[int | None, _OpenCall] = {}
+        self._crashed: set[int] = set()
+        self._anonymous = 0
+        self._contradictions: list[_Contradiction] = []
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
+        self._worker: list[str] = []
         self._f: list[str] = []
         self._key: list[str | None] = []
         self._argument: list[str] = []
@@ -81,35 +106,70 @@ class Pairing:
     def __len__(self) -> int:
         return len(self._index)
 
+    @property
+    def nemesis_count(self) -> int:
+        return len(self._events)
+
     def add(self, entry: Entry) -> None:
         """Adds the next entry of the file."""
         position = self._entries
         self._entries += 1
-        if entry.process is None:
-            time = position * STEP if entry.time is None or self._order is EntryOrder.FILE else entry.time
-            self.nemesis.add(entry.f, time)
+        self._times.add(entry.place, entry.process, entry.time, nemesis=entry.nemesis)
+        if entry.nemesis:
+            self._events.append((entry.f or "event", position, entry.time))
             return
         index = self._check_index(entry, position)
-        stamp = self._assign_time(entry, position)
+        f = entry.f or self._only_operation
+        if f is None:
+            self._fail(entry, f"this operation has no :f; {self._list_operations()}")
         if entry.type == INVOKE:
-            self._add_call(entry, entry.process, index, stamp)
+            self._add_call(entry, f, index, position)
         else:
-            self._add_completion(entry, entry.process, stamp)
+            self._add_completion(entry, f, position)
+
+    def settle_order(self) -> OrderClaim:
+        """Decides the order of all entries, which determines their stamps."""
+        self._stamps, claim, self._by_time = self._times.settle(self._call, self._ret, numbered=self._indexed is True)
+        return claim
+
+    def list_faults(self) -> tuple[ForeignFault, ...]:
+        """Returns the faults that the events of the nemesis begin and end."""
+        nemesis = NemesisEvents()
+        for f, position, time in self._events:
+            nemesis.add(f, time if self._by_time and time is not None else position * STEP)
+        return nemesis.list_faults()
+
+    def list_answers(self) -> tuple[ContradictoryAnswer, ...]:
+        """Returns the answers that contradict their calls."""
+        processes = self._name_processes()
+        return tuple(
+            ContradictoryAnswer(
+                index=self._index[one.row],
+                process=processes[one.row],
+                f=self._f[one.row],
+                key=self._key[one.row],
+                called=one.called,
+                answered=one.answered,
+                call=self._stamps[self._call[one.row]],
+                ret=self._stamps[one.position],
+            )
+            for one in self._contradictions
+        )
 
     def make_table(self) -> pa.Table:
         """Returns all operations so far, in the order of their calls. Without a completion, the outcome is info."""
-        ret = pa.array(self._ret, pa.int64())
-        process = pa.array(self._process, pa.int32())
+        stamps = self._stamps
+        ret = pa.array([MISSING if one == MISSING else stamps[one] for one in self._ret], pa.int64())
         columns = {
             "index": pa.array(self._index, pa.int64()),
-            "process": process,
-            "worker": process.cast(pa.string()),
+            "process": pa.array(self._name_processes(), pa.int32()),
+            "worker": pa.array(self._worker, pa.string()),
             "f": pa.array(self._f, pa.string()),
             "key": pa.array(self._key, pa.string()),
             "argument": pa.array(self._argument, pa.string()),
             "result": pa.array(self._result, pa.string()),
-            "call": pa.array(self._call, pa.int64()),
-            "ret": pc.if_else(pc.equal(ret, OPEN), pa.scalar(None, pa.int64()), ret),
+            "call": pa.array([stamps[one] for one in self._call], pa.int64()),
+            "ret": pc.if_else(pc.equal(ret, MISSING), pa.scalar(None, pa.int64()), ret),
             "outcome": pa.array(self._outcome, pa.string()),
             "error": pa.array(self._error, pa.string()),
             "phase": pa.repeat(pa.scalar(Phase.MAIN.value), len(self)),
@@ -117,124 +177,137 @@ class Pairing:
         }
         return pa.Table.from_arrays([columns[field.name] for field in OPS], schema=OPS)
 
-    def _add_call(self, entry: Entry, process: int, index: int, stamp: int) -> None:
-        if process in self._open:
+    def _name_processes(self) -> list[int]:
+        """Returns the process of each row. Operations that are processes of their own get unused numbers."""
+        named = set(self._process)
+        first = max(named, default=0) + 1
+        enough = first + self._anonymous < MAX_PROCESSES
+        unused = (number for number in count(first if enough else 0) if enough or number not in named)
+        return [process if process != MISSING else next(unused) for process in self._process]
+
+    def _add_call(self, entry: Entry, f: str, index: int, position: int) -> None:
+        process = entry.process
+        if (before := self._open.get(process)) is not None:
+            who = "entries without :process have" if process is None else f"process {process} has"
             self._fail(
                 entry,
-                f"process {process} has two open calls: this one, and the one at line "
-                f"{self._open[process][1].place.line}, which has not ended",
+                f"{who} two open calls: this one, and the one at line {before.place.line}, which has not ended; "
+                "if it never ended, add its completion with :type :info",
             )
-        if process in self._crashed:
-            self._fail(
-                entry,
-                f"process {process} ended :info at line {self._crashed[process].place.line}, so that operation may "
-                "still go on; the worker must continue as another process (process + concurrency)",
-            )
-        shape = self._find_shape(entry)
-        key, argument = self._splitter.split_call(entry)
+        own = process is None or process in self._crashed
+        self.continued += process in self._crashed
+        self._anonymous += own
+        shape = self._find_shape(entry, f)
+        if entry.unreadable is not None and not shape.ignores_values:
+            require_readable(self._path, entry.unreadable, f"the value of :{f}")
+        key, argument = self._splitter.split_call(entry, f)
         if not shape.argument_fits(argument):
-            self._fail(entry, f":{entry.f} takes {shape.argument_text}, not {shorten(to_json(argument))}")
-        self._open[process] = (len(self._index), entry)
+            self._fail(entry, f":{f} takes {shape.argument_text}, not {to_source(argument)}")
+        self._open[process] = _OpenCall(len(self._index), f, entry.place, argument)
         self._index.append(index)
-        self._process.append(process)
-        self._f.append(self._intern(entry.f))
+        self._process.append(MISSING if own or process is None else process)
+        self._worker.append(UNNAMED if process is None else self._intern(str(process)))
+        self._f.append(self._intern(f))
         self._key.append(None if key is None else self._intern(key))
         self._argument.append(self._intern(to_json(argument)))
         self._result.append(None)
-        self._call.append(stamp)
-        self._ret.append(OPEN)
+        self._call.append(position)
+        self._ret.append(MISSING)
         self._outcome.append(Outcome.INFO.value)
         self._error.append(None)
 
-    def _add_completion(self, entry: Entry, process: int, stamp: int) -> None:
-        row, call = self._open.pop(process, (-1, entry))
-        if row < 0:
-            self._fail(entry, f"process {process} ends :{entry.f}, but has no open call")
-        if call.f != entry.f:
-            self._fail(entry, f"process {process} ends :{entry.f}, but called :{call.f} at line {call.place.line}")
+    def _add_completion(self, entry: Entry, f: str, position: int) -> None:
+        process = entry.process
+        who = "an entry without :process" if process is None else f"process {process}"
+        call = self._open.pop(process, None)
+        if call is None:
+            self._fail(
+                entry,
+                f"{who} ends :{f}, but has no open call; a completion follows the entry of its call, :type :invoke",
+            )
+        if call.f != f:
+            self._fail(entry, f"{who} ends :{f}, but called :{call.f} at line {call.place.line}; repair one of them")
+        row = call.row
+        if entry.type == Outcome.OK and entry.unreadable is not None and not self._find_shape(entry, f).ignores_values:
+            require_readable(self._path, entry.unreadable, f"the result of :{f}")
         value = self._splitter.split_completion(entry, self._key[row])
-        if self._is_failed_cas(entry, value, row):
-            self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REJECTED, stamp
+        if self._is_failed_cas(entry, f, value, row):
+            self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REJECTED, position
             return
         self._outcome[row] = Outcome(entry.type).value
         if entry.type == Outcome.OK:
-            shape = self._find_shape(entry)
+            shape = self._find_shape(entry, f)
             if not shape.result_fits(value):
-                self._fail(entry, f"the result of :{entry.f} is {shape.result_text}, not {shorten(to_json(value))}")
-            if (
-                shape.repeats
-                and value is not None
-                and shape.argument_fits(value)
-                and to_json(value) != self._argument[row]
-            ):
-                self._fail(
-                    entry,
-                    f"process {process} ends :{entry.f} with {shorten(to_json(value))}, but called it with "
-                    f"{shorten(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
-                )
+                self._fail(entry, f"the result of :{f} is {shape.result_text}, not {to_source(value)}")
+            if not shape.allows(call.argument, value):
+                self._contradict(call, value, position)
+                if process is not None:
+                    self._crashed.add(process)
+                return
             text = to_json_array(value) if shape.returns_elements else to_json(value)
             self._result[row] = None if value is None else self._intern(text)
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
             self._error[row] = self._intern(to_name(value))
         if entry.error is not None:
             self._error[row] = self._intern(entry.error)
-        if entry.type == Outcome.INFO:
-            self._crashed[process] = entry
-        else:
-            self._ret[row] = stamp
+        if entry.type != Outcome.INFO:
+            self._ret[row] = position
+        elif process is not None:
+            self._crashed.add(process)
 
-    def _is_failed_cas(self, entry: Entry, value: Any, row: int) -> bool:
+    def _contradict(self, call: _OpenCall, answered: Any, position: int) -> None:
+        """Records an answer that contradicts its call. The operation stays one of unknown outcome."""
+        self._outcome[call.row] = Outcome.INFO.value
+        called, text = _shorten_answer(call.argument), _shorten_answer(answered)
+        self._error[call.row] = f"answered {text}"
+        self._contradictions.append(_Contradiction(call.row, position, called, text))
+
+    def _is_failed_cas(self, entry: Entry, f: str, value: Any, row: int) -> bool:
         """Returns whether a CAS failed because it found another value. For any other reason there would be an error."""
         return (
             self._refusals
-            and (entry.f, entry.type, entry.error) == (CAS, Outcome.FAIL, None)
+            and (f, entry.type, entry.error) == (CAS, Outcome.FAIL, None)
             and (value is None or to_json(value) == self._argument[row])
         )
 
-    def _find_shape(self, entry: Entry) -> OperationShape:
+    def _find_shape(self, entry: Entry, f: str) -> OperationShape:
         if self._shapes is None:
             return ANY
-        shape = self._shapes.get(entry.f)
+        shape = self._shapes.get(f)
         if shape is None:
-            self._fail(entry, f":{entry.f} is no operation of {self._model}, which has {', '.join(self._shapes)}")
-            raise AssertionError("unreachable")
+            self._fail(entry, f":{f} is no operation of {self._model}, which has {', '.join(self._shapes)}")
         return shape
+
+    def _list_operations(self) -> str:
+        """Returns a sentence on the operations that the entry may have."""
+        if self._shapes is None:
+            return "name it, such as :f :read"
+        return f"{self._model} has {', '.join(f':f :{name}' for name in self._shapes)}"
 
     def _check_index(self, entry: Entry, position: int) -> int:
         has_index = entry.index is not None
         if self._indexed is None:
             self._indexed = has_index
         if has_index != self._indexed:
-            self._fail(entry, "some operations have an :index, and some have none")
+            self._fail(entry, "some operations have an :index, and some have none; remove it from all")
         index = position if entry.index is None else entry.index
         if index <= self._last_index:
-            self._fail(entry, f":index {index} does not follow :index {self._last_index}")
-        self._last_index = index
-        return index
-
-    def _assign_time(self, entry: Entry, position: int) -> int:
-        if self._order is EntryOrder.FILE:
-            return position * STEP
-        has_time = entry.time is not None
-        if self._timed is None:
-            self._timed = has_time
-        if has_time != self._timed:
-            self._fail(entry, "some operations have a :time, and some have none; --order=file ignores it")
-        if entry.time is None:
-            return position * STEP
-        if entry.time < self._time:
             self._fail(
                 entry,
-                f"time goes backwards: this entry is at {entry.time} ns, the one before it at {self._time} ns; "
-                "--order=file uses the order in the file, without times",
+                f":index {index} does not follow :index {self._last_index}; sort the operations by :index, or judge "
+                "each history by itself",
             )
-        self._time = entry.time
-        self._stamp = max(entry.time, self._stamp + 1)
-        return self._stamp
+        self._last_index = index
+        return index
 
     def _intern(self, text: str) -> str:
         """Returns one object for all equal texts, which saves memory."""
         return self._texts.setdefault(text, text)
 
-    def _fail(self, entry: Entry, reason: str) -> None:
+    def _fail(self, entry: Entry, reason: str) -> NoReturn:
         raise MalformedError(self._path, entry.place, reason)
+
+
+def _shorten_answer(value: Any) -> str:
+    text = to_edn(to_json(value))
+    return text if len(text) <= LONGEST_ANSWER else text[:LONGEST_ANSWER] + "…"

@@ -1,6 +1,7 @@
 """Recognises the foreign format of a file by its beginning, and reads its operations."""
 
 import enum
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -10,13 +11,17 @@ from typing import Final
 
 import pyarrow as pa
 
+from assay.harness.foreign.answers import ContradictoryAnswer
 from assay.harness.foreign.edn import EdnReader
 from assay.harness.foreign.entry import Entry, read_entry
-from assay.harness.foreign.jepsen_log import LINE, LogReader
+from assay.harness.foreign.entry_order import EntryOrder, OrderClaim
+from assay.harness.foreign.jepsen_log import LINE as LOG_LINE
+from assay.harness.foreign.jepsen_log import TEXT_LINE, HistoryTextReader, LogReader
+from assay.harness.foreign.json_values import JsonReader
 from assay.harness.foreign.keys import KeyMode
 from assay.harness.foreign.nemesis_events import ForeignFault
-from assay.harness.foreign.pairing import EntryOrder, Pairing
-from assay.harness.foreign.shapes import MODELS, WORKLOADS
+from assay.harness.foreign.pairing import Pairing
+from assay.harness.foreign.shapes import MODELS, ONLY_OPERATIONS, WORKLOADS
 from assay.harness.foreign.source import MalformedError, Progress, read_pieces
 
 __all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "read_history", "recognise_format"]
@@ -28,35 +33,58 @@ nodes.
 
 
 class ForeignFormat(enum.StrEnum):
+    """Formats of files. JSON is an array of objects, or one object per line."""
+
     EDN = "edn"
+    JSON = "json"
+    HISTORY_TXT = "history-txt"
     JEPSEN_LOG = "jepsen-log"
+
+
+SUFFIXES: Final = {
+    ".edn": ForeignFormat.EDN,
+    ".json": ForeignFormat.JSON,
+    ".jsonl": ForeignFormat.JSON,
+    ".ndjson": ForeignFormat.JSON,
+}
+"""Formats by the end of a name, before ``.gz``. Any other name tells nothing."""
+COMPRESSED: Final = ".gz"
+_JSON: Final = re.compile(r'[\s,]*\[?[\s,]*\{\s*"(?:[^"\\]|\\.)*"\s*:(?![\w*+!?<>=./-])')
+"""The beginning of JSON: an object whose first key has a colon after it. In EDN a keyword follows its colon at once."""
 
 
 def recognise_format(path: Path) -> ForeignFormat:
     """Returns the format. Raises ``MalformedError`` for unknown formats and for pipes, and ``OSError``."""
+    choices = " or ".join(f"--format={format}" for format in ForeignFormat)
     if not stat.S_ISREG(path.stat().st_mode):
         raise MalformedError(
             path,
             None,
-            "this is no regular file, and reading the beginning of a pipe would consume it; name the format with "
-            "--format=edn or --format=jepsen-log",
+            f"this is no regular file, and reading the beginning of a pipe would consume it; name the format with "
+            f"{choices}",
         )
-    if path.suffix == ".edn":
-        return ForeignFormat.EDN
-    text = next(read_pieces(path, lambda done: None, HEAD))
-    if LINE.search(text):
+    name = path.name.removesuffix(COMPRESSED)
+    if (format := SUFFIXES.get(Path(name).suffix)) is not None:
+        return format
+    text = next(read_pieces(path, lambda done: None, HEAD), "")
+    if LOG_LINE.search(text):
         return ForeignFormat.JEPSEN_LOG
+    if _JSON.match(text):
+        return ForeignFormat.JSON
     for line in text.splitlines():
         begin = line.strip(" \t,")
         if begin and not begin.startswith(";"):
-            if begin[0] in "[({#":
+            if TEXT_LINE.fullmatch(line):
+                return ForeignFormat.HISTORY_TXT
+            if begin[0] in "[({#^":
                 return ForeignFormat.EDN
             break
     raise MalformedError(
         path,
         None,
-        "neither an EDN history (it begins with no [, (, { or #) nor a jepsen.log (no line such as "
-        "`INFO  jepsen.util - 0 :invoke :read nil`); say which with --format=edn or --format=jepsen-log",
+        "neither EDN or JSON (it begins with no [, (, { or #), nor a history.txt (lines of process, :type, :f and "
+        "value), nor a jepsen.log (no line such as `INFO  jepsen.util - 0 :invoke :read nil`); say which with "
+        f"{choices}",
     )
 
 
@@ -73,11 +101,25 @@ class ForeignHistory:
     """The number of lines without an operation."""
     seconds: float
     """The duration of reading."""
+    order: OrderClaim
+    """The real-time order that the file supports."""
+    answers: tuple[ContradictoryAnswer, ...] = ()
+    """Answers that contradict their calls. Their operations are in ``ops`` with an unknown outcome."""
+    continued: int = 0
+    """The number of operations whose process had ended ``:info`` before. They count as processes of their own."""
 
     @property
     def left_out(self) -> str:
         """A sentence on the entries that were skipped."""
         return f"{self.nemesis} events of the nemesis, which change no verdict; {self.skipped} other lines left out"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on facts that the file lacks, and what was assumed."""
+        continued = (
+            f"{self.continued} operations follow one of unknown outcome in their process, and count as other processes"
+        )
+        return (*([self.order.note] if self.order.note else []), *([continued] if self.continued else []))
 
 
 def read_history(
@@ -86,7 +128,7 @@ def read_history(
     model: str,
     *,
     keys: KeyMode = KeyMode.AUTO,
-    order: EntryOrder = EntryOrder.TIME,
+    order: EntryOrder = EntryOrder.AUTO,
     refusals: bool = False,
     progress: Progress = lambda done: None,
 ) -> ForeignHistory:
@@ -97,20 +139,30 @@ def read_history(
     for the first error, and ``OSError`` if the file cannot be opened.
     """
     start = time.perf_counter()
-    pairing = Pairing(path, {**MODELS, **WORKLOADS}.get(model), model, keys, order, refusals=refusals)
-    log = LogReader(path)
-    for entry in _read_entries(path, progress) if format is ForeignFormat.EDN else log.iterate_entries(progress):
+    pairing = Pairing(
+        path, {**MODELS, **WORKLOADS}.get(model), model, keys, order,
+        refusals=refusals, only_operation=ONLY_OPERATIONS.get(model),
+    )  # fmt: skip
+    lines = {ForeignFormat.JEPSEN_LOG: LogReader, ForeignFormat.HISTORY_TXT: HistoryTextReader}
+    reader = lines[format](path) if format in lines else None
+    for entry in _read_entries(path, format, progress) if reader is None else reader.iterate_entries(progress):
         pairing.add(entry)
+    claim = pairing.settle_order()
     return ForeignHistory(
         pairing.make_table(),
-        pairing.nemesis.count,
-        pairing.nemesis.list_faults(),
-        log.skipped,
+        pairing.nemesis_count,
+        pairing.list_faults(),
+        0 if reader is None else reader.skipped,
         time.perf_counter() - start,
+        claim,
+        pairing.list_answers(),
+        pairing.continued,
     )
 
 
-def _read_entries(path: Path, progress: Progress) -> Iterator[Entry]:
-    """Reads a ``history.edn`` of Jepsen or another tool: a vector or a sequence of maps, one for each entry."""
-    for place, value in EdnReader(path, read_pieces(path, progress)).iterate_values():
-        yield read_entry(path, place, value)
+def _read_entries(path: Path, format: ForeignFormat, progress: Progress) -> Iterator[Entry]:
+    """Reads a vector, an array or a sequence of maps, objects or vectors, one for each entry."""
+    pieces = read_pieces(path, progress)
+    reader = JsonReader(path, pieces) if format is ForeignFormat.JSON else EdnReader(path, pieces, tuples=True)
+    for place, value in reader.iterate_values():
+        yield read_entry(path, place, value, has_unreadable=reader.has_unreadable)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow_repeated, allow_swapped
 from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
@@ -56,7 +57,7 @@ def _is_counter_reading(value: Any) -> bool:
 
 def _are_micro_operations(value: Any) -> bool:
     return isinstance(value, tuple) and all(
-        isinstance(micro, tuple) and len(micro) == 3 and isinstance(micro[0], Keyword) for micro in value
+        isinstance(micro, tuple) and len(micro) == 3 and isinstance(micro[0], Keyword | str) for micro in value
     )
 
 
@@ -66,7 +67,7 @@ _MICROS_TEXT: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1
 def _is_transfer(value: Any) -> bool:
     if not isinstance(value, Map):
         return False
-    fields = {key.name: one for key, one in value.pairs if isinstance(key, Keyword)}
+    fields = {key.name if isinstance(key, Keyword) else key: one for key, one in value.pairs}
     return {"from", "to", "amount"} <= fields.keys() and _is_number(fields["amount"])
 
 
@@ -74,16 +75,18 @@ def _is_transfer(value: Any) -> bool:
 class OperationShape:
     """The valid values of an operation: the argument of its call, and the result of an ok completion.
 
-    - ``repeats``: an ok completion may repeat the call's argument; a different value is an error.
+    - ``allows``: says whether the answer of an ok completion fits the call. Any other is a finding (``answers``).
     - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
+    - ``ignores_values``: no check reads the values, so that they need not be readable.
     """
 
     argument_fits: Fits = _is_anything
     result_fits: Fits = _is_anything
     argument_text: str = "anything"
     result_text: str = "anything"
-    repeats: bool = False
+    allows: Allows = allow_any
     returns_elements: bool = False
+    ignores_values: bool = False
 
 
 _GET: Final = OperationShape(
@@ -91,21 +94,21 @@ _GET: Final = OperationShape(
 )
 _APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string; for numbers there is --model=register")
 """Appends to the string of a key. The ok completion may have the whole string after the append."""
-_PUT: Final = replace(_APPEND, repeats=True)
-_REGISTER: Final = {"read": OperationShape(), "write": OperationShape(repeats=True)}
+_PUT: Final = replace(_APPEND, allows=allow_repeated)
+_REGISTER: Final = {"read": OperationShape(), "write": OperationShape(allows=allow_repeated)}
 
 MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "register": _REGISTER,
     "cas-register": {
         **_REGISTER,
-        "cas": OperationShape(argument_fits=_is_pair, argument_text="the two values [from to]", repeats=True),
+        "cas": OperationShape(argument_fits=_is_pair, argument_text="the two values [from to]", allows=allow_swapped),
     },
     "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _APPEND},
-    "mutex": {"acquire": OperationShape(), "release": OperationShape()},
-    "fifo-queue": {"enqueue": OperationShape(repeats=True), "dequeue": OperationShape()},
+    "mutex": {"acquire": OperationShape(ignores_values=True), "release": OperationShape(ignores_values=True)},
+    "fifo-queue": {"enqueue": OperationShape(allows=allow_repeated), "dequeue": OperationShape()},
     "set": {
-        "add": OperationShape(repeats=True),
-        "remove": OperationShape(repeats=True),
+        "add": OperationShape(allows=allow_repeated),
+        "remove": OperationShape(allows=allow_repeated),
         "contains": OperationShape(result_fits=_is_boolean, result_text="true or false"),
         "read": OperationShape(result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True),
     },
@@ -122,7 +125,7 @@ _BANK: Final = {
         result_fits=_are_balances, result_text="a map of account to balance, or a vector of balances"
     ),
     "transfer": OperationShape(
-        argument_fits=_is_transfer, argument_text="a map with :from, :to and an :amount", repeats=True
+        argument_fits=_is_transfer, argument_text="a map with :from, :to and an :amount", allows=allow_repeated
     ),
 }
 
@@ -131,6 +134,7 @@ _MICROS: Final = OperationShape(
     result_fits=_are_micro_operations,
     argument_text=_MICROS_TEXT,
     result_text=_MICROS_TEXT,
+    allows=allow_micros,
 )
 _TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
 
@@ -143,3 +147,11 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "unique-ids": {"generate": OperationShape(result_fits=_is_not_nil, result_text="the new id")},
 }
 """Workloads that are judged by the checks in SQL."""
+
+ONLY_OPERATIONS: Final[Mapping[str, str]] = {
+    "list-append": "txn",
+    "long-fork": "txn",
+    "rw-register": "txn",
+    "unique-ids": "generate",
+}
+"""Workloads whose operations may be without ``:f``, because all of them are this one."""

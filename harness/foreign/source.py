@@ -1,10 +1,13 @@
 """Text of a file in pieces, positions in it, and the error for a file that does not have the expected format."""
 
 import codecs
+import gzip
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
@@ -13,6 +16,8 @@ SHOWN: Final = 60
 """Maximum number of characters of a file that an error quotes."""
 CHUNK: Final = 1 << 20
 """Bytes read at a time."""
+GZIP_MAGIC: Final = b"\x1f\x8b"
+"""The first bytes of a gzip file."""
 
 Progress = Callable[[int], None]
 """Function that is called with the number of bytes of the file that have been read so far."""
@@ -42,36 +47,68 @@ class MalformedError(HistoryError):
 
 def shorten(text: str) -> str:
     """Quotes and shortens a piece of a file for an error."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
+    return f"`{text if len(text) <= SHOWN else text[:SHOWN] + '…'}`"
 
 
 def read_pieces(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[str]:
-    """Yields the file's text in pieces, with its line ends, without a byte order mark.
+    """Yields the file's text in pieces, with its line ends, without a byte order mark. A gzip file is decompressed.
 
-    Raises ``MalformedError`` at the first byte that is not UTF-8 and for an empty file, and ``OSError``.
+    Raises ``MalformedError`` at the first byte that is not UTF-8, for an empty file and for damaged compression, and
+    ``OSError``.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     total, place = 0, TextPosition(1, 1)
-    with path.open("rb") as file:
-        while True:
-            data = file.read(chunk)
-            total += len(data)
-            try:
-                text = decoder.decode(data, final=not data)
-            except UnicodeDecodeError as error:
-                raise MalformedError(
-                    path,
-                    advance(place, bytes(error.object[: error.start]).decode()),
-                    f"the byte 0x{error.object[error.start]:02x} is not UTF-8: the file is in another encoding, "
-                    "compressed, damaged or cut short",
-                ) from error
-            if not data:
-                break
+    for data in _read_bytes(path, progress, chunk):
+        total += len(data)
+        try:
+            text = decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            raise MalformedError(
+                path,
+                advance(place, bytes(error.object[: error.start]).decode()),
+                f"the byte 0x{error.object[error.start]:02x} is not UTF-8: the file is in another encoding, compressed "
+                "by another program than gzip, damaged or cut short",
+            ) from error
+        if text:
             yield text
             place = advance(place, text)
-            progress(total)
     if total == 0:
         raise MalformedError(path, None, "the file is empty; a history has at least one operation")
+
+
+def _read_bytes(path: Path, progress: Progress, chunk: int) -> Iterator[bytes]:
+    """Yields the bytes of a file, decompressed if necessary, and an empty piece at the end."""
+    with ExitStack() as stack:
+        raw = stack.enter_context(path.open("rb"))
+        counted = _CountedFile(raw)
+        compressed = raw.peek(len(GZIP_MAGIC))[: len(GZIP_MAGIC)] == GZIP_MAGIC
+        file = stack.enter_context(gzip.GzipFile(fileobj=counted)) if compressed else counted  # type: ignore[call-overload]
+        while True:
+            try:
+                data = file.read(chunk)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise MalformedError(
+                    path,
+                    None,
+                    "the compressed file is damaged or cut short; decompress it with gunzip to see how much is left",
+                ) from error
+            yield data
+            if not data:
+                return
+            progress(counted.total)
+
+
+class _CountedFile:
+    """Counts the bytes that are read from a file, which may be a pipe."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.total = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.total += len(data)
+        return data
 
 
 def read_lines(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:

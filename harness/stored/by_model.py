@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
 
 SQL_MODELS: Final = ("register", "cas-register")
+READING_OPERATIONS: Final = ("read", "get")
+"""Operations of the built-in models that change no state. If no other one succeeded, their results prove little."""
 Operations: TypeAlias = pa.Table | HistoryReader
 """Operations in memory, or in a history folder."""
 BATCH: Final = 1_000_000
@@ -77,8 +79,10 @@ def judge_by_model(
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
             history = write_register_history(_iterate_batches(ops), Path(folder) / "history")
             if history is not None:
+                contract = Contract(minimum_operations=0)
                 with engines.open(history) as engine:
-                    return judge(history, Contract(), engine, progress=progress, requires_exposure=False)
+                    judgement = judge(history, contract, engine, progress=progress, requires_exposure=False)
+                return add_doubts(judgement, find_doubts(ops))
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _to_table(ops)
@@ -94,23 +98,36 @@ def _iterate_batches(ops: Operations) -> Iterable[pa.RecordBatch]:
 
 
 def find_doubts(ops: Operations, *, custom: bool = False) -> list[str]:
-    """Returns the reasons why a history without anomalies still cannot pass. They are those of a run.
+    """Returns the reasons why a history without anomalies still cannot pass.
 
     ``custom``: the model is the user's, so it is unknown which operations can contradict others.
     """
-    rows = succeeded = observed = 0
+    reasons = find_missing_successes(ops)
+    if reasons or custom:
+        return reasons
+    observed = called = succeeded = 0
     for batch in _iterate_batches(ops):
         ok = pc.equal(batch["outcome"], Outcome.OK.value)
-        rows += batch.num_rows
-        succeeded += pc.sum(ok).as_py() or 0
         observed += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(OBSERVING_OPERATIONS)))).as_py() or 0
-    minimum = Contract().minimum_operations
-    reasons = ["the history is empty"] if rows == 0 else []
-    if succeeded < minimum:
-        reasons.append(f"only {count_noun(succeeded, 'operation')} succeeded, the contract asks for {minimum}")
-    if succeeded and not observed and not custom:
+        changes = pc.invert(pc.is_in(batch["f"], pa.array(READING_OPERATIONS)))
+        called += pc.sum(changes).as_py() or 0
+        succeeded += pc.sum(pc.and_(ok, changes)).as_py() or 0
+    if not observed:
         reasons.append(UNOBSERVED)
+    if called and not succeeded:
+        reasons.append(f"none of {count_noun(called, 'operation')} that can change the state succeeded")
     return reasons
+
+
+def find_missing_successes(ops: Operations) -> list[str]:
+    """Returns a reason if the history is empty or no operation succeeded. No contract asks for a number of them."""
+    rows = succeeded = 0
+    for batch in _iterate_batches(ops):
+        rows += batch.num_rows
+        succeeded += pc.sum(pc.equal(batch["outcome"], Outcome.OK.value)).as_py() or 0
+    if succeeded:
+        return []
+    return [f"none of {count_noun(rows, 'operation')} succeeded" if rows else "the history is empty"]
 
 
 def _judge_by_search(

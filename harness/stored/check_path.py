@@ -40,12 +40,14 @@ from assay.harness.foreign import (
 )
 from assay.harness.run import store
 from assay.harness.run.import_by_name import find_model
+from assay.harness.run.judging import add_doubts
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
-from assay.harness.stored.by_model import judge_by_model, open_stored_operations
+from assay.harness.stored.by_model import find_missing_successes, judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
+from assay.harness.stored.foreign_findings import add_contradictory_answers, require_real_time
 from assay.harness.stored.request import (
     AUTO,
     BANK,
@@ -83,7 +85,8 @@ def judge_workload(
     for operations that do not belong to the workload.
     """
     assert request.workload is not None
-    contract, level = Contract(transaction_order="real-time" if request.real_time else "none"), _choose_level(request)
+    contract = Contract(transaction_order="real-time" if request.real_time else "none", minimum_operations=0)
+    level = _choose_level(request)
     if level is not None:
         contract = contract.isolate(level.name, seconds=TIME_LIMIT if request.seconds is None else request.seconds)
     recorded = EFFECT_MAKERS[request.workload]([to_completed(row) for row in ops.to_pylist()], request)
@@ -96,6 +99,7 @@ def judge_workload(
         with engines.open(reader) as engine:
             judgement = judge(reader, contract, engine, progress=progress, requires_exposure=False)
             notes = [recorded.note, *([] if level is None else read_level_notes(engine))]
+    judgement = add_doubts(judgement, find_missing_successes(ops))
     for note in filter(None, notes):
         inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=note)
         judgement = msgspec.structs.replace(judgement, examined=(inferred, *judgement.examined))
@@ -111,7 +115,8 @@ def _choose_level(request: CheckRequest) -> Level | None:
     return add_real_time(level) if request.real_time else level
 
 
-JEPSEN_HISTORY: Final = "history.edn"
+JEPSEN_HISTORIES: Final = ("history.edn", "history.edn.gz", "history.txt", "history.txt.gz")
+"""Files of a Jepsen folder, of which the first one that exists is judged."""
 
 
 def check(request: CheckRequest, engines: Engines, registry: Registry, progress: ProgressCallback) -> JudgedHistory:
@@ -123,7 +128,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     if request.refusals and request.model is not None and "cas" not in MODELS.get(request.model, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
     _validate_workload_options(request)
-    path = _find_foreign_file(request)
+    path = find_foreign_file(request)
     if request.contract is not None and (path is not None or request.model is not None):
         raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
     if path is not None:
@@ -173,13 +178,18 @@ def _validate_workload_options(request: CheckRequest) -> None:
         raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
 
 
-def _find_foreign_file(request: CheckRequest) -> Path | None:
+def find_foreign_file(request: CheckRequest) -> Path | None:
+    """Returns the file of another tool that the path names, or None for a folder of this one.
+
+    Raises ``FileNotFoundError`` and ``SettingsError``.
+    """
     path = request.path
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     if path.is_dir():
-        inside = path / JEPSEN_HISTORY
-        return inside if inside.is_file() and not (path / "ops").is_dir() and not (path / "history").is_dir() else None
+        if (path / "ops").is_dir() or (path / "history").is_dir():
+            return None
+        return next((path / name for name in JEPSEN_HISTORIES if (path / name).is_file()), None)
     if request.format == PARQUET:
         raise SettingsError(f"--format=parquet is for a folder with ops/ in it, and {path} is a file")
     return path
@@ -207,13 +217,17 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    require_real_time(request, path, foreign)
     notes: tuple[str, ...] = ()
     if model is not None:
         judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request))
     else:
         judgement, notes = judge_workload(foreign.ops, request, engines, progress)
+    judgement = add_contradictory_answers(judgement, foreign.answers, foreign.ops.num_rows)
     read = _add_reading_note(judgement, format, foreign)
-    return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=foreign.faults, notation=to_edn)
+    return _describe_result(
+        read, foreign.ops, *notes, *foreign.notes, foreign.left_out, faults=foreign.faults, notation=to_edn
+    )
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
@@ -225,7 +239,10 @@ def _choose_keys(request: CheckRequest) -> KeyMode:
 def _add_reading_note(judgement: Judgement, format: ForeignFormat, foreign: ForeignHistory) -> Judgement:
     """Adds a note on the skipped entries of the file to the judgement."""
     reading = CheckCoverage(
-        check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.left_out
+        check=f"reading {format}",
+        rows=foreign.ops.num_rows,
+        seconds=foreign.seconds,
+        note="; ".join((*foreign.notes, foreign.left_out)),
     )
     return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
 

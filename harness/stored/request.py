@@ -6,18 +6,19 @@ from typing import Final
 
 AUTO: Final = "auto"
 PARQUET: Final = "parquet"
-FORMATS: Final = (AUTO, PARQUET, "edn", "jepsen-log")
+FORMATS: Final = (AUTO, PARQUET, "edn", "json", "history-txt", "jepsen-log")
 MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
 BANK: Final = "bank"
 MONOTONIC: Final = "monotonic"
+UNIQUE_IDS: Final = "unique-ids"
 TRANSACTIONAL: Final = ("list-append", "long-fork", "rw-register")
-WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", "unique-ids")
+WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", UNIQUE_IDS)
 DEFAULT_LEVELS: Final = {"rw-register": "serializable"}
 """Workloads whose transactions are judged by an isolation level, even if none is named."""
 ORDER_IS_OPTIONAL: Final = (*TRANSACTIONAL, MONOTONIC)
 """Workloads that can be judged with or without real-time order."""
 KEYS: Final = (AUTO, "tuples", "none")
-ORDERS: Final = ("time", "file")
+ORDERS: Final = (AUTO, "time", "file")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,9 +23,11 @@ from assay.harness.foreign.edn import (
     Set,
     Symbol,
     Tagged,
+    Unreadable,
     parse_first,
     to_edn,
     to_json,
+    to_name,
 )
 from assay.harness.foreign.source import MalformedError, TextPosition
 
@@ -142,46 +146,99 @@ def test_values_that_differ_have_texts_that_differ(text: str) -> None:
     [
         ("[1 2\n {:a 1}", 1, 1, "this vector is never closed: the file is cut short"),
         ("(1 2", 1, 1, "this list is never closed"),
-        ("1\n {:a [1 2}", 2, 10, "'}' where ']' should close '['"),
-        ("1\n {:a [1 2", 2, 6, "this '[' is never closed: the file is cut short"),
-        ("{:a 1", 1, 1, "this '{' is never closed"),
-        ("#{1", 1, 1, "this '#{' is never closed"),
+        ("1\n {:a [1 2}", 2, 10, "`}` where `]` should close `[`"),
+        ("1\n {:a [1 2", 2, 6, "this `[` is never closed: the file is cut short"),
+        ("{:a 1", 1, 1, "this `{` is never closed"),
+        ("#{1", 1, 1, "this `#{` is never closed"),
         ('{:a "b}', 1, 5, "this string is never closed: the file is cut short"),
+        ('{:a #"b}', 1, 5, "this string is never closed: the file is cut short"),
+        ("{:a #<Object 1}", 1, 5, "the object `#<Object 1}` is never closed by >"),
         ("[1] 2", 1, 5, "there is something after the end of the history"),
-        ("1 ]", 1, 3, "']' closes nothing"),
-        ("{:a 1 :b}", 1, 1, "this map has 3 forms: a key has no value"),
-        ("{:a 1 :a 2}", 1, 1, "the same key is in it twice"),
-        ("#{1 1}", 1, 1, "the same element is in it twice"),
-        ("#{1.0M 1.00M}", 1, 1, "the same element is in it twice"),
-        ("012", 1, 1, "'012' is no EDN number"),
-        ("1x", 1, 1, "'1x' is no EDN number"),
-        ("1e999", 1, 1, "the number '1e999' is too large"),
-        ("9" * 2000, 1, 1, "has more than 1000 digits"),
-        (":", 1, 1, "':' is no EDN token"),
-        ("::a", 1, 1, "'::a' is no EDN token"),
-        ("a\x00b", 1, 1, "is no EDN token"),
-        ("^{:a 1} 2", 1, 1, "'^' is no EDN token"),
-        ("@a", 1, 1, "'@a' is no EDN token"),
-        ("##Inf", 1, 1, "'##Inf' is no EDN token"),
-        ("#", 1, 1, "'#' is no EDN token"),
-        (r"\zzz", 1, 1, r"'\\zzz' is no EDN token"),
-        (r'"a\qb"', 1, 3, "is no escape that EDN knows"),
-        (r'"\ud800"', 1, 2, "an escape in this string is half of a character"),
-        (r"\ud800", 1, 1, "is half of a character"),
+        ("1 ]", 1, 3, "`]` closes nothing"),
         ("[1 #_]", 1, 4, "#_ has no value after it"),
-        ("{:a #inst}", 1, 5, "the tag '#inst' has no value"),
+        ("{:a #inst}", 1, 5, "the tag `#inst` has no value"),
+        ("{:a ^:b}", 1, 5, "the metadata after ^ belongs to no value"),
         ("[" * 200, 1, 102, "nested more than 100 levels deep"),
         ("#_" * 200 + "1", 1, 201, "nested more than 100 levels deep"),
+        ("^" * 200 + "1", 1, 101, "nested more than 100 levels deep"),
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1 << 20])
-def test_what_is_no_edn(text: str, line: int, column: int, reason: str, size: int) -> None:
+def test_text_whose_values_have_no_known_end_is_refused(
+    text: str, line: int, column: int, reason: str, size: int
+) -> None:
     with pytest.raises(MalformedError) as caught:
         values(text, size)
     assert caught.value.reason.find(reason) >= 0, caught.value
     assert caught.value.place is not None
     assert (caught.value.place.line, caught.value.place.column) == (line, column)
     assert str(caught.value).startswith(f"h.edn: line {line}, column {column}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("{:a 1 :b}", 1, 1, "this map has 3 forms: a key has no value"),
+        ("{:a 1 :a 2}", 1, 1, "the same key is in it twice"),
+        ("#:n{:a 1 :n/a 2}", 1, 1, "the same key is in it twice"),
+        ("#:n 1", 1, 1, "`#:n` has no map after it"),
+        ("#{1 1}", 1, 1, "the same element is in it twice"),
+        ("#{1.0M 1.00M}", 1, 1, "the same element is in it twice"),
+        ("018", 1, 1, "`018` is no EDN number"),
+        ("1x", 1, 1, "`1x` is no EDN number"),
+        ("1/0", 1, 1, "`1/0` is no EDN number"),
+        ("37rZ", 1, 1, "`37rZ` has digits beyond its base, or a base beyond 36"),
+        ("2r12", 1, 1, "`2r12` has digits beyond its base"),
+        ("1e99999999999999999999M", 1, 1, "the number `1e99999999999999999999M` is too large"),
+        ("9" * 2000, 1, 1, "has more than 1000 digits"),
+        (":", 1, 1, "`:` is no EDN token"),
+        ("::a", 1, 1, "`::a` is no EDN token"),
+        ("a\x00b", 1, 1, "is no EDN token"),
+        ("@a", 1, 1, "`@a` is no EDN token"),
+        ("##Info", 1, 1, "`##Info` is no EDN token"),
+        ("#", 1, 1, "`#` is no EDN token"),
+        (r"\zzz", 1, 1, r"`\zzz` is no EDN token"),
+        (r'"a\qb"', 1, 3, "is no escape that EDN knows"),
+        (r'"\ud800"', 1, 2, "an escape in this string is half of a character"),
+        (r"\ud800", 1, 1, "is half of a character"),
+        ('#"a[b"', 1, 1, "is a regular expression, and no value"),
+        ("#<A #<B> >", 1, 1, "`#<A #<B> >` is an object"),
+        ("#'user/x", 1, 1, "`#'user/x` is no EDN token"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1 << 20])
+def test_a_value_that_cannot_be_read_has_its_place_and_ends(
+    text: str, line: int, column: int, reason: str, size: int
+) -> None:
+    """The values around it are read."""
+    one, unreadable, other = values(f"[1\n{text} 2]", size)
+    assert (one, other) == (1, 2)
+    assert isinstance(unreadable, Unreadable)
+    assert unreadable.reason.find(reason) >= 0, unreadable
+    assert (unreadable.place.line, unreadable.place.column) == (line + 1, column)
+    ((_, inner),) = values(f"{{:error {text} }}", size)[0].pairs
+    assert isinstance(inner, Unreadable)
+    assert to_name(inner) == inner.text
+
+
+def test_everything_that_clojure_prints_is_a_value() -> None:
+    text = r"""
+    0x10f3 -0xFFN 017 36rZz 2r101 1/3 4/2 -7/1 ##Inf ##-Inf ##NaN 1e999 08.5
+    #object[java.net.Socket 0x5f2a3b1c "Socket[addr=n1/10.0.0.1]"] #object["[B" 0x1 "[B@1"]
+    ^{:line 3} [1] ^:const ^String x #^{:a 1} {:b 2} #:ns{:a 1, :_/b 2, :c/d 3, "e" 4} \o101 \u0041
+    #jepsen.etcd.Node{:name "n1"} #uuid "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
+    #error {:cause "x" :trace [[a.b$c invoke "f.clj" 3] [java.lang.Thread <init> "T.java" 1]]}
+    """
+    read = values(text)
+    assert repr(read[10]) == "nan"
+    assert [*read[:10], *read[11:13]] == [
+        4339, -255, 15, 1295, 5, Fraction(1, 3), 2, -7, math.inf, -math.inf, math.inf, 8.5,
+    ]  # fmt: skip
+    assert read[13] == Tagged("object", (Symbol("java.net.Socket"), 0x5F2A3B1C, "Socket[addr=n1/10.0.0.1]"))
+    assert read[15:18] == [(1,), Symbol("x"), Map(((Keyword("b"), 2),))]
+    assert read[18] == Map(((Keyword("ns/a"), 1), (Keyword("b"), 2), (Keyword("c/d"), 3), ("e", 4)))
+    assert read[19:21] == [Character("A"), Character("A")]
+    assert [type(value) for value in read[21:]] == [Tagged, Tagged, Tagged]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n2;"])
@@ -208,6 +265,7 @@ def test_any_text_is_read_or_refused_the_same_in_whichever_pieces(text: str, siz
     [
         "nil", "true", "5", "1.5", "-9223372036854775809N", "1.5M", ":r", "foo", "\\a", "\\newline", '"a \\"b\\""',
         "[[:r :x nil] [:append \"y\" 1]]", "{2 nil, :a [1 2]}", "#{1 [#{}] :a}", '#inst "2026"', "[]", "{}",
+        "1/3", "##Inf", "##-Inf", "##NaN", "@a",
     ],
 )  # fmt: skip
 def test_what_was_made_json_is_shown_as_edn_again(text: str) -> None:

@@ -265,17 +265,6 @@ def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.Captu
         assert words in rejected(capsys, str(path), "--workload=long-fork")
 
 
-@pytest.mark.parametrize("ended", ["[]", "[[:append 1 1]]", "[[:append 1 1] [:append 3 2]]"])
-def test_a_transaction_that_ended_with_other_writes_is_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], ended: str
-) -> None:
-    path = tmp_path / "h.edn"
-    path.write_text(edn(done(0, "txn", "[[:append 1 1] [:append 2 2]]", ended)))
-    assert "operation 0 was called with [['append', 1, 1], ['append', 2, 2]] and ended ok with [" in rejected(
-        capsys, str(path), "--workload=list-append"
-    )
-
-
 def ids(*given: str) -> list[Event]:
     return [event for number, one in enumerate(given) for event in done(number % 3, "generate", "nil", one)]
 
@@ -292,7 +281,7 @@ def ids(*given: str) -> list[Event]:
         (ids(*(f"{{:node 1, :id {number % 19}}}" for number in range(20))), ("fail", {"id-duplicate": 1})),
         (ids(*(f'"n1-{number}"' for number in range(20)), "1.5", '"1.5"', ":a", '"a"', "[1]", '"[1]"'), ("pass", {})),
         (ids(*(f'"n1-{number}"' for number in range(20)), '"1.5"', '"1.5"'), ("fail", {"id-duplicate": 1})),
-        (ids(*map(str, range(5))), ("unknown", {})),
+        (ids(*map(str, range(5))), ("pass", {})),
     ],
     ids=[
         "all differ",
@@ -304,7 +293,7 @@ def ids(*given: str) -> list[Event]:
         "maps",
         "written alike",
         "written alike, twice",
-        "too few",
+        "few",
     ],
 )
 def test_ids_are_judged(
@@ -323,7 +312,7 @@ def test_an_id_of_brackets_is_its_own_name() -> None:
 
 def test_an_answer_without_an_id_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "h.edn").write_text(edn(ids("1", "nil")))
-    assert "the result of :generate is the new id, not 'null'" in rejected(
+    assert "the result of :generate is the new id, not `nil`" in rejected(
         capsys, str(tmp_path / "h.edn"), "--workload=unique-ids"
     )
 

@@ -1,0 +1,180 @@
+"""Order of the entries of a file: by their times, or by their lines.
+
+A call is recorded before it is made, and its completion after it. So the order of the lines is an order of real time if
+*one* recorder wrote them. Times may contradict this order: threads take a time before they write, and clocks are set
+back. Then file order is used if the lines show that one recorder wrote them. At each step back in time, one of these
+must hold:
+
+- An operation is in progress: its call stands before the step, its completion after it.
+- All entries have an ``:index``, and some process has lines on both sides of the step.
+
+Otherwise the file may be several recordings one after another, or sorted by process. Then neither order is known to be
+the order of real time, and none is claimed. The stamps are those of the lines, and only checks without real time may
+read them.
+"""
+
+import enum
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+from assay.harness.foreign.source import MalformedError, TextPosition
+
+STEP: Final = 1_000_000
+"""Nanoseconds between two entries of a file without times: entry 14203 is shown as 14.203 s."""
+MISSING: Final = -1
+"""Marks an entry without a time, an entry of the nemesis, and an operation without a return."""
+
+
+class EntryOrder(enum.StrEnum):
+    """Order of entries: chosen by what the file shows, by ``:time``, or by their order in the file."""
+
+    AUTO = "auto"
+    TIME = "time"
+    FILE = "file"
+
+
+@dataclass(frozen=True)
+class OrderClaim:
+    """The order that was used.
+
+    - ``note``: a sentence for the user if the order was chosen for a reason; else empty
+    - ``contradiction``: the entry whose time goes back, if no order of real time is claimed
+    """
+
+    note: str = ""
+    contradiction: TextPosition | None = None
+
+    @property
+    def is_real_time(self) -> bool:
+        return self.contradiction is None
+
+
+REMEDY: Final = (
+    "use --order=file if one recorder wrote the lines in the order of the events, or --order=time if one clock gave "
+    "all times"
+)
+
+
+class EntryTimes:
+    """Times of the entries in file order, and the stamps that follow from them."""
+
+    def __init__(self, path: Path, order: EntryOrder) -> None:
+        self._path = path
+        self._order = order
+        self._times = array("q")
+        self._lines, self._columns = array("q"), array("q")
+        self._processes: dict[int, tuple[int, int]] = {}
+        """By process, the positions of its first and its last entry."""
+        self._timed = self._untimed = 0
+        self._last = MISSING
+        self._steps = array("q")
+        """Positions of entries whose time is before that of the entry before them."""
+
+    def add(self, place: TextPosition, process: int | None, time: int | None, *, nemesis: bool) -> None:
+        """Adds the next entry of the file."""
+        position = len(self._times)
+        self._lines.append(place.line)
+        self._columns.append(place.column)
+        self._times.append(MISSING if nemesis or time is None else time)
+        if nemesis:
+            return
+        if process is not None:
+            self._processes[process] = (self._processes.get(process, (position,))[0], position)
+        if time is None:
+            self._untimed += 1
+            return
+        self._timed += 1
+        if time < self._last:
+            self._steps.append(position)
+        self._last = time
+
+    def settle(
+        self, calls: Sequence[int], returns: Sequence[int], *, numbered: bool
+    ) -> tuple[Sequence[int], OrderClaim, bool]:
+        """Returns the stamp of each entry, the claim, and whether the stamps are times.
+
+        ``calls`` and ``returns`` are the positions of all operations, ``MISSING`` for no return. ``numbered``: all
+        entries have an ``:index``. Raises ``MalformedError`` if times are required and impossible.
+        """
+        by_file = range(0, STEP * len(self._times), STEP)
+        if self._order is EntryOrder.FILE or not self._timed:
+            return by_file, OrderClaim(), False
+        if self._untimed and self._order is EntryOrder.TIME:
+            raise MalformedError(
+                self._path, None, "some operations have a :time, and some have none; --order=file ignores it"
+            )
+        if not self._steps and not self._untimed:
+            return _make_distinct(self._times), OrderClaim(), True
+        if self._order is EntryOrder.TIME:
+            return self._sort_by_time(calls, returns), OrderClaim(), True
+        doubtful = self._find_doubtful_step(calls, returns, numbered)
+        if doubtful is not None:
+            place = self._place(doubtful)
+            note = (
+                f"time goes backwards at line {place.line}, and the lines may be of several recorders: no order of "
+                f"real time is claimed; {REMEDY}"
+            )
+            return by_file, OrderClaim(note, place), False
+        if not self._steps:
+            return by_file, OrderClaim("some operations have no :time, so the order of the file counts"), False
+        line = self._place(self._steps[0]).line
+        steps = f"{len(self._steps)} times" if len(self._steps) > 1 else "once"
+        note = f"time goes backwards {steps}, first at line {line}, so the order of the file counts, not :time"
+        return by_file, OrderClaim(note), False
+
+    def _place(self, position: int) -> TextPosition:
+        return TextPosition(self._lines[position], self._columns[position])
+
+    def _find_doubtful_step(self, calls: Sequence[int], returns: Sequence[int], numbered: bool) -> int | None:
+        """Returns the first step back in time at which several recorders may meet."""
+        size = len(self._times)
+        in_progress = _count_spans(
+            size, ((call, ret) for call, ret in zip(calls, returns, strict=True) if ret != MISSING)
+        )
+        continued = _count_spans(size, self._processes.values()) if numbered else [0] * size
+        return next((step for step in self._steps if not in_progress[step] and not continued[step]), None)
+
+    def _sort_by_time(self, calls: Sequence[int], returns: Sequence[int]) -> Sequence[int]:
+        """Returns stamps by time alone. Raises ``MalformedError`` if an operation would end before its call."""
+        for call, ret in zip(calls, returns, strict=True):
+            if ret != MISSING and self._times[ret] < self._times[call]:
+                raise MalformedError(
+                    self._path,
+                    self._place(ret),
+                    f"time goes backwards: this operation ends at {self._times[ret]} ns, and was called at "
+                    f"{self._times[call]} ns; --order=file uses the order in the file, without times",
+                )
+        order = sorted(range(len(self._times)), key=self._times.__getitem__)
+        stamps = array("q", bytes(8 * len(order)))
+        for position, stamp in zip(order, _make_distinct([self._times[one] for one in order]), strict=True):
+            stamps[position] = stamp
+        return stamps
+
+
+def _make_distinct(times: Sequence[int]) -> Sequence[int]:
+    """Returns increasing stamps: an entry with the time of the entry before it counts as a nanosecond later.
+
+    The times must not decrease, except that ``MISSING`` may stand anywhere; its stamp means nothing.
+    """
+    stamps = array("q")
+    last = MISSING
+    for time in times:
+        if time == MISSING:
+            stamps.append(MISSING)
+        else:
+            last = max(time, last + 1)
+            stamps.append(last)
+    return stamps
+
+
+def _count_spans(size: int, spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Returns for each position the number of spans (first, last) with first < position <= last."""
+    changes = [0] * (size + 2)
+    for first, last in spans:
+        changes[first + 1] += 1
+        changes[last + 1] -= 1
+    return list(accumulate(changes))[: size + 1]

@@ -1,0 +1,83 @@
+"""Facts of a file of another tool that enter its judgement: contradictory answers, and the order that it supports.
+
+An operation with an answer that contradicts its call is judged as one of unknown outcome. So the anomaly accuses no
+other operation.
+
+A file may show no order of real time. A judgement that needs this order is then refused, because its verdict would
+depend on chance.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.checkers.isolation.levels import Order, find_level
+from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, Verdict
+from assay.harness.foreign import ForeignHistory, MalformedError
+from assay.harness.foreign.answers import ANOMALY, MEANING, ContradictoryAnswer
+from assay.harness.foreign.entry_order import REMEDY
+from assay.harness.stored.request import ORDER_IS_OPTIONAL, UNIQUE_IDS, CheckRequest
+
+WITHOUT_REAL_TIME: Final = (*ORDER_IS_OPTIONAL, UNIQUE_IDS)
+"""Workloads whose checks read no real time, unless it is asked for."""
+
+_OUTCOME: Final = "it counts as an operation of unknown outcome, with the writes of its call"
+
+
+def add_contradictory_answers(
+    judgement: Judgement, answers: Sequence[ContradictoryAnswer], operations: int
+) -> Judgement:
+    """Adds a finding for each answer, which fails the history. ``operations``: the number that was compared."""
+    if not answers:
+        return judgement
+    examined = CheckCoverage(check=ANOMALY, rows=operations, seconds=0.0)
+    shift = min(len(answers), MOST_FINDINGS)
+    shifted = (
+        finding
+        if finding.same_cause_as is None
+        else msgspec.structs.replace(finding, same_cause_as=finding.same_cause_as + shift)
+        for finding in judgement.findings
+    )
+    return msgspec.structs.replace(
+        judgement,
+        verdict=Verdict.FAIL,
+        anomalies={ANOMALY: len(answers), **judgement.anomalies},
+        forbidden=(ANOMALY, *judgement.forbidden),
+        findings=(*map(_make_finding, answers[:MOST_FINDINGS]), *shifted),
+        examined=(examined, *judgement.examined),
+        meanings={ANOMALY: MEANING, **judgement.meanings},
+    )
+
+
+def _make_finding(answer: ContradictoryAnswer) -> Finding:
+    where = "" if answer.key is None else f" of key {answer.key}"
+    return Finding(
+        anomaly=ANOMALY,
+        key=answer.key,
+        claim=f"Process {answer.process} called {answer.f}{where} with {answer.called}, and was answered "
+        f"{answer.answered}; {_OUTCOME}.",
+        operations=(answer.index,),
+        time=answer.ret,
+        since=answer.call,
+        until=answer.ret,
+        first_time=answer.ret,
+        first_operation=answer.index,
+    )
+
+
+def require_real_time(request: CheckRequest, path: Path, foreign: ForeignHistory) -> None:
+    """Raises ``MalformedError`` if the file shows no order of real time, and the judgement would use one."""
+    place = foreign.order.contradiction
+    level = None if request.level is None else find_level(request.level)
+    by_level = level is not None and level.order is Order.REAL_TIME
+    if place is None or (request.workload in WITHOUT_REAL_TIME and not request.real_time and not by_level):
+        return
+    needs = "real-time" if request.real_time else "level" if by_level else "workload" if request.workload else "model"
+    raise MalformedError(
+        path,
+        place,
+        "time goes backwards, and the lines may be of several recorders, so the order of real time is unknown, which "
+        f"--{needs} needs: {REMEDY}",
+    )
