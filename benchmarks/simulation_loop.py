@@ -1,6 +1,6 @@
 """Speed of the simulation loop: request-response pairs per second of an echo, compared with asyncio on loopback.
 
-Both run the same program in one process, one after the other, three times each; the best of each counts. Compare the
+Both loops run one program in one process, one after the other, three times each; the best of each counts. Compare the
 ratio between machines.
 
     python benchmarks/simulation_loop.py [--pairs 40000] [--json]
@@ -60,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     out = Output(options.json)
     simulated = measure_best(options.pairs, SimLoop)
-    loopback = measure_best(options.pairs // 4, asyncio.new_event_loop)
+    loopback = measure_best(options.pairs // 4, asyncio.new_event_loop)  # fewer, because they take longer
     out.text(f"simulation: {simulated:>9,.0f} pairs/s")
     out.text(f"loopback:   {loopback:>9,.0f} pairs/s")
     out.text(f"ratio: {simulated / loopback:.2f}")

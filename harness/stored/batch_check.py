@@ -67,7 +67,7 @@ def judge_many(
     user's check of it, becomes the text of its result.
     """
     registry = Registry.with_modules(plugins, trusts_runs=trust_runs)
-    spark = engines.spark(0)
+    spark = engines.spark(0)  # 0 rows in the driver, because the tasks read the histories
     if spark is None:
         done = 0
         for batch in _split_into_batches(paths):
@@ -176,7 +176,10 @@ def _judge(one: _OpenedHistory, engines: SupportsOpen, registry: Registry) -> Ba
 
 
 def _find_reason(error: Exception) -> str | None:
-    """Returns the reason why a history cannot be judged, or None for an error of this program."""
+    """Returns the reason why a history cannot be judged, or None for an error of this program.
+
+    An error in the SQL of a check is attributed to this check: ``in the check 'early-send'``.
+    """
     if (check := find_attribution(error)) is not None:
         return f"{check}: {type(error).__name__}: {error}"
     return str(error) if isinstance(error, HistoryError | OSError | EngineError) else None

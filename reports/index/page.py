@@ -30,6 +30,7 @@ MOST_BYTES: Final = 2_000_000
 MOST_SHOWN: Final = 60
 """Maximum number of failures in a section, of reasons, and of rows or columns of a matrix."""
 STANDINGS: Final = tuple(RunVerdict)
+"""The verdicts; the page's data name a verdict by its place here."""
 WORDS: Final = {
     RunVerdict.FAIL: "fail", RunVerdict.UNKNOWN: "unknown", RunVerdict.NONE: "no verdict", RunVerdict.PASS: "pass"
 }  # fmt: skip
@@ -87,7 +88,7 @@ def render_page(
         doubts=group_unknowns(runs),
         earlier=sum(1 for one in store.entries if _is_unanswered(one)) - sum(1 for one in runs if _is_unanswered(one)),
         detection=count_detections(store),
-        workloads=_list_workloads(store),
+        workloads=_list_workloads_with_defects(store),
         listed=listed,
         plots_left=plots_left,
         live=live,
@@ -111,6 +112,7 @@ def _build_sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failu
 
 
 def _write_lead(found: Sequence[Failure], night: NightEntry | None) -> str:
+    """Returns the sentences at the top of the page: the new failures, and the number of failures of each section."""
     if night is None:
         return "There is no run in this store."
     if not found:
@@ -129,6 +131,7 @@ def _name_failures(some: Sequence[Failure], most: int = 3) -> str:
 
 
 def _find_verdict(found: Sequence[Failure], runs: VerdictCounts) -> str:
+    """Returns the verdict over the store: that of its failures, and of the newest run of each cell."""
     if any(one.fails_night for one in found):
         return "fail"
     doubtful = runs.counts[RunVerdict.UNKNOWN] + runs.counts[RunVerdict.NONE]
@@ -136,10 +139,11 @@ def _find_verdict(found: Sequence[Failure], runs: VerdictCounts) -> str:
 
 
 def _is_unanswered(entry: Entry) -> bool:
+    """Returns whether a run neither passed nor failed. Runs with a planted defect do not count."""
     return not entry.cell.defect and entry.verdict in (RunVerdict.UNKNOWN, RunVerdict.NONE)
 
 
-def _list_workloads(store: StoreContents) -> list[str]:
+def _list_workloads_with_defects(store: StoreContents) -> list[str]:
     return sorted({one.cell.workload for one in store.entries if one.cell.defect})
 
 
@@ -147,14 +151,14 @@ def _list_workloads(store: StoreContents) -> list[str]:
 class _InternTable:
     """Interns texts or cells as numbers. ``size``: bytes of the table in the page."""
 
-    places: dict[Any, int] = field(default_factory=dict)
+    numbers: dict[Any, int] = field(default_factory=dict)
     size: int = 0
 
-    def place(self, one: Any) -> int:
-        if one not in self.places:
-            self.places[one] = len(self.places)
+    def get_number(self, one: Any) -> int:
+        if one not in self.numbers:
+            self.numbers[one] = len(self.numbers)
             self.size += _measure_inline(one)
-        return self.places[one]
+        return self.numbers[one]
 
 
 def _measure_inline(value: Any) -> int:
@@ -163,28 +167,31 @@ def _measure_inline(value: Any) -> int:
 
 
 def _build_data(store: StoreContents, trends: Trends | None) -> tuple[Any, int, int]:
-    """Returns the script's data, the number of listed runs (the newest ones), and the number of omitted cells."""
+    """Returns the script's data, the number of listed runs (the newest ones), and the number of cells without a plot.
+
+    Runs and plots are left out beyond ``MOST_BYTES``; plots take at most half of it.
+    """
     cells, texts, names = _InternTable(), _InternTable(), list_nights(store, trends)
     nights = {night: place for place, night in enumerate(names)}
     size, every, plots = _measure_inline(names), build_histories(store, trends), []
     for cell, figures in every.items():
-        size += _measure_inline(plot := [cells.place(cell), figures])
+        size += _measure_inline(plot := [cells.get_number(cell), figures])
         if size + cells.size > MOST_BYTES / 2:
             break
         plots.append(plot)
     rows: list[list[Any]] = []
     for one in reversed(store.entries):
-        size += _measure_inline(row := _build_row(one, cells.place(one.cell), nights[one.night], texts))
+        size += _measure_inline(row := _build_row(one, cells.get_number(one.cell), nights[one.night], texts))
         if size + texts.size + cells.size > MOST_BYTES:
             break
         rows.append(row)
     data = {
-        "cells": list(cells.places),
+        "cells": list(cells.numbers),
         "nights": names,
         "first": max(0, len(names) - MOST_NIGHTS),
         "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
         "files": list(FILES.items()),
-        "texts": list(texts.places),
+        "texts": list(texts.numbers),
         "runs": rows,
         "plots": plots,
     }
@@ -202,8 +209,8 @@ def _build_row(one: Entry, cell: int, night: int, texts: _InternTable) -> list[A
     files = sum(1 << place for place, file in enumerate(FILES) if file in one.files)
     row = [
         cell, night, STANDINGS.index(one.verdict), int(datetime.fromisoformat(one.started).timestamp()),
-        texts.place(home), last, texts.place(one.status), texts.place(said), texts.place(command), seed,
-        one.figures.operations, files,
+        texts.get_number(home), last, texts.get_number(one.status), texts.get_number(said), texts.get_number(command),
+        seed, one.figures.operations, files,
     ]  # fmt: skip
     return row if one.name == one.address and not one.extra_links else [*row, one.name, one.extra_links]
 

@@ -18,7 +18,7 @@ Consuming:
 - ``consumer`` with ``multi_fetch``: stateless reads
 - ``group_consumer`` with ``positions``: Kafka's groups; uses ``membership``, ``coordinated`` and ``assignors``
 - ``draft_consumer``: the draft's groups; uses ``draft_membership``
-- ``zookeeper_groups``: the groups of the old design, before both
+- ``zookeeper_groups``: the groups of the old design, which ZooKeeper coordinates
 
 Other modules:
 

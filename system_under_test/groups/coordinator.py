@@ -59,7 +59,7 @@ class Coordinator:
         self._traits = traits
         self._terms = terms = GroupTerms(zookeeper)
         self._draft = draft = DraftCoordinator(
-            config, runtime, zookeeper, events, background, terms.get_stored_groups, self._find
+            config, runtime, zookeeper, events, background, terms.get_stored_groups, self._find_coordinator
         )
         self._requests = GroupRequests(config, runtime.random, terms, draft)
         clock = runtime.wall_clock
@@ -68,7 +68,7 @@ class Coordinator:
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
-            GroupCoordinatorRequest: self._find,
+            GroupCoordinatorRequest: self._find_coordinator,
             **self._requests.handlers(),
             **self._offsets.handlers(),
             **self._draft.handlers(),
@@ -93,6 +93,7 @@ class Coordinator:
         self._background.spawn(self._load(stored, draft), f"loading {partition.key}")
 
     async def _load(self, stored: StoredGroups, draft: DraftTerm) -> None:
+        """Loads the groups of a partition once the partition is certainly one of the present offsets topic."""
         while not self._terms.is_current(stored):
             if stored.ended:
                 return
@@ -104,7 +105,7 @@ class Coordinator:
         self._draft.end(draft)
         self._terms.end(stored)
 
-    async def _find(self, request: GroupCoordinatorRequest, _: RequestContext) -> GroupCoordinatorResponse:
+    async def _find_coordinator(self, request: GroupCoordinatorRequest, _: RequestContext) -> GroupCoordinatorResponse:
         partitions = self._terms.partitions
         if partitions == 0:
             await self._make_topic()

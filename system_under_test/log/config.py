@@ -16,9 +16,9 @@ class LogConfig:
     """Sizes in bytes, times in milliseconds. Raises ``ValueError`` for invalid sizes."""
 
     segment_bytes: int = 1 << 30
-    """A segment is rolled before an append that would exceed this. A larger append goes into one segment, too."""
+    """A segment is rolled before an append that would exceed this. An append that is larger is not divided."""
     segment_ms: int = 7 * 24 * 3600 * 1000
-    """An append rolls the segment if its first append is this long ago, by the node's wall clock."""
+    """An append rolls a segment whose first append is this long ago, by the node's wall clock."""
     segment_jitter_ms: int = 0
     """Each segment is rolled earlier by up to this time, so that not all logs roll at once."""
     index_interval_bytes: int = 4096

@@ -81,6 +81,8 @@ class SegmentScan:
         if self.position == start:
             return  # there is no good entry
         data = self._file.read(start, self.position - start)
+        # ``position`` becomes the place of the block's last entry, ``before`` the offset that follows the entry before
+        # it, and ``expected`` the offset that follows the last entry.
         position = before = 0
         for at, _, offset in message_set.scan(data):
             position, before, expected = at, expected, offset + 1

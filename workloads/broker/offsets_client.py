@@ -16,6 +16,7 @@ from assay.workloads.broker.log_names import split_key, to_failure
 from assay.workloads.broker.topic_admin import ADMIN
 from assay.workloads.broker.verbs import BrokerClient, Verb, fail, ok
 
+# How the commit of a client that is not a member names a member (``CommitAsNonMember``).
 GUISES: Final = ("no-one", "unknown", "neighbour")
 UNKNOWN_MEMBER: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
@@ -233,6 +234,9 @@ def _iterate_acquired(completed: Completed, entered: Mapping[str, Any] | None) -
 
 
 def split_register(operation: Operation) -> tuple[str, tuple[str, int]]:
-    """Splits a key such as ``members/orders-3`` into the group, and the topic with its partition."""
+    """Splits a key such as ``members/orders-3`` into the group, and the topic with its partition.
+
+    For the checks such a key is a register, whose value is the committed number.
+    """
     group, _, partition = str(operation.key).partition("/")
     return group, split_key(partition)

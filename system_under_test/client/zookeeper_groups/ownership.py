@@ -55,7 +55,8 @@ class Ownership:
     async def claim(self, wanted: Mapping[Partition, str]) -> int:
         """Claims all these partitions (at least one) for their threads, or none. Raises kazoo's errors.
 
-        Returns the zxid of the claim; 0 if a former owner has not released its partitions yet.
+        Returns the zxid of the claim; 0 if a former owner has not released its partitions yet, or if another process
+        has deleted a claim already.
         """
         session = self._registration.session
         for topic in dict.fromkeys(topic for topic, _ in wanted):
