@@ -8,7 +8,8 @@ on the number of operations pending at once, not on the length of the history. T
 linearizability", 2017, after Wing and Gong, 1993.
 
 A *blind* action leads to the same state from any state, as a write does. A *total* action is allowed in any state;
-blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it.
+blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it. An action of
+an interned model may lead to several states; the search then continues from each of them.
 
 Six rules drop configurations that are not needed besides another one:
 
@@ -98,7 +99,7 @@ def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
         if allowed < 0:
             missing = True
         elif allowed:
-            if after != row[0]:
+            if allowed > 1 or after != row[0]:
                 memory.counters[AT] = layout.kind[op]
                 return -3
             row[word] |= bit
@@ -214,20 +215,55 @@ def apply_action(
 ) -> int:
     """Applies one action to the row ``number`` of ``seen``. Returns ``PLACED`` if it took effect or was rejected.
 
-    ``chosen`` is the action's operation, or the complement of its group.
+    ``chosen`` is the action's operation, or the complement of its group. An action with several next states adds a row
+    for each of them.
     """
-    counters, row, words = memory.counters, memory.row, layout.words
+    counters = memory.counters
     allowed, after = find_next_state(step, interned, layout, memory, memory.seen[number, 0], kind)
     if allowed < 0:
         return MISSING
     if layout.blind[kind]:
-        if not allowed or (memory.blind_state[kind, 0] and memory.blind_state[kind, 1] != after):
+        known = memory.blind_state[kind, 0]
+        if not allowed or (known and (known != allowed or memory.blind_state[kind, 1] != after)):
             counters[AT] = kind
             return WRONG_BLIND
-        memory.blind_state[kind, 0], memory.blind_state[kind, 1] = 1, after
+        memory.blind_state[kind, 0], memory.blind_state[kind, 1] = allowed, after
     if not allowed:
         counters[AT] = kind
         return WRONG_TOTAL if layout.total[kind] else PLACED
+    if allowed == 1:
+        return add_state_after(step, interned, layout, memory, op, number, kind, slot, chosen, after)
+    for place in range(after, after + allowed):
+        state = memory.branches[place]
+        status = add_state_after(step, interned, layout, memory, op, number, kind, slot, chosen, state)
+        if status != PLACED:
+            return status
+    return PLACED
+
+
+@register_compiled
+def add_state_after(
+    step: Any,
+    interned: bool,
+    layout: Layout,
+    memory: SearchMemory,
+    op: int,
+    number: int,
+    kind: int,
+    slot: int,
+    chosen: int,
+    after: int,
+) -> int:
+    """Adds the row that follows the row ``number`` of ``seen`` after an action that leads to the state ``after``.
+
+    If the memory is full, the caller enlarges it and applies the action again. A row that was added before is then not
+    added twice.
+    """
+    counters, row, words = memory.counters, memory.row, layout.words
+    if counters[SEEN] >= len(memory.seen) or counters[NEXT] + 1 >= len(memory.next):
+        return FULL_ROWS
+    if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op):
+        return FULL_TRAIL
     if memory.seen[number, 0] == layout.lost and after != layout.lost and not layout.blind[kind]:
         counters[AT] = kind
         return WRONG_LOST
@@ -293,10 +329,6 @@ def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
             if unread and layout.blind[kind]:
                 continue
             counters[BUDGET] -= 1
-            if counters[SEEN] >= len(memory.seen) or counters[NEXT] + 1 >= len(memory.next):
-                return FULL_ROWS
-            if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op):
-                return FULL_TRAIL
             status = apply_action(step, interned, layout, memory, op, number, kind, slot, chosen)
             if status == MISSING:
                 missing = True

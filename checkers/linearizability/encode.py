@@ -1,7 +1,9 @@
 """Encodes a history's operations as arrays of integers, key by key.
 
 Equal operations of one key are encoded once: the texts of each column are numbered, equal rows of numbers are one
-*class*, and the model encodes each class once. So parsing JSON is cheap if values repeat.
+*class*, and the model encodes each class once. So parsing JSON is cheap if values repeat. If the model reads the
+process of a call (``Call.process``), the operations of each process are a class of their own. If it reads a time, each
+operation is.
 
 Values and actions are numbered within their key, in the order in which its operations were called. So the result for a
 key depends only on its own operations.
@@ -11,12 +13,23 @@ Operations with outcome fail did not happen, and reads with outcome info have no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, calling_model, require_action
+from assay.checkers.linearizability.model import (
+    TIMES,
+    Action,
+    Call,
+    Model,
+    ModelError,
+    Origin,
+    Values,
+    calling_model,
+    require_action,
+)
 from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -140,22 +153,24 @@ def encode(ops: pa.Table, model: Model) -> EncodedHistory:
     info = np.array([text == "info" for text in outcomes], dtype=np.bool_)[outcome]
     ret = np.where(info, FOREVER, ret)
     order = np.lexsort((index, ret, call, key))
-    combined = _number_classes([codes[name][0][order] for name in ("key", "f", "argument", "result", "outcome")])
-    _, first, group = np.unique(combined, return_index=True, return_inverse=True)
-    number = np.empty(len(first), dtype=np.int64)
+    process = _read_integers(ops["process"])
     numbering = _ActionNumbering(model)
-    for place in np.argsort(first).tolist():
-        row = int(order[first[place]])
+
+    def number_row(row: int) -> int:
         texts = {name: _read_text(texts, numbers[row]) for name, (numbers, texts) in codes.items()}
-        number[place] = numbering.number(int(key[row]), texts, int(index[row]))
-    numbers = number[group]
+        end = int(ret[row])
+        origin = Origin(int(process[row]), int(call[row]), None if end == FOREVER else end)
+        return numbering.number(int(key[row]), texts, int(index[row]), origin)
+
+    combined = _number_classes([codes[name][0][order] for name in ("key", "f", "argument", "result", "outcome")])
+    numbers = _number_rows(combined, process[order], lambda place: number_row(int(order[place])), numbering)
     kept = numbers >= 0
     rows, numbers = order[kept], numbers[kept]
     starts = np.flatnonzero(np.diff(key[rows], prepend=-1))
     return EncodedHistory(
         model=model,
         index=index[rows],
-        process=_read_integers(ops["process"])[rows],
+        process=process[rows],
         key=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows)))),
         call=call[rows],
         ret=ret[rows],
@@ -169,6 +184,37 @@ def encode(ops: pa.Table, model: Model) -> EncodedHistory:
     )
 
 
+def _number_rows(combined: Ints, process: Ints, number_row: Callable[[int], int], numbering: _ActionNumbering) -> Ints:
+    """Returns the number of each row's action. ``combined`` has the class of each row.
+
+    ``number_row`` is called for the first row of each class. If the model then reads a fact that differs within the
+    class, the class is divided by this fact. Rows of one class lead to equal calls up to the first such read, so a fact
+    that the first row does not read is read by no row.
+    """
+    _, first, group = np.unique(combined, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    numbers = np.empty(len(combined), dtype=np.int64)
+    divided = np.zeros(len(first), dtype=np.bool_)
+    by_class: Ints | None = None
+    for place in np.argsort(first).tolist():
+        number[place] = number_row(int(first[place]))
+        if not numbering.used:
+            continue
+        divided[place] = True
+        if by_class is None:
+            by_class = np.argsort(group, kind="stable")
+            ends = np.cumsum(np.bincount(group)).tolist()
+        of_process: dict[int, int] = {}
+        for row in by_class[ends[place - 1] if place else 0 : ends[place]].tolist():
+            known = of_process.get(int(process[row]))
+            if known is None:
+                known = number_row(row)
+                if TIMES not in numbering.used:
+                    of_process[int(process[row])] = known
+            numbers[row] = known
+    return np.where(divided[group], numbers, number[group])
+
+
 class _ActionNumbering:
     """Numbers the actions, one key after the other."""
 
@@ -179,14 +225,16 @@ class _ActionNumbering:
         self.texts: list[str] = []
         self.values: dict[int, Values] = {}
         self.first: dict[int, int] = {}
+        self.used: set[str] = set()
+        """The parts of ``Call.origin`` that the model read for the latest operation."""
 
-    def number(self, key: int, texts: dict[str, str | None], index: int) -> int:
+    def number(self, key: int, texts: dict[str, str | None], index: int, origin: Origin) -> int:
         """Returns the number of an operation's action, or -1 if the operation is left out."""
         if key not in self.values:
             self._known = {}
-            self.values[key] = Values()
+            self.values[key] = Values(self._model.initial_values.find(texts["key"]))
             self.first[key] = len(self.actions)
-        action = self._encode(texts, self.values[key], index)
+        action = self._encode(texts, self.values[key], index, origin)
         if action is None:
             return -1
         number = self._known.setdefault(action, len(self.actions))
@@ -195,15 +243,18 @@ class _ActionNumbering:
             self.texts.append(_describe_operation(texts))
         return number
 
-    def _encode(self, texts: dict[str, str | None], values: Values, index: int) -> Action | None:
+    def _encode(self, texts: dict[str, str | None], values: Values, index: int, origin: Origin) -> Action | None:
         outcome, model = texts["outcome"], self._model
+        self.used = set()
         if outcome == "fail":
             return None
         if outcome not in ("ok", "info"):
             raise ModelError(f"operation {index} has the outcome {outcome!r}; it must be ok, fail or info")
         argument, result = (_decode(texts[name], name, index) for name in ("argument", "result"))
         known = outcome == "ok"
-        call = Call(str(texts["f"]), argument, result if known else None, known, values)
+        call = Call(
+            str(texts["f"]), argument, result if known else None, known, values, texts["key"], origin, self.used
+        )
         try:
             with calling_model(model, f"f {call.f}"):
                 encoded = model.encode(call)

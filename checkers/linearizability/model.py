@@ -4,21 +4,29 @@ A model is an ordinary class. ``encode`` returns the action of one operation, fr
 to a state. If states and actions are integers, numba compiles ``step`` for the compiled search. For any other hashable
 states (``compiled = False``), ``step`` stays plain Python, and is called once for each pair of a state and an action.
 These states are interned: the search sees only their numbers.
+
+A step of an interned model may return several next states, if the model does not determine the next state. A history is
+then legal if one choice of states is.
+
+The search exchanges operations only if their actions are equal. So an action must contain every fact on which a step
+depends: the process of a lock's owner, or the time of a lease. ``Call`` records which facts ``encode`` reads, so calls
+that differ in such a fact are encoded one by one.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
 INITIAL: Final = 0
-"""The number of JSON's null, the initial value."""
+"""The number of the initial value, which is JSON's null by default."""
 
 
 class ModelError(Exception):
@@ -103,12 +111,23 @@ def require_hashable(model: Model, value: object) -> None:
         raise ModelError(f"the model {model.name} returned {value!r}, which cannot be hashed: {error}") from error
 
 
-class Values:
-    """Interned values: equal JSON values have equal numbers, and null has the number 0 (``INITIAL``)."""
+def require_states(model: Model, given: object) -> Collection[Hashable]:
+    """Returns the next states of a step. Raises ``ModelError`` for any other value than a list or a set of states."""
+    if not isinstance(given, list | set | frozenset):
+        raise ModelError(
+            f"step of the model {model.name} returned {given!r}; it must return a pair (whether the state allows the "
+            "action, the state after it), or a list or a set of all next states"
+        )
+    return given
 
-    def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {b"null": INITIAL}
-        self._texts: list[str] = ["null"]
+
+class Values:
+    """Interned values: equal JSON values have equal numbers, and the initial value has the number 0 (``INITIAL``)."""
+
+    def __init__(self, initial: Any = None) -> None:
+        text = msgspec.json.encode(initial, order="deterministic")
+        self._numbers: dict[bytes, int] = {text: INITIAL}
+        self._texts: list[str] = [text.decode()]
 
     def number(self, value: Any) -> int:
         text = msgspec.json.encode(value, order="deterministic")
@@ -123,6 +142,35 @@ class Values:
 
 
 @dataclass(frozen=True)
+class InitialValues:
+    """The values that objects hold at first, as JSON values."""
+
+    default: Any = None
+    by_key: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, key: str | None) -> Any:
+        """Returns the initial value of a key, or of the history's only object (None)."""
+        return self.default if key is None else self.by_key.get(key, self.default)
+
+
+NIL_AT_FIRST: Final = InitialValues()
+"""All objects hold null at first."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The process of an operation, and its times in nanoseconds. ``ret`` is None if the outcome is info."""
+
+    process: int = 0
+    call: int = 0
+    ret: int | None = None
+
+
+PROCESS: Final = "process"
+TIMES: Final = "times"
+
+
+@dataclass(frozen=True)
 class Call:
     """Operation of the history. ``known`` is False if it ended ``info``, so its result is unknown."""
 
@@ -131,13 +179,36 @@ class Call:
     result: Any
     known: bool
     values: Values
+    key: str | None = None
+    origin: Origin = Origin()
+    used: set[str] = field(default_factory=set, compare=False, repr=False)
+    """The parts of ``origin`` that ``encode`` has read: ``PROCESS`` and ``TIMES``."""
+
+    @property
+    def process(self) -> int:
+        """The process that called the operation."""
+        self.used.add(PROCESS)
+        return self.origin.process
+
+    @property
+    def call_time(self) -> int:
+        """The time of the call in nanoseconds."""
+        self.used.add(TIMES)
+        return self.origin.call
+
+    @property
+    def return_time(self) -> int | None:
+        """The time of the return in nanoseconds; None if the operation may take effect at any later time, or never."""
+        self.used.add(TIMES)
+        return self.origin.ret
 
     def number(self, value: Any) -> int:
         return self.values.number(value)
 
 
 class Model:
-    """The rules of one object. A subclass defines ``name``, ``encode`` and ``step``. An instance holds no state."""
+    """The rules of one object. A subclass defines ``name``, ``encode`` and ``step``. An instance holds only its
+    arguments, and no state."""
 
     name: ClassVar[str]
     initial: ClassVar[Any] = INITIAL
@@ -157,10 +228,24 @@ class Model:
     with its own ``step``, ``initial`` or ``foresee`` must define it again.
     """
 
+    takes_initial: ClassVar[bool] = False
+    """Whether ``INITIAL`` is the initial state, so that another initial value can be chosen."""
+    needs_arguments: ClassVar[str] = ""
+    """An example of the arguments, for a model that cannot do without them."""
+    initial_values: InitialValues = NIL_AT_FIRST
+
+    def with_initial(self, values: InitialValues) -> Self:
+        """Returns a copy with other initial values. Raises ``ModelError`` if the model takes none."""
+        if not self.takes_initial or any("initial" in vars(each) for each in _list_below_initial(type(self))):
+            raise ModelError(f"the model {self.name} takes no initial value")
+        other = copy(self)
+        other.initial_values = values
+        return other
+
     def encode(self, call: Call) -> Action | None:
         """Returns the operation's action, or None if the operation proves nothing, such as a read of unknown result.
 
-        Raises ``ModelError`` if the model has no such operation.
+        The action must depend only on the call. Raises ``ModelError`` if the model has no such operation.
         """
         raise NotImplementedError
 
@@ -173,8 +258,12 @@ class Model:
         return actions
 
     @staticmethod
-    def step(state: Any, f: int, x: Any, y: Any) -> tuple[bool, Any]:
-        """Returns whether the state allows the action, and the state after it."""
+    def step(state: Any, f: int, x: Any, y: Any) -> tuple[bool, Any] | Collection[Any]:
+        """Returns whether the state allows the action, and the state after it.
+
+        If ``compiled`` is False, the result may also be a list or a set of all possible next states. It is empty if the
+        state does not allow the action.
+        """
         raise NotImplementedError
 
     def size(self, state: Any) -> int:
@@ -190,6 +279,12 @@ class Model:
 
     def unknown(self, call: Call) -> ModelError:
         return ModelError(f"the model {self.name} knows no operation {call.f!r}")
+
+
+def _list_below_initial(kind: type[Model]) -> list[type]:
+    """Returns the classes from ``kind`` up to the one that defines ``takes_initial``, without the latter."""
+    line = type.mro(kind)
+    return line[: next(place for place, each in enumerate(line) if "takes_initial" in vars(each))]
 
 
 def measure_deep_size(value: Any) -> int:

@@ -1,21 +1,38 @@
-"""The built-in models: register, CAS register, key-value with append, mutex, FIFO queue, set."""
+"""The built-in models, and the definitions of two of them: register and CAS register."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from assay.checkers.linearizability.fifo_queue import FifoQueue
 from assay.checkers.linearizability.key_value import KeyValue
-from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.locks import (
+    FencedMutex,
+    FencedReentrantMutex,
+    LeaseMutex,
+    Mutex,
+    OwnerMutex,
+    OwnerSemaphore,
+    ReentrantMutex,
+    Semaphore,
+)
+from assay.checkers.linearizability.model import Action, Call, InitialValues, Model, ModelError, Values
 from assay.checkers.linearizability.sets import Set
 
 READ, WRITE, CAS, CAS_REFUSED = range(4)
 
 
 class Register(Model):
-    """Register: the value is the result of ``read``, and the argument of ``write``. Null is the initial value."""
+    """Register: the value is the result of ``read``, and the argument of ``write``.
+
+    ``initial``: the initial value of every key without one of its own.
+    """
 
     name = "register"
     register = (READ, WRITE)
+    takes_initial = True
+
+    def __init__(self, initial: Any = None) -> None:
+        self.initial_values = InitialValues(initial)
 
     def encode(self, call: Call) -> Action | None:
         if call.f == "read":
@@ -64,25 +81,16 @@ class CasRegister(Register):
         return state != x, state
 
 
-class Mutex(Model):
-    """Mutex with ``acquire`` and ``release``; any process may release."""
-
-    name = "mutex"
-
-    def encode(self, call: Call) -> Action | None:
-        if call.f not in ("acquire", "release"):
-            raise self.unknown(call)
-        return Action(int(call.f == "release"))
-
-    @staticmethod
-    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
-        return state == f, 1 - state
-
-    def describe(self, state: int, values: Values) -> str:
-        return "held" if state else "free"
-
-
 MODELS: Final[Mapping[str, Model]] = {
-    model.name: model for model in (Register(), CasRegister(), KeyValue(), Mutex(), FifoQueue(), Set())
-}
+    model.name: model
+    for model in (
+        Register(), CasRegister(), KeyValue(), Mutex(), OwnerMutex(), ReentrantMutex(), FencedMutex(),
+        FencedReentrantMutex(), LeaseMutex(), Semaphore(), OwnerSemaphore(), FifoQueue(), Set(),
+    )
+}  # fmt: skip
 """The models by name, as ``--model`` accepts them."""
+
+
+def is_builtin(model: Model) -> bool:
+    """Returns whether a model is a built-in one, with any arguments, and not the user's."""
+    return type(MODELS.get(model.name)) is type(model)

@@ -67,7 +67,11 @@ class SearchMemory(NamedTuple):
     known: Ints
     """Hash table of known transitions of interned models: state and action in one integer, -1 in empty entries."""
     known_next: Ints
-    """The state after each transition, or -1 if the action was rejected."""
+    """The state after each transition, or -1 if the action was rejected. A lower number is the complement of a place in
+    ``branches``, plus one."""
+    branches: Ints
+    """Lists of states, for transitions to several states: the length of each list, then its states in order. Equal
+    lists have one place."""
 
 
 @register_compiled
@@ -140,8 +144,11 @@ def add_transitions(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> 
 
 @register_compiled
 def find_next_state(step: Any, interned: bool, layout: Layout, memory: SearchMemory, state: int, kind: int) -> Any:
-    """Returns 1 and the next state, or 0 if the action is rejected. Returns -1 for an unknown transition, which it
-    requests."""
+    """Returns 1 and the next state, or 0 if the action is rejected.
+
+    Returns the number of next states and the place of the first in ``branches``, if there are several. Returns -1 for
+    an unknown transition, which it requests.
+    """
     if not interned:
         allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
         return (1 if allowed else 0), after
@@ -149,6 +156,8 @@ def find_next_state(step: Any, interned: bool, layout: Layout, memory: SearchMem
     place = find_transition(memory.known, key)
     if memory.known[place] == key:
         after = memory.known_next[place]
+        if after < -1:
+            return memory.branches[-2 - after], -1 - after
         return (1 if after >= 0 else 0), after
     if memory.counters[REQUESTS] < len(memory.requests):
         memory.requests[memory.counters[REQUESTS]] = key

@@ -23,6 +23,7 @@ from assay.checkers.linearizability.model import (
     calling_model,
     require_hashable,
     require_integer,
+    require_states,
 )
 
 Ints = NDArray[np.int64]
@@ -36,6 +37,8 @@ STATE: Final = 192
 """Overhead of an interned state in bytes: its number, and its entries in a list and a dict."""
 UNCOUNTED: Final = 1_000_000
 """Bytes of new states after which the limit is checked."""
+REJECTED: Final = -1
+"""Stands for the next state of an action that a state does not allow."""
 NOWHERE: Final = -1
 """Stands for no entry of a table or a trail."""
 
@@ -69,12 +72,15 @@ class InternedStates:
                 self.lost = self._number(model.lost)
         self.known = np.full(1024, NOWHERE, dtype=np.int64)
         self.known_next = np.zeros(1024, dtype=np.int64)
+        self.branches = np.zeros(64, dtype=np.int64)
+        self._branches_used = 0
+        self._places: dict[tuple[int, ...], int] = {}
         self.count = 0
 
     @property
     def bytes(self) -> int:
         """Bytes of all states with their indexes, and of the table of transitions."""
-        return self._bytes + self.known.nbytes * 2
+        return self._bytes + self.known.nbytes * 2 + self.branches.nbytes
 
     def number(self, action: Action) -> int:
         """Returns the action's number. A new action gets the next number."""
@@ -109,10 +115,25 @@ class InternedStates:
 
     def _apply_step(self, state: int, action: int) -> int:
         f, x, y, *_ = self.actions[action]
-        allowed, after = self.model.step(self.states[state], f, x, y)
-        if not allowed:
-            return -1
-        return self._number(after)
+        returned = self.model.step(self.states[state], f, x, y)
+        if isinstance(returned, tuple):
+            allowed, after = returned
+            return self._number(after) if allowed else REJECTED
+        states = sorted({self._number(after) for after in require_states(self.model, returned)})
+        if len(states) <= 1:
+            return states[0] if states else REJECTED
+        return -2 - self._place(tuple(states))
+
+    def _place(self, states: tuple[int, ...]) -> int:
+        """Returns the place of a list of states in ``branches``. A new list is appended."""
+        place = self._places.setdefault(states, self._branches_used)
+        if place == self._branches_used:
+            self._branches_used += 1 + len(states)
+            self._bytes += STATE + 32 * len(states)
+            while self._branches_used > len(self.branches):
+                self.branches = _enlarge(self.branches, 2 * len(self.branches))
+            self.branches[place : self._branches_used] = (len(states), *states)
+        return place
 
     def _number(self, state: Hashable) -> int:
         number = self.numbers.setdefault(state, len(self.states))
@@ -175,6 +196,7 @@ class Workspace:
             requests=zeros(REQUESTS),
             known=states.known,
             known_next=states.known_next,
+            branches=states.branches,
         )
         self.memory.current[0, 0] = initial
         self.memory.current_trail[0] = NOWHERE
@@ -188,7 +210,8 @@ class Workspace:
     @property
     def bytes(self) -> int:
         """Bytes of all arrays, of the saved search, and of the interned states."""
-        own: int = sum(array.nbytes for name, array in self.memory._asdict().items() if not name.startswith("known"))
+        shared = ("known", "known_next", "branches")
+        own: int = sum(array.nbytes for name, array in self.memory._asdict().items() if name not in shared)
         return own + self.states.bytes + (self.saved.bytes if self.saved else 0)
 
     def grow_rows(self) -> None:
@@ -234,7 +257,8 @@ class Workspace:
         count = int(self.counters[tables.REQUESTS])
         self.states.compute_transitions(self.memory.requests[:count], self._check)
         self.counters[tables.REQUESTS] = 0
-        self.memory = self.memory._replace(known=self.states.known, known_next=self.states.known_next)
+        states = self.states
+        self.memory = self.memory._replace(known=states.known, known_next=states.known_next, branches=states.branches)
         self._check(0)
 
     def narrow(self, kept: int) -> None:

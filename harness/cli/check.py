@@ -16,7 +16,7 @@ from typing import Any, Final
 from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
-from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, CheckRequest
+from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODEL_NAMES, MODELS, ORDERS, WORKLOADS, CheckRequest
 
 UNITS: Final = {
     f"{prefix}{suffix}": base**power
@@ -55,9 +55,10 @@ examples:
                                                           a key that takes more is unknown, and is named
   assay check history/ --model=kv --spark-master=yarn     its keys are searched by the executors
 
-models: register (read, write), cas-register (and cas), kv (get, put, append; strings), mutex (acquire, release),
-  fifo-queue (enqueue, dequeue), set (add, remove, contains, read). The initial value is nil, for kv the empty string.
-  Your own model is a subclass of Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
+models:
+{models}
+  The initial value is nil, for kv the empty string, unless --initial says another. Your own model is a subclass of
+  Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
 exit codes: 0 pass, 1 fail, 2 unknown (also for too few operations), 64 wrong usage or a malformed file (one line
   with file, line, column and reason), 130 Ctrl-C, after printing the result so far; of several runs the worst: 1,
   64 (one could not be judged), 2, 0
@@ -65,8 +66,12 @@ exit codes: 0 pass, 1 fail, 2 unknown (also for too few operations), 64 wrong us
 
 
 def add(commands: Any) -> None:
+    models = "\n".join(f"  {name:24}{about}" for name, about in MODELS.items())
     parser = commands.add_parser(
-        "check", help="judge a stored history, or one from elsewhere", description=DESCRIPTION, epilog=EXAMPLES
+        "check",
+        help="judge a stored history, or one from elsewhere",
+        description=DESCRIPTION,
+        epilog=EXAMPLES.replace("{models}", models),
     )
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH",
@@ -81,8 +86,13 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--model", type=_parse_model, metavar="MODEL",
-        help=f"the model of the operations ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it "
-        "or --workload",
+        help=f"the model of the operations ({', '.join(MODELS)}, or your own: package.module:Class), perhaps with "
+        "arguments: 'cas-register(0)'; a file needs it or --workload",
+    )  # fmt: skip
+    parser.add_argument(
+        "--initial", action="append", metavar="[KEY=]VALUE", default=[],
+        help="the initial value of the registers (default: nil), or that of one KEY; repeatable: --initial=0 "
+        "--initial=x=1",
     )  # fmt: skip
     parser.add_argument(
         "--workload", choices=WORKLOADS, help="for a file: the Jepsen workload that made it, for the checks in SQL"
@@ -144,7 +154,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.run.store import list_runs_below
     from assay.harness.stored.check_path import check
 
-    if not arguments.plugin and not arguments.trust_run and (arguments.model is None or arguments.model in MODELS):
+    if not arguments.plugin and not arguments.trust_run and (arguments.model is None or ":" not in arguments.model):
         hide_pandas()  # importing it would take as long as the check of a small history
     registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
     engine = parse_engine(arguments.engine, arguments.spark_master)
@@ -201,15 +211,19 @@ def _measure_start_seconds() -> float:
 
 def make_request(arguments: argparse.Namespace) -> CheckRequest:
     options = {field.name: getattr(arguments, field.name) for field in fields(CheckRequest) if field.name != "path"}
+    options["initial"] = tuple(arguments.initial)
     return CheckRequest(arguments.paths[0], **options)
 
 
 def _parse_model(text: str) -> str:
-    module, colon, name = text.partition(":")
-    if text in MODELS or (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
+    base, parenthesis, rest = text.partition("(")
+    module, colon, name = base.partition(":")
+    imported = colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+    if (base in MODEL_NAMES or imported) and (not parenthesis or rest.endswith(")")):
         return text
     raise argparse.ArgumentTypeError(
-        f"there is no model {text!r}; there are {', '.join(MODELS)}, and your own as package.module:Class"
+        f"there is no model {text!r}; there are {', '.join(MODELS)}, and your own as package.module:Class; arguments "
+        "stand in parentheses, as in 'cas-register(0)'"
     )
 
 

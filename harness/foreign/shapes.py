@@ -96,6 +96,9 @@ _APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string;
 """Appends to the string of a key. The ok completion may have the whole string after the append."""
 _PUT: Final = replace(_APPEND, allows=allow_repeated)
 _REGISTER: Final = {"read": OperationShape(), "write": OperationShape(allows=allow_repeated)}
+_MUTEX: Final = {"acquire": OperationShape(ignores_values=True), "release": OperationShape(ignores_values=True)}
+_LOCK: Final = {"acquire": OperationShape(), "release": OperationShape()}
+"""Values name the client, the fence or the number of permits, if there are any."""
 
 MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "register": _REGISTER,
@@ -104,7 +107,14 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
         "cas": OperationShape(argument_fits=_is_pair, argument_text="the two values [from to]", allows=allow_swapped),
     },
     "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _APPEND},
-    "mutex": {"acquire": OperationShape(ignores_values=True), "release": OperationShape(ignores_values=True)},
+    "mutex": _MUTEX,
+    "owner-mutex": _LOCK,
+    "reentrant-mutex": _LOCK,
+    "fenced-mutex": _LOCK,
+    "fenced-reentrant-mutex": _LOCK,
+    "lease-mutex": {**_LOCK, "renew": OperationShape()},
+    "semaphore": _LOCK,
+    "owner-semaphore": _LOCK,
     "fifo-queue": {"enqueue": OperationShape(allows=allow_repeated), "dequeue": OperationShape()},
     "set": {
         "add": OperationShape(allows=allow_repeated),

@@ -1,18 +1,21 @@
 """Imports the object that an option names as ``package.module:Class``, such as a system or a model.
 
-Modules come from installed packages or the current folder. A model may also be named by its built-in name.
+Modules come from installed packages or the current folder. A model may also be named by its built-in name, and may have
+arguments: ``cas-register(0)``, ``bank.models:Account(5, "euro")``.
 """
 
 import importlib
 import inspect
+import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from assay.checkers.linearizability import MODELS, Model
+from assay.checkers.linearizability import MODELS, Model, ModelError
 from assay.cluster.system import SupportsCodePackages, System
+from assay.harness.core.printable import count_noun
 from assay.harness.run.settings import SettingsError
 
 T = TypeVar("T")
@@ -40,12 +43,13 @@ def import_named(option: str, name: str, kind: str, is_kind: Callable[[type], bo
     return found
 
 
-def instantiate(option: str, name: str, kind: Callable[[], T]) -> T:
-    """Creates an instance of an imported class without arguments. Raises ``SettingsError``."""
+def instantiate(option: str, name: str, kind: Callable[..., T], arguments: Sequence[Any] = ()) -> T:
+    """Creates an instance of an imported class. Raises ``SettingsError``."""
     try:
-        return kind()
+        return kind(*arguments)
     except Exception as error:
-        raise SettingsError(f"{option}={name} cannot be made without arguments: {_describe_failure(error)}") from error
+        how = "with these arguments" if arguments else "without arguments"
+        raise SettingsError(f"{option}={name} cannot be made {how}: {_describe_failure(error)}") from error
 
 
 def import_module_named(setting: str, name: str) -> object:
@@ -86,14 +90,32 @@ def find_packages(system: System) -> tuple[str, ...]:
 MODEL_METHODS: Final = ("encode", "step")
 
 
-def find_model(name: str, option: str = "--model") -> Model:
+def split_model(name: str) -> tuple[str, str | None]:
+    """Returns the name of a model without its arguments, and the text between the parentheses; None without any."""
+    base, parenthesis, rest = name.partition("(")
+    return (base.strip(), rest[:-1]) if parenthesis and rest.endswith(")") else (name, None)
+
+
+def read_json_values(text: str) -> list[Any]:
+    """Reads JSON values, with commas in between. Raises ``ValueError``."""
+    values: list[Any] = json.loads(f"[{text}]")
+    return values
+
+
+def find_model(name: str, option: str = "--model", read_values: Callable[[str], list[Any]] = read_json_values) -> Model:
     """Returns the model of this name. Raises ``SettingsError`` if there is none, or if it cannot be used.
 
-    ``option``: the option that names it, for the error.
+    - ``option``: the option that names it, for the error.
+    - ``read_values``: reads the arguments, and raises ``ValueError`` if it cannot.
     """
-    if name in MODELS:
-        return MODELS[name]
-    found = import_named(option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model))
+    base, text = split_model(name)
+    try:
+        arguments = [] if text is None else read_values(text)
+    except ValueError as error:
+        raise SettingsError(f'{option}={name}: its arguments are no values, such as 0 or "a": {error}') from error
+    if base in MODELS:
+        return _find_builtin(name, base, arguments, option)
+    found = import_named(option, base, "model", lambda kind: kind is not Model and issubclass(kind, Model))
     if isinstance(found, Model):
         raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
     if not (inspect.isclass(found) and issubclass(found, Model)):
@@ -103,4 +125,23 @@ def find_model(name: str, option: str = "--model") -> Model:
     missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
     if missing:
         raise SettingsError(f"{option}={name} is abstract: it lacks {', '.join(missing)}")
-    return instantiate(option, name, found)
+    return instantiate(option, name, found, arguments)
+
+
+def _find_builtin(name: str, base: str, arguments: Sequence[Any], option: str) -> Model:
+    model = MODELS[base]
+    if not arguments:
+        if model.needs_arguments:
+            raise SettingsError(f"{option}={name} needs an argument, such as '{base}({model.needs_arguments})'")
+        return model
+    kind: Callable[..., Model] = type(model)
+    try:
+        inspect.signature(kind).bind(*arguments)
+    except TypeError as error:
+        raise SettingsError(
+            f"{option}={name}: {base} does not take {count_noun(len(arguments), 'argument')}"
+        ) from error
+    try:
+        return kind(*arguments)
+    except ModelError as error:
+        raise SettingsError(f"{option}={name}: {error}") from error

@@ -17,7 +17,8 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.finding_context import FindingContext
 from assay.checkers.judging.judge import NONE_MISSING, ProgressCallback, judge
 from assay.checkers.judging.verdict import Finding, Judgement, Verdict, add_stage
-from assay.checkers.linearizability import MODELS, Model, ModelError
+from assay.checkers.linearizability import Model, ModelError
+from assay.checkers.linearizability.models import is_builtin
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.operation import Outcome
@@ -186,7 +187,7 @@ def find_unobserved(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
     import pyarrow as pa  # imported here because the process that plays a search's examples does not load Arrow
     import pyarrow.compute as pc
 
-    if MODELS.get(model.name) is not model:
+    if not is_builtin(model):
         return []
     observed = pc.and_(pc.equal(ops["outcome"], Outcome.OK.value), pc.is_in(ops["f"], pa.array(OBSERVING_OPERATIONS)))
     return [] if pc.any(observed).as_py() else [UNOBSERVED]

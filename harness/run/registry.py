@@ -24,7 +24,7 @@ from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.cluster.system import System
 from assay.harness.core.printable import to_printable
 from assay.harness.run import import_by_name
-from assay.harness.run.import_by_name import find_model
+from assay.harness.run.import_by_name import find_model, split_model
 from assay.harness.run.settings import SettingsError
 from assay.nemesis.faults.fault import Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue, FaultError
@@ -128,10 +128,17 @@ class Registry:
         ``of_session``: the contract belongs to an experiment of this session, whose module is already imported. Raises
         ``SettingsError``, and ``NotImportedError`` for a module that only a stored run names.
         """
-        if name is None or name in self.models:
-            return None if name is None else self.models[name]
-        if ":" in name:
-            module = name.partition(":")[0]
+        if name is None:
+            return None
+        if name in self.models and not self.models[name].needs_arguments:
+            return self.models[name]
+        base, arguments = split_model(name)
+        if base in MODELS:
+            return find_model(name, "model")
+        if base in self.models and arguments is not None:
+            raise SettingsError(f"the model {base!r} of a plugin takes no arguments; name it as package.module:Class")
+        if ":" in base:
+            module = base.partition(":")[0]
             if not (of_session or self.trusts_runs or module in self.modules):
                 raise NotImportedError("only the run names its module, so it was not imported")
             return find_model(name, "model")

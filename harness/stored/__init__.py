@@ -6,7 +6,7 @@ and ``harness.cli`` import it.
 - ``request``: the arguments of ``assay check``
 - ``check_path``: ``assay check``: a run, a history folder, or a file of another tool
 - ``by_contract``: opens a run or history folder and judges it by the checks in SQL
-- ``by_model``: judges operations by a model
+- ``by_model``: judges operations by a model. ``initial_values``: initial values of registers
 - ``foreign_findings``: contradictory answers of a file of another tool, and the order that it supports
 - ``contracts``: the contract of a stored history, and the verdict if the contract is lost
 - ``batch_check``: judges many runs in one pass

@@ -22,7 +22,8 @@ from assay.checkers.judging.history_views import OPTIONAL, register_data_sets
 from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
+from assay.checkers.linearizability import Limits, Model, ModelError, search
+from assay.checkers.linearizability.models import is_builtin
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
 from assay.harness.core.printable import count_noun
@@ -74,10 +75,10 @@ def judge_by_model(
 
     ``KeyboardInterrupt`` ends the search with the result so far.
     """
-    custom = MODELS.get(model.name) is not model
+    custom = not is_builtin(model)
     if model.name in SQL_MODELS and not custom:
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
-            history = write_register_history(_iterate_batches(ops), Path(folder) / "history")
+            history = write_register_history(iterate_batches(ops), Path(folder) / "history", model.initial_values)
             if history is not None:
                 contract = Contract(minimum_operations=0)
                 with engines.open(history) as engine:
@@ -93,7 +94,8 @@ def _to_table(ops: Operations) -> pa.Table:
     return ops.table("ops") if isinstance(ops, HistoryReader) else ops
 
 
-def _iterate_batches(ops: Operations) -> Iterable[pa.RecordBatch]:
+def iterate_batches(ops: Operations) -> Iterable[pa.RecordBatch]:
+    """Yields the operations in batches."""
     return ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches(max_chunksize=BATCH)
 
 
@@ -106,7 +108,7 @@ def find_doubts(ops: Operations, *, custom: bool = False) -> list[str]:
     if reasons or custom:
         return reasons
     observed = called = succeeded = 0
-    for batch in _iterate_batches(ops):
+    for batch in iterate_batches(ops):
         ok = pc.equal(batch["outcome"], Outcome.OK.value)
         observed += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(OBSERVING_OPERATIONS)))).as_py() or 0
         changes = pc.invert(pc.is_in(batch["f"], pa.array(READING_OPERATIONS)))

@@ -24,6 +24,7 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
+from assay.checkers.linearizability.model import Model
 from assay.checkers.transactions.level import read_level_notes
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
@@ -39,15 +40,21 @@ from assay.harness.foreign import (
     to_edn,
 )
 from assay.harness.run import store
-from assay.harness.run.import_by_name import find_model
+from assay.harness.run.import_by_name import find_model, split_model
 from assay.harness.run.judging import add_doubts
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
-from assay.harness.stored.by_model import find_missing_successes, judge_by_model, open_stored_operations
+from assay.harness.stored.by_model import (
+    find_missing_successes,
+    iterate_batches,
+    judge_by_model,
+    open_stored_operations,
+)
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.foreign_findings import add_contradictory_answers, require_real_time
+from assay.harness.stored.initial_values import add_initial_values, read_values, suggest_initial_values
 from assay.harness.stored.request import (
     AUTO,
     BANK,
@@ -125,7 +132,10 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.
     """
-    if request.refusals and request.model is not None and "cas" not in MODELS.get(request.model, ("cas",)):
+    name = None if request.model is None else split_model(request.model)[0]
+    if request.initial and name is None:
+        raise SettingsError("--initial gives the initial value of registers that are judged by --model")
+    if request.refusals and name is not None and "cas" not in MODELS.get(name, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
     _validate_workload_options(request)
     path = find_foreign_file(request)
@@ -144,11 +154,11 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     if request.format not in (AUTO, PARQUET):
         raise SettingsError(f"--format={request.format} is for a file, and {request.path} is a folder")
     if request.model is not None:
-        model, history = find_model(request.model), store.resolve_history(request.path)
+        model, history = _find_model(request.model, request), store.resolve_history(request.path)
         ops = open_stored_operations(history)
-        return _describe_result(
-            judge_by_model(ops, model, engines, progress, _make_limits(request)), ops.dataset("ops")
-        )
+        judgement = judge_by_model(ops, model, engines, progress, _make_limits(request))
+        hint = suggest_initial_values(iterate_batches(ops), judgement, model, str)
+        return _describe_result(judgement, ops.dataset("ops"), *([hint] if hint else []))
     if request.seconds is not None:
         raise SettingsError("--time-limit applies only to the search with --model, and to isolation levels")
     start = time.perf_counter()
@@ -158,6 +168,11 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     taken = time.perf_counter() - start
     judgement = judge_again(stored, opened, engines, registry, progress)
     return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))
+
+
+def _find_model(name: str, request: CheckRequest) -> Model:
+    """Returns the model with its arguments and initial values. Raises ``SettingsError``."""
+    return add_initial_values(find_model(name, read_values=read_values), request.initial)
 
 
 def _validate_workload_options(request: CheckRequest) -> None:
@@ -196,13 +211,13 @@ def find_foreign_file(request: CheckRequest) -> Path | None:
 
 
 def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress: ProgressCallback) -> JudgedHistory:
-    kind = request.workload or request.model
+    kind = request.workload or (None if request.model is None else split_model(request.model)[0])
     if kind is None:
         raise SettingsError(
             f"name what {path} is a history of: --model={'|'.join(MODELS)}, or your own model, or "
             f"--workload={'|'.join(WORKLOADS)}"
         )
-    model = None if request.model is None else find_model(request.model)
+    model = None if request.model is None else _find_model(request.model, request)
     try:
         format = recognise_format(path) if request.format == AUTO else ForeignFormat(request.format)
         size = path.stat().st_size
@@ -221,6 +236,8 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress
     notes: tuple[str, ...] = ()
     if model is not None:
         judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request))
+        hint = suggest_initial_values(iterate_batches(foreign.ops), judgement, model, to_edn)
+        notes = (hint,) if hint else ()
     else:
         judgement, notes = judge_workload(foreign.ops, request, engines, progress)
     judgement = add_contradictory_answers(judgement, foreign.answers, foreign.ops.num_rows)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.engine import Engines
+from assay.checkers.linearizability.model import InitialValues
 from assay.checkers.register.views import INITIAL
 from assay.harness.core.history import EFFECTS, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Outcome
@@ -21,23 +22,25 @@ VERBS: Final = ("read", "write", "cas")
 _PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
 
 
-def write_register_history(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader | None:
+def write_register_history(ops: Iterable[pa.RecordBatch], folder: Path, initial: InitialValues) -> HistoryReader | None:
     """Writes the history ``folder`` with ``ops``, and one effect for each operation.
 
-    Returns None if the checks could not judge every key.
+    In effects, null is the initial value. So an initial value of a key becomes null. Returns None if the checks could
+    not judge every key.
 
     That is the case for:
 
     - operations other than ``VERBS``
     - values other than int64 and null
-    - a value written twice to one key, or null written
+    - a value written twice to one key, or the initial value written
+    - null as a value, or an initial value that is not int64, if the initial value is not null
     - some keys null and some not
     - CAS operations that ended ok without taking effect
     """
     nameless = set()
     with HistoryWriter(folder) as writer:
         for batch in ops:
-            effects = _make_effects(batch)
+            effects = _make_effects(batch, initial)
             nameless |= set(pc.unique(pc.is_null(batch["key"])).to_pylist())
             if effects is None or len(nameless) > 1:
                 return None
@@ -49,7 +52,7 @@ def write_register_history(ops: Iterable[pa.RecordBatch], folder: Path) -> Histo
     return reader if _has_unique_writes(reader) else None
 
 
-def _make_effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
+def _make_effects(ops: pa.RecordBatch, initial: InitialValues) -> pa.RecordBatch | None:
     if not pc.all(pc.is_in(ops["f"], pa.array(VERBS))).as_py():
         return None
     f, ok = ops["f"], pc.equal(ops["outcome"], Outcome.OK.value)
@@ -62,8 +65,15 @@ def _make_effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
         return None
     given = pc.if_else(is_cas, pair.field("value"), pc.if_else(is_read, pc.if_else(ok, result, None), argument))
     value, expected = _parse_numbers(given), _parse_numbers(pc.if_else(is_cas, pair.field("expected"), None))
-    if value is None or expected is None:
+    at_first = _find_initial(ops["key"], initial)
+    if value is None or expected is None or at_first is None:
         return None
+    if at_first.null_count < len(at_first):
+        nil = pc.or_(pc.is_null(value), pc.and_(is_cas, pc.is_null(expected)))
+        shows_nil = pc.and_(nil, pc.or_(pc.invert(is_read), ok))
+        if pc.any(pc.and_(shows_nil, pc.is_valid(at_first))).as_py():
+            return None
+        value, expected = _replace_by_null(value, at_first), _replace_by_null(expected, at_first)
     written = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value))
     nothing = pc.or_(pc.is_null(value), pc.and_(is_cas, pc.fill_null(pc.equal(value, expected), False)))
     if pc.any(pc.and_(written, nothing)).as_py():
@@ -77,6 +87,21 @@ def _make_effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
     return pa.RecordBatch.from_arrays(
         [columns.get(field.name, pa.nulls(ops.num_rows, field.type)) for field in EFFECTS], schema=EFFECTS
     )
+
+
+def _replace_by_null(values: pa.Array, replaced: pa.Array) -> pa.Array:
+    return pc.if_else(pc.fill_null(pc.equal(values, replaced), False), None, values)
+
+
+def _find_initial(key: pa.Array, initial: InitialValues) -> pa.Array | None:
+    """Returns the initial value of each operation's key. Returns None if there is one that is no integer."""
+    values = (initial.default, *initial.by_key.values())
+    if not all(value is None or (type(value) is int and INITIAL < value < 2**63) for value in values):
+        return None
+    found = pa.repeat(pa.scalar(initial.default, pa.int64()), len(key))
+    for name, value in initial.by_key.items():
+        found = pc.if_else(pc.fill_null(pc.equal(key, name), False), pa.scalar(value, pa.int64()), found)
+    return found
 
 
 def _parse_numbers(texts: pa.Array) -> pa.Array | None:

@@ -1,5 +1,6 @@
 """Arguments of ``assay check``. The module imports nothing heavy, because the command line parser imports it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -7,7 +8,23 @@ from typing import Final
 AUTO: Final = "auto"
 PARQUET: Final = "parquet"
 FORMATS: Final = (AUTO, PARQUET, "edn", "json", "history-txt", "jepsen-log")
-MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
+MODELS: Final[Mapping[str, str]] = {
+    "register": "read, write",
+    "cas-register": "and cas",
+    "kv": "get, put, append; strings",
+    "mutex": "acquire, release; anyone may release",
+    "owner-mutex": "only its owner may release",
+    "reentrant-mutex": "its owner may acquire it again; (2): at most twice",
+    "fenced-mutex": "an owner-mutex whose acquire returns a rising fence",
+    "fenced-reentrant-mutex": "both",
+    "lease-mutex(10)": "and renew; the owner keeps it for at least 10 s",
+    "semaphore(2)": "acquire, release of 2 permits",
+    "owner-semaphore(2)": "only who acquired a permit may release it",
+    "fifo-queue": "enqueue, dequeue",
+    "set": "add, remove, contains, read",
+}
+"""The built-in models, with an example of the arguments that a model needs, and what they are about."""
+MODEL_NAMES: Final = tuple(name.partition("(")[0] for name in MODELS)
 BANK: Final = "bank"
 MONOTONIC: Final = "monotonic"
 UNIQUE_IDS: Final = "unique-ids"
@@ -28,6 +45,9 @@ class CheckRequest:
     path: Path
     format: str = AUTO
     model: str | None = None
+    """One of ``MODEL_NAMES`` or ``package.module:Class``, perhaps with arguments in parentheses."""
+    initial: tuple[str, ...] = ()
+    """Initial values of registers, as texts: ``0`` for all keys, ``x=0`` for key x."""
     workload: str | None = None
     """For a file: one of ``WORKLOADS``, whose checks in SQL judge it."""
     total: int | None = None

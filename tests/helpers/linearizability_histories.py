@@ -12,15 +12,27 @@ import pyarrow as pa
 
 from assay.harness.core.history import SCHEMAS, HistoryWriter
 
-from helpers.linearizability_oracle import MEANING, REFUSED, Op
+from helpers.linearizability_oracle import MEANING, Op, next_states
 
 LONGEST = 7
+LOCKS = ("mutex", "owner-mutex", "reentrant-mutex", "fenced-mutex", "fenced-reentrant-mutex", "lease-mutex")
+SEMAPHORES = ("semaphore", "owner-semaphore")
+OF_LOCKS = (*LOCKS, *SEMAPHORES)
 
 
 def operation(
-    f: str, argument: Any = None, result: Any = None, *, call: int, ret: int | None, outcome: str = "ok"
+    f: str,
+    argument: Any = None,
+    result: Any = None,
+    *,
+    call: int,
+    ret: int | None,
+    outcome: str = "ok",
+    process: int | None = None,
 ) -> Op:
-    return {"f": f, "argument": argument, "result": result, "call": call, "ret": ret, "outcome": outcome}
+    """An operation; without a process, ``table`` gives it one."""
+    op = {"f": f, "argument": argument, "result": result, "call": call, "ret": ret, "outcome": outcome}
+    return op if process is None else {**op, "process": process}
 
 
 def table(histories: Iterable[tuple[str | None, Sequence[Op]]]) -> pa.Table:
@@ -28,7 +40,7 @@ def table(histories: Iterable[tuple[str | None, Sequence[Op]]]) -> pa.Table:
     rows = [(key, op) for key, ops in histories for op in ops]
     columns: dict[str, list[Any]] = {
         "index": list(range(len(rows))),
-        "process": [index % 5 for index in range(len(rows))],
+        "process": [op.get("process", index % 5) for index, (_, op) in enumerate(rows)],
         "worker": ["0"] * len(rows),
         "f": [op["f"] for _, op in rows],
         "key": [key for key, _ in rows],
@@ -56,8 +68,8 @@ def asked(model: str, rng: random.Random, number: int) -> tuple[str, Any]:
         )
     if model == "kv":
         return ("get", None) if draw < 0.4 else ("put" if draw < 0.6 else "append", "abc"[value - 1])
-    if model == "mutex":
-        return ("acquire" if draw < 0.5 else "release"), None
+    if model in OF_LOCKS:
+        return ("acquire" if draw < 0.5 else "renew" if model == "lease-mutex" and draw < 0.7 else "release"), None
     if model == "fifo-queue":
         return ("dequeue", None) if draw < 0.5 else ("enqueue", value if draw < 0.75 else number + 10)
     return ("read", None) if draw < 0.5 else ("add", rng.randint(1, 4))
@@ -69,12 +81,17 @@ def recorded(model: str, state: Any, f: str) -> Any:
         return state[0] if state else None
     if f in ("read", "get"):
         return (state or []) if model == "set" else state
+    if model.startswith("fenced") and f == "acquire":
+        _, count, fence, last = state or [None, 0, 0, 0]
+        return fence if count else max(last, 0) + 1
     return None
 
 
-def history(model: str, rng: random.Random, *, longest: int = LONGEST, spread: int = 12) -> list[Op]:
+def history(
+    model: str, rng: random.Random, *, longest: int = LONGEST, spread: int = 12, initial: Any = None
+) -> list[Op]:
     """That of a correct object, or, half of the time, with some answers changed. Times tie often."""
-    state: Any = None
+    state: Any = initial
     ops: list[Op] = []
     for number in range(rng.randint(1, longest)):
         point = number * rng.randint(1, 3)
@@ -85,21 +102,23 @@ def history(model: str, rng: random.Random, *, longest: int = LONGEST, spread: i
             call=point - rng.randint(0, spread),
             ret=point + rng.randint(0, spread),
             outcome=rng.choice(OUTCOMES),
+            process=rng.randint(0, 2) if model in OF_LOCKS else None,
         )
         op["result"] = recorded(model, state, f)
         if f == "cas" and op["outcome"] == "ok":
             op["result"] = state == argument[0]
-        after = MEANING[model](state, op)
-        if op["outcome"] == "ok" and after is REFUSED:
+        after = next_states(state, op, MEANING[model])
+        if op["outcome"] == "ok" and not after:
             op["outcome"] = "fail"
-        if op["outcome"] == "ok" or (op["outcome"] == "info" and after is not REFUSED and rng.random() < 0.5):
-            state = after
+        if op["outcome"] == "ok" or (op["outcome"] == "info" and after and rng.random() < 0.5):
+            state = rng.choice(after)
         ops.append(op)
     if rng.random() < 0.5:
         for op in rng.sample(ops, min(len(ops), 2)):
             op["result"] = changed(model, op, rng)
-            if model == "mutex":
+            if model in OF_LOCKS:
                 op["f"] = rng.choice(["acquire", "release"])
+                op["process"] = rng.randint(0, 2)
     for op in ops:
         if op["outcome"] == "info":
             op["ret"] = op["result"] = None
@@ -113,6 +132,8 @@ def changed(model: str, op: Op, rng: random.Random) -> Any:
             twice = op["result"] and rng.random() < 0.5
             return [*op["result"], op["result"][-1]] if twice else sorted(rng.sample(range(1, 5), rng.randint(0, 3)))
         return rng.choice(["", "a", "ab", "b", "ba", None]) if model == "kv" else rng.choice([None, 1, 2, 3])
+    if model.startswith("fenced") and op["f"] == "acquire":
+        return rng.choice([None, 1, 2, 3])
     return rng.random() < 0.5 if op["f"] == "cas" else op["result"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +12,30 @@ import pytest
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
+from assay.checkers.linearizability.locks import (
+    FencedReentrantMutex,
+    LeaseMutex,
+    OwnerSemaphore,
+    ReentrantMutex,
+    Semaphore,
+)
 from assay.checkers.linearizability.models import Register
 from assay.checkers.linearizability.searcher import SearchResult, search_key
 from assay.checkers.linearizability.zones import judge_zones
 
-from helpers.linearizability_histories import history, operation, table
+from helpers.linearizability_histories import LOCKS, SEMAPHORES, history, operation, table
 from helpers.linearizability_models import Mixer, Stack
-from helpers.linearizability_oracle import MEANING, Op, legal, linearizable
+from helpers.linearizability_oracle import LASTS, MEANING, PERMITS, Op, legal, linearizable
 
-HISTORIES = 700
+HISTORIES = int(os.environ.get("ASSAY_HISTORIES", "700"))
+TESTED: dict[str, Model] = {
+    **MODELS,
+    "reentrant-mutex": ReentrantMutex(PERMITS),
+    "fenced-reentrant-mutex": FencedReentrantMutex(PERMITS),
+    "lease-mutex": LeaseMutex(LASTS / 1e9),
+    "semaphore": Semaphore(PERMITS),
+    "owner-semaphore": OwnerSemaphore(PERMITS),
+}
 AMPLE = Limits(seconds=None)
 
 
@@ -38,7 +54,7 @@ def check_against_oracle(model: str, histories: list[list[Op]], limits: Limits =
     """Verdicts, and the orders given as evidence: whole ones of legal histories, partial ones of the others."""
     flat = [op for ops in histories for op in ops]
     verdicts = set()
-    for number, found in searched(histories, MODELS[model], limits).items():
+    for number, found in searched(histories, TESTED[model], limits).items():
         ops, apply = histories[number], MEANING[model]
         expected = linearizable(ops, apply)
         verdicts.add(expected)
@@ -59,7 +75,9 @@ def check_against_oracle(model: str, histories: list[list[Op]], limits: Limits =
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_verdict_and_evidence_are_those_of_trying_every_order(model: str) -> None:
     rng = random.Random(f"{model}-1")
-    check_against_oracle(model, [history(model, rng) for _ in range(HISTORIES)])
+    spread = 5 if model == "lease-mutex" else 12
+    count = HISTORIES // 2 if model in (*LOCKS, *SEMAPHORES) else HISTORIES
+    check_against_oracle(model, [history(model, rng, spread=spread) for _ in range(count)])
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))

@@ -125,4 +125,5 @@ def test_an_operation_that_it_cannot_take_is_named(bank: Path, capsys: pytest.Ca
 
 
 def test_those_that_come_along_go_by_their_names() -> None:
-    assert [find_model(name) for name in MODELS] == list(MODELS.values())
+    names = [name for name, model in MODELS.items() if not model.needs_arguments]
+    assert [find_model(name) for name in names] == [MODELS[name] for name in names]

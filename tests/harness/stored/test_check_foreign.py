@@ -208,7 +208,7 @@ def test_options_say_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_options_offer_what_there_is() -> None:
     """They are written down a second time, so that ``assay --help`` loads nothing heavy."""
-    assert tuple(MODELS) == tuple(SHAPES) == request.MODELS
+    assert tuple(MODELS) == tuple(SHAPES) == request.MODEL_NAMES
     assert ("auto", "parquet", *ForeignFormat) == request.FORMATS
     assert tuple(KeyMode) == request.KEYS
     assert tuple(EntryOrder) == request.ORDERS
