@@ -124,7 +124,7 @@ def find_doubts(ops: Operations, *, custom: bool = False) -> list[str]:
 def find_missing_successes(ops: Operations) -> list[str]:
     """Returns a reason if the history is empty or no operation succeeded. No contract asks for a number of them."""
     rows = succeeded = 0
-    for batch in _iterate_batches(ops):
+    for batch in iterate_batches(ops):
         rows += batch.num_rows
         succeeded += pc.sum(pc.equal(batch["outcome"], Outcome.OK.value)).as_py() or 0
     if succeeded:

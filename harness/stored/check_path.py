@@ -54,7 +54,12 @@ from assay.harness.stored.by_model import (
 )
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.foreign_findings import add_contradictory_answers, require_real_time
-from assay.harness.stored.initial_values import add_initial_values, read_values, suggest_initial_values
+from assay.harness.stored.initial_values import (
+    add_initial_values,
+    read_values,
+    require_keys,
+    suggest_initial_values,
+)
 from assay.harness.stored.request import (
     AUTO,
     BANK,
@@ -156,6 +161,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     if request.model is not None:
         model, history = _find_model(request.model, request), store.resolve_history(request.path)
         ops = open_stored_operations(history)
+        require_keys(model, iterate_batches(ops))
         judgement = judge_by_model(ops, model, engines, progress, _make_limits(request))
         hint = suggest_initial_values(iterate_batches(ops), judgement, model, str)
         return _describe_result(judgement, ops.dataset("ops"), *([hint] if hint else []))
@@ -235,6 +241,7 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress
     require_real_time(request, path, foreign)
     notes: tuple[str, ...] = ()
     if model is not None:
+        require_keys(model, iterate_batches(foreign.ops))
         judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request))
         hint = suggest_initial_values(iterate_batches(foreign.ops), judgement, model, to_edn)
         notes = (hint,) if hint else ()

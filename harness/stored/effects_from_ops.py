@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.engine import Engines
-from assay.checkers.linearizability.model import InitialValues
+from assay.checkers.linearizability.model import NIL_AT_FIRST, InitialValues
 from assay.checkers.register.views import INITIAL
 from assay.harness.core.history import EFFECTS, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Outcome
@@ -22,7 +22,9 @@ VERBS: Final = ("read", "write", "cas")
 _PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
 
 
-def write_register_history(ops: Iterable[pa.RecordBatch], folder: Path, initial: InitialValues) -> HistoryReader | None:
+def write_register_history(
+    ops: Iterable[pa.RecordBatch], folder: Path, initial: InitialValues = NIL_AT_FIRST
+) -> HistoryReader | None:
     """Writes the history ``folder`` with ``ops``, and one effect for each operation.
 
     In effects, null is the initial value. So an initial value of a key becomes null. Returns None if the checks could

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import Model, ModelError
@@ -85,6 +86,15 @@ def read_initial_values(given: Sequence[str]) -> InitialValues:
     return InitialValues(default[0] if default else None, by_key)
 
 
+def require_keys(model: Model, ops: Iterable[pa.RecordBatch]) -> None:
+    """Raises ``SettingsError`` if a key with an initial value of its own does not occur in the history."""
+    missing = set(model.initial_values.by_key)
+    for batch in ops if missing else ():
+        missing -= set(pc.unique(batch.column("key")).to_pylist())
+    if missing:
+        raise SettingsError(f"--initial gives values to {', '.join(sorted(missing))}, and the history has no such key")
+
+
 def add_initial_values(model: Model, given: Sequence[str]) -> Model:
     """Returns the model with the values of ``--initial``. Raises ``SettingsError`` if the model takes none."""
     if not given:
@@ -133,7 +143,7 @@ def suggest_initial_values(
         options = [f"--initial={key}={notation(one)}" for key, one in list(found.items())[:MOST_SUGGESTED]]
     of_key = "" if key is None else f" of {key}"
     return (
-        f"The first read{of_key} shows {shown}, which nobody had written: if the register began with {shown}, say "
+        f"The first read{of_key} shows {shown}, which no one had written: if the register began with {shown}, say "
         f"{' '.join(map(shlex.quote, options))}"
     )
 

@@ -45,7 +45,7 @@ class CheckRequest:
     path: Path
     format: str = AUTO
     model: str | None = None
-    """One of ``MODEL_NAMES`` or ``package.module:Class``, perhaps with arguments in parentheses."""
+    """A name of ``MODEL_NAMES`` or ``package.module:Class``, perhaps with arguments in parentheses."""
     initial: tuple[str, ...] = ()
     """Initial values of registers, as texts: ``0`` for all keys, ``x=0`` for key x."""
     workload: str | None = None
