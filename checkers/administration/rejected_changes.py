@@ -126,7 +126,7 @@ REFUSED_BUT_DONE: Final = Check(
     "of {key} to {value}|what=replicas?to move {key} to the replicas {replicas}|that {key} has {value} partitions], "
     "called at {asked_op:called}, and it was certainly rejected, but {read_op} found it done by {read_op:returned}.",
     about=("[what=commit?value {value} of {key}]",),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 REJECTED_CHANGES: Final = Family(

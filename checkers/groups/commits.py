@@ -61,7 +61,7 @@ COMMIT_MISMATCH: Final = Check(
         """,
     claim="{fetch_op} fetched offset {position} of {key} with the number {value}, called at {fetch_op:called}, but "
     "{commit_op} had committed offset {committed} under that number.",
-    more="{times-1}",
+    more="{times-1}",  # how many operations are not listed
 )
 
 

@@ -141,9 +141,9 @@ OVERDUE_OFFSET: Final = Check(
     examined="select count(*) as examined from expiry_reads where at_end = 1",
     claim="{read_op:capital} found the commit {value} of {key}, called at {read_op:called}, although nothing had to "
     "stay there, and no fault was in force, since {since:time}; the contract's deadline is {deadline:time}.",
-    moments=("since",),
-    optional=True,
-    needs_end=True,
+    moments=("since",),  # further times of cause and effect
+    optional=True,  # a run without data for it may pass
+    needs_end=True,  # proves nothing about an interrupted run
 )
 
 EXPIRY: Final = Family(

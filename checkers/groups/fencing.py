@@ -118,5 +118,5 @@ FENCING_VIOLATION: Final = Check(
     "[rejected=1?learned by {first_op:returned} that token {first_token} is stale|[first_kind=acquire?been "
     "given|first_kind=renew?had its lease renewed under|had something accepted under] token {held_token} by "
     "{first_op:returned}].",
-    moments=("contradicted_at",),
+    moments=("contradicted_at",),  # further times of cause and effect
 )

@@ -100,7 +100,7 @@ ZOMBIE_COMMIT: Final = Check(
     "had [seen_op?committed to generation {first_place}, which {seen_op} had fetched by {seen_op:returned}|been in "
     "generation {first_place} by {first_op:returned}][; {late_seen_op} fetched it].",
     operations=("first_op", "seen_op", "late_op", "late_seen_op"),
-    moments=("contradicted_at",),
+    moments=("contradicted_at",),  # further times of cause and effect
 )
 
 
@@ -120,6 +120,6 @@ GENERATION_REUSE: Final = Check(
     claim="Generation {epoch} of {key} was stored {stored} times, by {one_node} and by {other_node}[forgotten>0?, "
     "although the group began again no more than {forgotten} times].",
     time="moment",
-    moments=("since",),
+    moments=("since",),  # further times of cause and effect
     about=("[forgotten>0?|generation {epoch} of {key}]",),
 )

@@ -120,5 +120,5 @@ UNSETTLED_GROUP: Final = Check(
     time="until",
     about=(OFFSET,),
     explained_by=("stuck-reader",),
-    needs_end=True,
+    needs_end=True,  # proves nothing about an interrupted run
 )

@@ -129,7 +129,7 @@ OFFSET_REGRESSION: Final = Check(
     claim="{late_op} [late_kind=resume?had to begin|committed] at offset {late_place} of {key}, called at "
     "{late_op:called}, although {place} had been known to {first_op} by {first_op:returned}.",
     operations=("first_op", "late_op"),
-    moments=("contradicted_at",),
+    moments=("contradicted_at",),  # further times of cause and effect
 )
 
 OFFSETS: Final = Family(

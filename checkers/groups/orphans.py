@@ -217,5 +217,5 @@ ORPHANED_PARTITION: Final = Check(
     "the group were there; the contract's deadline is {deadline:time}. The last owner was {last_op}.",
     operations=("last_op", "next_op"),
     time="until",
-    needs_end=True,
+    needs_end=True,  # proves nothing about an interrupted run
 )

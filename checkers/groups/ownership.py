@@ -45,9 +45,9 @@ TWO_LEADERS: Final = Check(
     examined="select count(*) as examined from ownership_leaders",
     claim="{one_node} and {other_node} both accepted appends to {key} as its leader in epoch {epoch} ({one_node} from "
     "offset {one_position} on, {other_node} from offset {other_position} on)[holders>2?, {holders} in all].",
-    more="{holders-2}",
+    more="{holders-2}",  # how many operations are not listed
     time="moment",
-    moments=("since",),
+    moments=("since",),  # further times of cause and effect
 )
 
 
@@ -69,9 +69,9 @@ TWO_CONTROLLERS: Final = Check(
     examined="select count(*) as examined from ownership_controllers",
     claim="[one_node={other_node}?{one_node} became the controller of epoch {epoch} in two of its lives|{one_node} and "
     "{other_node} both became the controller of epoch {epoch}][holders>2?, {holders} in all].",
-    more="{holders-2}",
+    more="{holders-2}",  # how many operations are not listed
     time="moment",
-    moments=("since",),
+    moments=("since",),  # further times of cause and effect
 )
 
 

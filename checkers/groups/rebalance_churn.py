@@ -104,7 +104,7 @@ RESTLESS_GROUP: Final = Check(
     "the contract's deadline is {deadline:time}.",
     operations=("first_op", "last_op"),
     time="until",
-    needs_end=True,
+    needs_end=True,  # proves nothing about an interrupted run
     optional=True,  # a run may end before its members have been at rest for so long
 )
 

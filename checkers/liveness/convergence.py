@@ -79,7 +79,7 @@ DISOBEYED_SETTINGS: Final = make_snapshot_check(
     "{since:time} to {until:time}, and no fault was in force; the contract's deadline is {deadline:time}.",
     about=(TOPIC_ON_NODE, BROKER),
     explained_by=("unregistered",),
-    seen_again=True,
+    seen_again=True,  # one cause may be reported several times
 )
 
 
@@ -104,7 +104,7 @@ NO_REJOIN: Final = make_snapshot_check(
     "no fault was in force and it followed {leader_node} in leader epoch {epoch}; the contract's deadline is "
     "{deadline:time}.",
     about=(FOLLOWING,),
-    seen_again=True,
+    seen_again=True,  # one cause may be reported several times
 )
 
 

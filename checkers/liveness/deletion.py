@@ -130,5 +130,5 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
     operations=("delete_op",),
     about=(TOPIC_ON_NODE, BROKER),
     explained_by=("unregistered",),
-    seen_again=True,
+    seen_again=True,  # one cause may be reported several times
 )

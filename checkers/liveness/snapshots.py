@@ -53,7 +53,7 @@ make_snapshot_check = partial(
     Check,
     examined="select count(*) as examined from rest_looks",
     time="until",
-    needs_end=True,
+    needs_end=True,  # proves nothing about an interrupted run
     exposure=Exposure(
         rows="""
             select 'looks' as key, count(*) as claims, count(r.look) as exposed

@@ -146,8 +146,8 @@ ALTERED_RECORD: Final = Check(
     f"{_describe_record('sent')}].",
     operations=("seen_op", "second_op"),
     about=(VALUE, OFFSET, "[what=partition?value {value} of {other_key}]"),
-    needs_close=True,
-    optional=True,
+    needs_close=True,  # proves nothing about a run that was cut short
+    optional=True,  # a run without data for it may pass
 )
 
 
@@ -193,6 +193,6 @@ RESURRECTED: Final = Check(
     "been created in its place (acknowledged to {create_op} at {create_op:returned}).",
     operations=("poll_op", "create_op", "send_op"),
     about=(VALUE, "[former={key}?|value {value} of {former}]", OFFSET),
-    needs_close=True,
-    optional=True,
+    needs_close=True,  # proves nothing about a run that was cut short
+    optional=True,  # a run without data for it may pass
 )

@@ -138,7 +138,7 @@ END_TOO_LOW: Final = Check(
     "{former_epoch}).",
     about=(END,),
     explained_by=("high-watermark-regression",),
-    optional=True,
+    optional=True,  # a run without data for it may pass
 )
 """Contracts of sends with acks=1 do not forbid this anomaly, because their acknowledgements say nothing about the end.
 """

@@ -231,7 +231,7 @@ LEADER_COMPLETENESS: Final = Check(
     time="moment",
     about=("high watermark {before} of {key} in epoch {former}", OffsetRange("position", "last"), EPOCH),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
-    seen_again=True,
+    seen_again=True,  # one cause may be reported several times
 )
 
 

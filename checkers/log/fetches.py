@@ -78,7 +78,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
     operations=("known_op", "poll_op"),
     about=("offset {known} of {key}",),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
-    optional=True,
+    optional=True,  # a run without data for it may pass
 )
 
 
@@ -119,6 +119,6 @@ UNTIMELY_ANSWER: Final = Check(
     "answered at {poll_op:returned}, after {waited_ms} ms, [available?although offset {available} had been "
     "acknowledged to {ack_op} at {ack_op:returned}: too late|with nothing: too early].",
     about=("offset {available} of {key}",),
-    optional=True,
+    optional=True,  # a run without data for it may pass
     standstill=SLACK_MS / 2000,
 )

@@ -50,8 +50,8 @@ INCONSISTENT_OFFSET: Final = Check(
     f"({_describe_source('first')}) and [value {{second_value}}|a record that cannot be decoded] "
     f"({_describe_source('second')})[held>2?, {{held}} different values in all].",
     operations=("first_op", "second_op"),
-    more="{held-2}",
-    moments=("contradicted_at",),
+    more="{held-2}",  # how many operations are not listed
+    moments=("contradicted_at",),  # further times of cause and effect
     about=(OFFSET,),
     explained_by=("resurrected",),
 )
@@ -88,8 +88,8 @@ DUPLICATE: Final = Check(
     f"({_describe_source('second')})[offsets>2?, at {{offsets}} offsets in all][live>1?, though it was sent only "
     "{live} times].",
     operations=("send_op", "first_op", "second_op"),
-    more="{offsets-2}",
-    moments=("second_op",),
+    more="{offsets-2}",  # how many operations are not listed
+    moments=("second_op",),  # further times of cause and effect
     about=(
         *(
             f"[offsets=2?[live=1?{subject}]]"
@@ -133,7 +133,7 @@ ABORTED_READ: Final = Check(
     claim="value {value} was read at offset {position} of {key} by {seen_op} at {seen_op:called}, but its send by "
     "{send_op} at {send_op:called} had definitely failed.",
     operations=("send_op", "seen_op"),
-    more="{observed-1}",
+    more="{observed-1}",  # how many operations are not listed
     about=(OFFSET, VALUE),
     explained_by=("inconsistent-offset",),
 )
@@ -155,8 +155,8 @@ PHANTOM: Final = Check(
     examined=_EXAMINED,
     claim="[Value {value}|A record that cannot be decoded] was read at offset {low} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but no one sent it[other_op? there: {DESTINATION}].",
-    more="{observed-1}",
+    more="{observed-1}",  # how many operations are not listed
     about=("offset {low} of {key}", VALUE),
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )

@@ -118,8 +118,8 @@ LOST_WRITE: Final = Check(
     claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned}, but "
     f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
     operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
-    more="[settled?|without_it>1?{without_it-1}]",
-    moments=("contradicted_at",),
+    more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
+    moments=("contradicted_at",),  # further times of cause and effect
     about=(OFFSET, VALUE),
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
 )
@@ -136,8 +136,8 @@ VANISHED: Final = Check(
     claim="value {value}[, acknowledged at {acked:time},] was read at offset {position} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but {_ABSENCE}.",
     operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
-    more="[settled?|without_it>1?{without_it-1}]",
-    moments=("contradicted_at",),
+    more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
+    moments=("contradicted_at",),  # further times of cause and effect
     about=(VALUE, OFFSET),
     explained_by=("inconsistent-offset",),
     seen_again=True,  # a value that moves is missing from each of two offsets for some reader
@@ -170,8 +170,8 @@ MISPLACED_ACK: Final = Check(
     claim="value {value} was acknowledged to {ack_op} at {ack_op:returned} with offset {position} of {key}, but "
     f"{_ABSENCE}; it was read at offset {{elsewhere}} ({{shown_op}} at {{shown_op:called}}).",
     operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),
-    more="[settled?|without_it>1?{without_it-1}]",
-    moments=("contradicted_at",),
+    more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
+    moments=("contradicted_at",),  # further times of cause and effect
     about=(OFFSET, VALUE),
     explained_by=("inconsistent-offset",),
 )
@@ -213,9 +213,9 @@ UNSEEN: Final = Check(
     claim="value {value} at [offset {position}|an unknown offset] of {key} was acknowledged to {any_ack_op} at "
     "{any_ack_op:returned}, but the drain, which [settled at offset {settled}|never reached the sentinel], had not "
     f"delivered it by its deadline[other_op?; {SIGHTING}].",
-    moments=("last",),
+    moments=("last",),  # further times of cause and effect
     about=(OFFSET, VALUE),
     explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
-    needs_end=True,
+    needs_end=True,  # proves nothing about an interrupted run
 )
 """The drain must deliver the values that were acknowledged before the sentinel was called, and the sentinel itself."""

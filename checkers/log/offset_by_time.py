@@ -114,5 +114,5 @@ TIME_LOOK_UP: Final = Check(
     "later and got [offset {position}|that there is none], [late=1?though offset {missed} holds one of {created} ms "
     "(read by {seen_op} at {seen_op:called}), known before it|whose record is older: of {created} ms (read by "
     "{seen_op} at {seen_op:called})].",
-    optional=True,
+    optional=True,  # a run without data for it may pass
 )

@@ -145,7 +145,7 @@ REAL_TIME_ORDER: Final = Check(
     "{later_op} that began only at {later_op:called}]|Offset {known_offset} of {key} was read by {future_op} by "
     "{future_ret:time}, before {future_send_op} began to send it at {future_call:time}].",
     operations=("known_op", "later_op", "later_seen_op", "known_seen_op", "future_op", "future_send_op"),
-    moments=("contradicted_at",),
+    moments=("contradicted_at",),  # further times of cause and effect
     about=(
         _describe_filling("late_offset", "later_op"),
         "[late_end?end of {key} in operation {later_op:number}]",

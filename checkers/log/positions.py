@@ -60,7 +60,7 @@ POSITION_JUMP: Final = Check(
     claim="{poll_op:capital} read {key} up to offset {former} (poll from {former_op:called}), and its next poll, from "
     "{poll_op:called}, began at offset {position}, with no seek or reset between them.",
     about=("begin of poll {poll_op:number} of {key}",),
-    optional=True,
+    optional=True,  # a run without data for it may pass
 )
 
 
@@ -108,6 +108,6 @@ OFFSET_HOLE: Final = Check(
     claim="[last>{position}?offsets {position} to {last}|offset {position}] of {key} held no record for the poll by "
     "{poll_op} from {poll_op:called} to {poll_op:returned}, which went on behind, and this log leaves no offset "
     "out[polls>1?; {polls-1} other poll[polls>2?s] saw the same].",
-    more="{polls-1}",
-    optional=True,
+    more="{polls-1}",  # how many operations are not listed
+    optional=True,  # a run without data for it may pass
 )

@@ -104,7 +104,7 @@ REPLICA_HOLE: Final = Check(
     "{high_watermark}.",
     about=(OffsetRange("position", "last_of_block"),),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
-    seen_again=True,
+    seen_again=True,  # one cause may be reported several times
 )
 
 
@@ -152,7 +152,7 @@ LOST_LAST_VALUE: Final = Check(
     "one of the message key {message_key}, which {witness} has; it was sent by {send_op}.",
     about=(OFFSET,),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
-    seen_again=True,
+    seen_again=True,  # one cause may be reported several times
     optional=True,  # most workloads have no compacted topic
 )
 

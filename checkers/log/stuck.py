@@ -120,8 +120,8 @@ STUCK_READER: Final = Check(
     claim="{poll_op:capital} stayed at offset {position} of {key} from {since:time} to {last_call:time}, {polls} of "
     "its polls found nothing there, though value {value} at offset {there} had been acknowledged to {ack_op} at "
     "{acked:time} and no fault was in the way.",
-    more="{polls-1}",
+    more="{polls-1}",  # how many operations are not listed
     about=("offset {there} of {key}", VALUE),
-    needs_end=True,
+    needs_end=True,  # proves nothing about an interrupted run
     optional=True,  # a run without idle polls may pass
 )

@@ -83,7 +83,7 @@ BANK_TOTAL: Final = Check(
     examined="select count(*) as examined from bank_totals",
     claim=_READ + "[shown={accounts}?|{shown} of ]{accounts} accounts, and {total} had been opened.",
     about=("read {reader_op:number}",),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 """A read may lack rows if the history was not closed, so this check sets ``needs_close``."""
 

@@ -84,7 +84,7 @@ COUNTER_DUPLICATE: Final = Check(
     examined=f"select {total_of('many')} as examined from counter_places where adds = 1",
     claim="{key}: {low_op} (called at {low_op:called}) and {high_op} (called at {high_op:called})[many>2?, and "
     "{many-2} others] were given the same {value}, so their adds count as one.",
-    more="{many-2}",
+    more="{many-2}",  # how many operations are not listed
 )
 
 
@@ -112,7 +112,7 @@ COUNTER_ORDER: Final = Check(
     ),
     claim="{key}: {late_op} has [late_adds=1?been given {late_value} by an add|read {late_value}] called at "
     "{before:time}, although {first_op} had [adds=1?been given {value} by an add|read {value}] by {first_op:returned}.",
-    more="{overtaken-1}",
+    more="{overtaken-1}",  # how many operations are not listed
 )
 
 
@@ -169,7 +169,7 @@ COUNTER_PHANTOM: Final = Check(
     "unknown outcome number {needed} was called only at {late:time}|only {spare} adds of unknown outcome exist]|was "
     "answered {value}, and the counter began at 0].",
     operations=("first_op", "late_op"),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 

@@ -47,7 +47,7 @@ ID_DUPLICATE: Final = Check(
     claim="{key}: {first_op} got [{name:quoted}|{value}] [first_op={again_op}?twice in one answer at "
     "{first_op:returned}|at {first_op:returned}, and {again_op} got it again at {again_op:returned}][times>2?, and "
     "{times-2} more did].",
-    more="{times-2}",
+    more="{times-2}",  # how many operations are not listed
     about=("[name?|value {value} of {key}]",),
 )
 

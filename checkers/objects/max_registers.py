@@ -89,8 +89,8 @@ MAX_PHANTOM: Final = Check(
     examined=f"select {total_of('looked')} as examined from max_levels",
     claim="{key}: {read_op} read {value} at {read_op:called}, but [its write by {failed_op} at {failed_op:called} had "
     "definitely failed|no one wrote it].",
-    more="{looked-1}",
-    needs_close=True,
+    more="{looked-1}",  # how many operations are not listed
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 
@@ -138,7 +138,7 @@ MAX_ORDER: Final = Check(
     f"{{before:time}}|{_describe_value('late_value')} was read as the largest by {{read_op}}, and no one began to "
     f"write it before {{late_op}} did at {{before:time}}, although {_THERE}].",
     operations=("late_op", "first_op", "read_op"),
-    more="{overtaken-1}",
+    more="{overtaken-1}",  # how many operations are not listed
 )
 
 MAX_REGISTERS: Final = declare_family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)

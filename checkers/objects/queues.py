@@ -166,7 +166,7 @@ QUEUE_LOST: Final = Check(
     "of them is {value}, which was acknowledged to {add_op} at {ret:time}].",
     operations=("add_op", "drain_op"),
     about=("[excuses=0?element {value} of {key} by operation {add_op:number}]",),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 """If n dequeues have an unknown outcome, they are assumed to have taken the n elements acknowledged first."""
 
@@ -193,9 +193,9 @@ QUEUE_DUPLICATE: Final = Check(
     claim="{key}: {value} was enqueued [adds=1?once|{adds} times] and dequeued {takes} times, by {first_op} at "
     "{first_op:returned} and again by {again_op} at {again_op:returned}.",
     operations=("again_op", "first_op", "add_op"),
-    more="{takes-2}",
-    moments=("add_op",),
-    needs_close=True,
+    more="{takes-2}",  # how many operations are not listed
+    moments=("add_op",),  # further times of cause and effect
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 
@@ -222,7 +222,7 @@ QUEUE_PHANTOM: Final = Check(
     claim="{key}: {value} was dequeued by {take_op}, which returned at {ret:time}, [add_op?before {add_op} began to "
     "enqueue it[rank=1?| (copy {rank})] at {add_op:called}|but [its enqueue by {failed_op} at {failed_op:called} had "
     "definitely failed|no one enqueued it]].",
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 
@@ -335,7 +335,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
     about=("[add_op?[due=0?element {value} of {key} by operation {add_op:number}]]",),
     explained_by=("queue-lost",),
     seen_again=True,  # one lost element may be found by many false answers
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 LINEARIZABLE_QUEUES: Final = family_of(

@@ -176,8 +176,8 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure:
         "{add_op:returned}]|; [seen?the first to show it, by {shown_op}, returned at {seen:time}|no read ever showed "
         "it]].",
         operations=("known_op", "reader_op", "third_op"),
-        more="{missing-1}",
-        moments=("contradicted_at", "acked"),
+        more="{missing-1}",  # how many operations are not listed
+        moments=("contradicted_at", "acked"),  # further times of cause and effect
         about=("what read {reader_op:number} lacks[ by {node}]",),
         needs_close=True,
         seen_again=True,
@@ -224,7 +224,7 @@ SET_PHANTOM: Final = Check(
     examined="select count(*) as examined from set_shown",
     claim="{key}: {value} was in a read by {reader_op} that returned at {seen:time}, [add_op?before {add_op} began to "
     "add it at {added:time}|but [its add by {failed_op} at {failed_op:called} had definitely failed|no one added it]].",
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 
@@ -283,7 +283,7 @@ SET_FORK: Final = Check(
     claim="{key}: the read by {small_op}, called at {small_op:called}, shows {lacked} and not {other}; that by "
     "{large_op}, called at {large_op:called}, shows {other} and not {lacked}, and neither was removed.",
     explained_by=("set-lost", "set-stale", "set-vanished"),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 LINEARIZABLE_SETS: Final = family_of(

@@ -221,5 +221,5 @@ STALE_READ: Final = Check(
         "replacer_op",
         "earlier_replacer_op",
     ),
-    more="{overtaken-1}",
+    more="{overtaken-1}",  # how many operations are not listed
 )

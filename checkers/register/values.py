@@ -87,10 +87,10 @@ MISSING_WRITER: Final = Check(
     "round in a circle: no one ever began it|why=version?at versions {low_version} and {high_version}, though it was "
     "written once|failed_op?its write by {failed_op} at {failed_op:called} had definitely failed|no one wrote it].",
     operations=("seen_op", "failed_op", "shown_op"),
-    more="{observed-1}",
+    more="{observed-1}",  # how many operations are not listed
     about=(VALUE,),
     explained_by=("refused-but-done",),
-    needs_close=True,
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 
@@ -198,6 +198,6 @@ LOST_UPDATE: Final = Check(
     "of {key} by CAS with value {high_value} at version {version}, but the version before it holds "
     f"{describe_value('low_value')}].",
     operations=("high_op", "low_op", "high_seen_op", "low_seen_op"),
-    more="{rivals-2}",
+    more="{rivals-2}",  # how many operations are not listed
 )
 """If no CAS is known to have taken effect, ``examined`` counts those that were tried."""

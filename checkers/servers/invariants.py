@@ -28,7 +28,7 @@ BROKEN_INVARIANTS: Final = Check(
     claim="At {moment:time} on {node}, the invariant {invariant} was broken: {claim}",
     time="moment",
     about=("[offset {position} of {key}|leader epoch {epoch} of {key}|]",),
-    optional=True,
+    optional=True,  # a run without data for it may pass
 )
 
 INVARIANTS: Final = family_of(

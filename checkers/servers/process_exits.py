@@ -54,7 +54,7 @@ ENDED_BY_ITSELF: Final = Check(
     "no fault was in force that ends processes, and] no fault had damaged what was on its disk; what it printed is "
     "among the run's logs.",
     time="moment",
-    optional=True,
+    optional=True,  # a run without data for it may pass
 )
 
 PROCESSES: Final = family_of(

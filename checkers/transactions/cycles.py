@@ -263,7 +263,7 @@ def declare_cycle_check(
         exposure=exposure,
         claim="{claim}",
         operations=("ops",),
-        more="{more}",
+        more="{more}",  # how many operations are not listed
         cycle="cycle",
         about=about,
         explained_by=explained_by,

@@ -47,7 +47,7 @@ G1A: Final = Check(
     ),
     claim="Transaction {read_op:number} of {read_op} read {value} of {key}, the write of which by transaction "
     "{write_op:number} had definitely failed.",
-    more="{reads-1}",
+    more="{reads-1}",  # how many operations are not listed
 )
 
 
@@ -61,8 +61,8 @@ GARBAGE_READ: Final = Check(
     evidence=select_first("found_garbage_read", "key, value"),
     examined=_READS,
     claim="Transaction {read_op:number} of {read_op} read {value} of {key}, which no transaction wrote.",
-    more="{reads-1}",
-    needs_close=True,
+    more="{reads-1}",  # how many operations are not listed
+    needs_close=True,  # proves nothing about a run that was cut short
 )
 
 
@@ -92,7 +92,7 @@ G1B: Final = Check(
     ),
     claim="Transaction {read_op:number} of {read_op} read {key} as transaction {write_op:number} left it with "
     "{value}, and not with {last}, the last that it wrote there.",
-    more="{reads-1}",
+    more="{reads-1}",  # how many operations are not listed
 )
 
 
@@ -167,7 +167,7 @@ DUPLICATE_ELEMENTS: Final = Check(
     examined="select count(*) as examined from txn_cells",
     claim="Transaction {read_op:number} of {read_op} read {key} with {value} in it more than once, which no one "
     "appended twice.",
-    more="{reads-1}",
+    more="{reads-1}",  # how many operations are not listed
 )
 
 
@@ -194,6 +194,6 @@ INCOMPATIBLE_ORDER: Final = Check(
     examined="select count(*) as examined from txn_cells",
     claim="{key} was read as two lists of which neither begins the other: element {position} is {low} to transaction "
     "{low_op:number} of {low_op}, and {high} to transaction {high_op:number} of {high_op}.",
-    more="{rivals-2}",
+    more="{rivals-2}",  # how many operations are not listed
 )
 """Reports only one instance per key: the first position at which its reads differ."""

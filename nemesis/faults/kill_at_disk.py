@@ -45,7 +45,7 @@ class KillInFsync(Kill):
     description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
     abilities: Sequence[Ability] = (SLOW_DISK,)
     drawn: Mapping[str, Sequence[Parameter]] = {"seconds": DELAYS, "slow_for": SLOW_FOR, "part": PARTS}
-    slow_disks = True
+    slow_disks = True  # processes are started so that their disks can be slow, or fail
 
     async def inject(self, injection: Injection) -> None:
         """Injects the fault. If several machines lose power together, it is enough that one of them is in an fsync."""
@@ -120,7 +120,7 @@ class KillInWrite(Kill):
     description = "the process is killed just before or after a change to its disk; started again at the heal"
     abilities: Sequence[Ability] = (DISK_ERRORS,)
     drawn: Mapping[str, Sequence[Parameter]] = {**CHANGE_PARAMETERS, "side": SIDES}
-    slow_disks = True
+    slow_disks = True  # processes are started so that their disks can be slow, or fail
 
     async def inject(self, injection: Injection) -> None:
         """Injects the fault. If several machines lose power together, it is enough that one ends at a change."""

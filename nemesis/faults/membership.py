@@ -74,7 +74,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
     capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
     scope = Scope.NODE
     impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
-    lingers = MOVE_SECONDS
+    lingers = MOVE_SECONDS  # seconds beyond the duration, until it has an effect
 
     def __init__(self, change: MembershipChange | None = None) -> None:
         super().__init__(change)

@@ -95,7 +95,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
     }
     parameter = "shape"
     variants: Sequence[PartitionShape] = DRAWN
-    everywhere = False
+    everywhere = False  # some server stays untouched
 
     def __init__(self, shape: PartitionShape | None = None) -> None:
         super().__init__(shape)

@@ -48,7 +48,7 @@ class Restart(ServerFault):
     name = "restart"
     description = "the process is ended cleanly (SIGTERM) and started again at the heal"
     impact = Impact(ends_process=True)
-    takes_leave = True
+    takes_leave = True  # processes end their sessions themselves
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seen, target = evidence_of(injection, node), process_or_node(injection, node)
