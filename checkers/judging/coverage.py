@@ -48,9 +48,12 @@ _WITHOUT_SUCCESS: Final = (
 _SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
 
 
-def _at_work(begin: int, end: int) -> str:
-    """Returns SQL: the operation was called, returned or pending in this interval."""
-    return f"call <= {end} and (call >= {begin} or ret >= {begin})"
+def _at_work(begin: int, end: int, patience: int) -> str:
+    """Returns SQL: the operation was called, returned or pending in this interval.
+
+    An operation without a known return counts as pending for ``patience`` nanoseconds.
+    """
+    return f"call <= {end} and (call >= {begin} or ret >= {begin} or (ret is null and call >= {begin - patience}))"
 
 
 @dataclass(frozen=True)
@@ -230,12 +233,15 @@ def _find_operation_reasons(
     if total < contract.minimum_operations:
         few = f"only {count_noun(total, 'operation')} succeeded, the contract asks for {contract.minimum_operations}"
         reasons.append(few if health is None else f"{few}; {health.advise()}")
+    patience = contract.failover_nanoseconds
     reasons += find_silences(
         faults,
         contract,
         lambda begin, end: _count(engine, _SUCCEEDED.format(begin=begin, end=end)),
-        lambda begin, end: _count(engine, f"select count(*) as examined from ops where {_at_work(begin, end)}"),
-        lambda begin, end: measure_health(engine, contract, _at_work(begin, end)).describe_failures(),
+        lambda begin, end: _count(
+            engine, f"select count(*) as examined from ops where {_at_work(begin, end, patience)}"
+        ),
+        lambda begin, end: measure_health(engine, contract, _at_work(begin, end, patience)).describe_failures(),
     )
     heals = [fault.healed for fault in faults if fault.healed is not None]
     if heals:

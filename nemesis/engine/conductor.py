@@ -112,7 +112,9 @@ class Conductor:
             recovering=lambda: self._recoveries.list_recovering(),
         )
         self._reporter = FaultReporter(self._step_list, catalogue, list_clients(cluster), record, stamp)
-        self._recoveries = RecoveryWatch(system, self._reporter, recovery_seconds, self._start_again)
+        self._recoveries = RecoveryWatch(
+            system, self._reporter, recovery_seconds, lambda: self._active.find_unavailable(), self._start_again
+        )
         self._active = ActiveFaults(self._context, catalogue)
         self._wake = asyncio.Event()
         event_stop = EventStop(servers(cluster, system), system, self._last_events)

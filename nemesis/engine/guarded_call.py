@@ -19,8 +19,11 @@ KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
 """Errors whose message is sufficient. For other errors the traceback is kept."""
 
 
-async def run_guarded(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
-    """Runs an action to its end or to the deadline. Returns the error, or None. Only cancellation is raised."""
+async def run_guarded(seconds: float | None, action: Coroutine[Any, Any, None]) -> str | None:
+    """Runs an action to its end, or to the deadline if there is one. Returns the error, or None.
+
+    Only cancellation is raised.
+    """
     try:
         async with asyncio.timeout(seconds) as deadline:
             await action

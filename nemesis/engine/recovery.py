@@ -8,13 +8,13 @@ Two kinds of targets are started again:
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from assay.cluster import zookeeper
-from assay.cluster.node import Node
+from assay.cluster.node import Node, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, System
-from assay.nemesis.engine.guarded_call import run_guarded
+from assay.nemesis.engine.guarded_call import ACTION_SECONDS, run_guarded
 from assay.nemesis.engine.reporter import FailureStage, FaultReporter
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
 
@@ -29,12 +29,15 @@ READY_SECONDS = 5.0
 class RecoveryWatch:
     """Recoveries of one run. A fault whose targets do not serve within ``seconds`` is reported as failed.
 
-    ``start_again`` restarts a target that has ended since its heal, if that fault may have ended it.
+    - ``find_held`` returns the nodes that active faults stop or cut off. The seconds count from the time at which no
+      fault holds the target any more, because it cannot serve before.
+    - ``start_again`` restarts a target that has ended since its heal, if that fault may have ended it.
     """
 
     system: System
     reporter: FaultReporter
     seconds: float
+    find_held: Callable[[], Collection[str]]
     start_again: Callable[[Injection, Node], Awaitable[None]]
     _tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = field(default_factory=dict, init=False)
     _ready_error: str = field(default="", init=False)
@@ -72,15 +75,21 @@ class RecoveryWatch:
         missing = [node for node in injection.targets if node not in spares]
 
         async def all_ready() -> None:
+            free_since = began
             while missing:
                 if await self._ready(missing[0]):
                     missing.pop(0)
-                else:
-                    with contextlib.suppress(*NOT_READY_ERRORS):
+                    continue
+                if missing[0].name in self.find_held():
+                    free_since = loop.time()
+                elif loop.time() - free_since >= self.seconds:
+                    raise NodeError(f"no end within {self.seconds:g} s")
+                with contextlib.suppress(*NOT_READY_ERRORS):
+                    async with asyncio.timeout(ACTION_SECONDS):
                         await self.start_again(injection, missing[0])
-                    await asyncio.sleep(READY_POLL_SECONDS)
+                await asyncio.sleep(READY_POLL_SECONDS)
 
-        trouble = await run_guarded(self.seconds, all_ready())
+        trouble = await run_guarded(None, all_ready())
         if trouble is None:
             emptied = injection.context.emptied
             for name in [name for name in injection.names if emptied.get(name) is injection]:

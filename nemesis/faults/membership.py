@@ -14,10 +14,14 @@ The changes (``membership`` draws one):
 
 At the heal the replicas return to their original servers, so that everything is copied.
 
-A move waits for dead servers. So the changes happen in the background, and the fault lingers until all replicas are
-back. A key that clients have deleted or moved in the meantime is left alone. Clients may also create topics on the
-leaving server. So after its process has ended, the server's replicas are read again. If there are new ones, the process
-is started again, and they are moved away as well.
+A move waits for dead servers. So the changes and the return happen in the background, each step is repeated until it
+succeeds, and the fault lingers until all replicas are back. A heal that waited for the return would keep the other
+faults from being healed, and so the dead servers from starting. So it waits only if no other fault holds a server.
+Otherwise it fails, and the conductor repeats it.
+
+A key that clients have deleted or moved in the meantime is left alone. Clients may also create topics on the leaving
+server. So after its process has ended, the server's replicas are read again. If there are new ones, the process is
+started again, and they are moved away as well.
 
 Proof of a leaving server:
 
@@ -33,20 +37,27 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-from assay.cluster.node import Cluster, ProcessState, SupportsDataRestore
+from assay.cluster.node import Cluster, NodeError, ProcessState, SupportsDataRestore
 from assay.cluster.system import SupportsDataFolder, SupportsMembership, SupportsMove, System
 from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS
 from assay.nemesis.faults.membership_actions import JoiningMember, LeavingMember
-from assay.nemesis.faults.move import MOVE_SECONDS, SINGLE_SERVER_KINDS
+from assay.nemesis.faults.move import CHECK_SECONDS, SINGLE_SERVER_KINDS
 from assay.nemesis.faults.process import draw_target
 from assay.nemesis.faults.restart import Restart
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
+
+LINGER_SECONDS: Final = 120.0
+"""Maximum seconds that the fault may outlast its duration. Other faults end servers meanwhile, which a move waits
+for."""
+PAUSE_SECONDS: Final = 1.0
+"""Seconds from a failed step to its repetition."""
 
 
 class MembershipChange(enum.StrEnum):
@@ -74,7 +85,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
     capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
     scope = Scope.NODE
     impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
-    lingers = MOVE_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = LINGER_SECONDS
 
     def __init__(self, change: MembershipChange | None = None) -> None:
         super().__init__(change)
@@ -123,11 +134,10 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         if change is MembershipChange.ADD:
             joining = JoiningMember(injection)
             await joining.begin()
-            action = joining.run()
+            self._begin(injection, joining.run)
         else:
             leaving = await LeavingMember.choose_with_replicas(injection)
-            action = leaving.run(replaced=change is MembershipChange.REPLACE)
-        injection.background = asyncio.get_running_loop().create_task(action, name=f"{self.name} {injection.id}")
+            self._begin(injection, partial(leaving.run, replaced=change is MembershipChange.REPLACE))
 
     async def observe(self, injection: Injection) -> None:
         """Begins the return once the server has left, or joined. Does not wait for the end of the return."""
@@ -136,33 +146,63 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
             return
         await task
         if "returning" not in evidence:
-            evidence["returning"] = True
-            injection.background = asyncio.get_running_loop().create_task(self._return(injection))
+            self._begin_return(injection)
 
     async def heal(self, injection: Injection) -> None:
-        task, evidence = injection.background, injection.evidence
-        if task is not None and not task.done() and "returning" in evidence:
-            await asyncio.wait([task], timeout=RETURN_SECONDS)
-        await injection.end_background()
-        if "members" in evidence and "back" not in evidence:
-            await self._return(injection)
+        """Raises ``NodeError`` while the replicas are not back. Then the return continues in the background."""
+        evidence = injection.evidence
+        if "members" not in evidence or "back" in evidence:
+            await injection.end_background()
+            return
+        if "returning" not in evidence:
+            await injection.end_background()
+        task = injection.background or self._begin_return(injection)
+        held = sorted(injection.context.unavailable_nodes() - set(injection.names))
+        await asyncio.wait([task], timeout=CHECK_SECONDS if held else RETURN_SECONDS)
+        if not task.done():
+            others = f"; other faults hold {', '.join(held)}" if held else ""
+            raise NodeError(f"{evidence.get('trouble', 'the replicas are not back yet')}{others}")
+        injection.background = None
+        await task
 
-    async def _return(self, injection: Injection) -> None:
+    def _begin(self, injection: Injection, action: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Begins to repeat ``action`` in the background until it raises no ``NodeError``."""
+
+        async def repeat() -> None:
+            while True:
+                try:
+                    await action()
+                except NodeError as error:
+                    injection.evidence["trouble"] = str(error)
+                    await asyncio.sleep(PAUSE_SECONDS)
+                else:
+                    injection.evidence.pop("trouble", None)
+                    return
+
+        task = asyncio.get_running_loop().create_task(repeat(), name=f"{self.name} {injection.id}")
+        injection.background = task
+        return task
+
+    def _begin_return(self, injection: Injection) -> asyncio.Task[None]:
+        evidence = injection.evidence
+        evidence["returning"] = True
+        if "trouble" in evidence:
+            evidence["unfinished"] = evidence.pop("trouble")
         if self._change(injection) is MembershipChange.ADD:
-            await JoiningMember(injection).leave_again()
-        else:
-            await LeavingMember(injection).come_back()
+            return self._begin(injection, JoiningMember(injection).leave_again)
+        return self._begin(injection, LeavingMember(injection).come_back)
 
     def proof(self, injection: Injection) -> Proof:
         (name,) = injection.names
+        evidence = injection.evidence
         if self._change(injection) is MembershipChange.ADD:
-            trouble = _find_missing_proof_of_added(name, injection.evidence)
+            trouble = _find_missing_proof_of_added(name, evidence)
         else:
             ended = super().proof(injection)
-            if not ended.took_effect:
-                return ended
-            trouble = _find_missing_proof(name, injection.evidence)
-        return Proof(trouble is None, injection.evidence, trouble)
+            trouble = _find_missing_proof(name, evidence) if ended.took_effect else ended.reason
+        if trouble is not None and "unfinished" in evidence:
+            trouble = f"{trouble}: {evidence['unfinished']}"
+        return Proof(trouble is None, evidence, trouble)
 
     def _change(self, injection: Injection) -> MembershipChange:
         return self.variant_of(injection) if self.parameter in injection.step.parameters else self.variants[0]

@@ -174,6 +174,9 @@ class MovingMember:
 class JoiningMember(MovingMember):
     """A spare node joins the cluster and gets replicas (``run``), and leaves again (``leave_again``)."""
 
+    _wanted: Collection[str] = ()
+    """The keys whose replicas it gets. They stay the same if ``run`` is repeated."""
+
     async def begin(self) -> None:
         """Records the members before the change.
 
@@ -189,7 +192,7 @@ class JoiningMember(MovingMember):
         """Makes the server a member with replicas. Raises ``NodeError``."""
         await self.join()
         membership = await self.read_membership()
-        wanted = self._choose_keys(membership.replicas)
+        self._wanted = wanted = self._wanted or self._choose_keys(membership.replicas)
         membership = await self.order_until_none_left(
             lambda now: [key for key in wanted if self._is_missing(key, now)], self._order_here, "come to", membership
         )
@@ -255,7 +258,8 @@ class LeavingMember(MovingMember):
 
     async def run(self, *, replaced: bool) -> None:
         """Makes the server leave the cluster. ``replaced``: an empty server takes its place at once."""
-        await self.leave()
+        if "left" not in self.seen:  # else it has left, and ``run`` is repeated because the empty server did not serve
+            await self.leave()
         if replaced:
             await self.join()
 

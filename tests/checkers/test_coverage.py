@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.checkers.judging.contract import NO_RECOVERY, forbid
@@ -133,3 +134,20 @@ def test_a_fault_that_was_not_healed_or_failed_in_part_is_a_reason_however_many_
         (found,), warnings = _find_fault_reasons([*many, other])
         assert reason in found
         assert warnings == []
+
+
+@pytest.mark.parametrize(("called", "at_work"), [(1_700, False), (1_800, True), (2_999, True)])
+def test_an_operation_without_a_return_is_pending_for_the_time_of_a_failover(
+    tmp_path: Path, called: int, at_work: bool
+) -> None:
+    """The fault begins at 3,000 ms, and a failover takes 1.2 s. Only one operation was called shortly before."""
+    ledger = Ledger()
+    for number, at in enumerate((*range(0, 300, 20), *range(4_500, 9_000, 100)), start=1):
+        ledger.write(number, (at, at + 5))
+        ledger.read(number, (at + 6, at + 10))
+    ledger.write(1_000, (called, None))
+    contract = msgspec.structs.replace(CONTRACT, failover=1.2)
+    faults = [fault("intended", 900), fault("injected", 3_000), fault("healed", 4_000), fault("recovered", 4_000)]
+    found = judge(write(tmp_path, ledger.rows, faults=faults), contract)
+    silent = [reason for reason in found.unknown if "no client was at work during fault 1" in reason]
+    assert len(silent) == (not at_work), found.unknown

@@ -296,6 +296,16 @@ def test_a_caller_who_gives_up_on_recovery_may_come_back_to_it() -> None:
     assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
 
 
+def test_the_deadline_of_a_recovery_counts_from_the_end_of_the_last_fault_that_holds_the_target() -> None:
+    play = Play(steps((2, "kill", "n1", 5), (10, "stop", "n1", 30), (12, "stop", "n2", 60)), recovery_seconds=20)
+    play.system.never_ready = {"n1"}
+    play.play()
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.detail["stage"] == FailureStage.RECOVER
+    assert "n1 not ready after the heal: no end within 20 s" in failed.detail["reason"]
+    assert play.at(1, FaultPhase.FAILED) == pytest.approx(60, abs=1)
+
+
 def test_a_node_that_does_not_come_back_is_reported_after_the_deadline_and_delays_nothing() -> None:
     play = Play(steps((2, "kill", "n1", 5), (12, "stop", "n3", 5)), recovery_seconds=20)
     play.system.never_ready = {"n1"}

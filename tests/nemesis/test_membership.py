@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.cluster.node import ProcessState
 from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.membership import MembershipChange, MembershipFault
@@ -274,3 +275,33 @@ def test_what_a_client_has_moved_on_is_not_fetched_back_and_nothing_is_left_ther
     assert "n6" not in moved["new-0"]
     assert len(moved["new-0"]) == 2
     assert row.detail["evidence"]["kept"] == []
+
+
+def played_with_slow_moves(begin: float, *others: FaultStep) -> Play:
+    """Plays a removal of n2, and other faults. The system moves nothing before the time ``begin``."""
+    step = FaultStep(2.0, "membership-remove", parse_target("n2"), 5.0, {"change": "remove"}, seed=7)
+    play = Play(FaultSchedule(1, (step, *others)), FakeCluster(5))
+    move = play.system.move
+
+    async def moved(cluster: Any, key: str, nodes: Any) -> str | None:
+        return await move(cluster, key, nodes) if now() >= begin else None
+
+    play.system.move = moved  # type: ignore[method-assign]
+    play.play()
+    return play
+
+
+def test_moves_that_take_long_are_waited_for() -> None:
+    play = played_with_slow_moves(80.0)
+    assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
+
+
+def test_a_return_that_waits_for_a_server_does_not_keep_that_server_from_being_healed() -> None:
+    play = played_with_slow_moves(165.0, FaultStep(100.0, "kill", parse_target("n3"), 60.0))
+    assert play.at(2, FaultPhase.HEALED) == pytest.approx(160, abs=2)
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.stage is FailureStage.HEAL
+    assert "other faults hold n3" in failed.detail["reason"]
+    assert play.row(1, FaultPhase.HEALED)
+    assert {node.name for node in play.cluster.nodes if node.state is ProcessState.RUNNING} >= {"n2", "n3"}
