@@ -19,6 +19,7 @@ The checks, by family:
 - ``servers``: events and states that servers report
 - ``administration``: topics and settings that an administrator changes
 - ``linearizability``: searches for a legal order of operations, by a model
+- ``workload_checks``: workloads of Jepsen and Maelstrom, by their operations
 
 The package imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.
 """

@@ -21,6 +21,7 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
+from assay.checkers.workload_checks.catalog import CHECKS as WORKLOAD_CHECKS
 from assay.harness.cli import main as cli
 from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KIND_MEANINGS, LOOK_MEANINGS
 from assay.harness.plugin.options import add_options
@@ -240,7 +241,11 @@ def make_anomalies_page() -> str:
         parts.append(f"## {family.name}\n\n{summarize_family(family)}{order}\n")
         parts.append(make_table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
     others = [("no-recovery", NO_RECOVERY_MEANING), (NONLINEARIZABLE, MEANING)]
-    parts.append("## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model.\n")
+    others += [item for check in WORKLOAD_CHECKS.values() for item in check.meanings.items()]
+    parts.append(
+        "## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model, and the others "
+        "by the checks of [Jepsen's and Maelstrom's workloads](../../cookbook/jepsen_history.md#workloads).\n"
+    )
     parts.append(make_table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
     return "\n".join(parts)
 

@@ -17,6 +17,7 @@ from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODEL_NAMES, MODELS, ORDERS, WORKLOADS, CheckRequest
+from assay.harness.stored.workload_table import describe_workloads
 
 UNITS: Final = {
     f"{prefix}{suffix}": base**power
@@ -46,6 +47,8 @@ examples:
   assay check jepsen.log --model=cas-register             lines such as INFO  jepsen.util - 0 :invoke :read nil
   assay check kv.txt --format=edn --model=kv --json       {:process 1, :type :invoke, :f :get, :key "7", :value nil}
   assay check history.edn --workload=bank --total=100     Jepsen's bank: transfers, and reads of all accounts
+  assay check history.edn --workload=set-full --linearizable
+                                                          its elements, and no stale reads; --workload=help lists all
   assay check history.edn --workload=list-append --real-time
                                                           Elle's transactions, which must be strictly serializable
   assay check history.edn --workload=rw-register --level=snapshot-isolation
@@ -95,8 +98,10 @@ def add(commands: Any) -> None:
         "--initial=x=1",
     )  # fmt: skip
     parser.add_argument(
-        "--workload", choices=WORKLOADS, help="for a file: the Jepsen workload that made it, for the checks in SQL"
-    )
+        "--workload", action=ChooseWorkload, metavar="WORKLOAD",
+        help="for a file: the workload of Jepsen or Maelstrom that made it, whose question is asked "
+        f"({', '.join(WORKLOADS)}); --workload=help describes each",
+    )  # fmt: skip
     parser.add_argument(
         "--total", type=int, metavar="N", help="the sum of all accounts of a bank (default: what most reads show)"
     )
@@ -104,6 +109,13 @@ def add(commands: Any) -> None:
         "--level", type=_parse_level, metavar="LEVEL",
         help="for a workload of transactions: the isolation level that they must satisfy, such as read-committed, "
         "snapshot-isolation or strict-serializable (rw-register: serializable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--negative-balances", action="store_true", help="accounts of a bank may hold less than nothing"
+    )
+    parser.add_argument(
+        "--linearizable", action="store_true",
+        help="for a workload: ask for linearizability, beyond the question of the original checker",
     )  # fmt: skip
     parser.add_argument(
         "--real-time", action="store_true",
@@ -140,6 +152,20 @@ def add(commands: Any) -> None:
         "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
     )
     parser.set_defaults(run=run)
+
+
+class ChooseWorkload(argparse.Action):
+    """Stores the name of a workload. ``help`` prints the list of workloads and ends the command."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if values == "help":
+            print(describe_workloads())
+            parser.exit()
+        if values not in WORKLOADS:
+            parser.error(f"argument --workload: there is no workload {values!r}; --workload=help lists them")
+        setattr(namespace, self.dest, values)
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:

@@ -55,6 +55,8 @@ class Entry:
     error: str | None = None
     nemesis: bool = False
     unreadable: Unreadable | None = None
+    final: bool = False
+    """Whether the entry is marked ``:final?``, as Maelstrom's last reads are."""
 
 
 def read_entry(path: Path, place: TextPosition, value: Any, *, has_unreadable: bool = False) -> Entry:
@@ -84,6 +86,7 @@ def read_entry(path: Path, place: TextPosition, value: Any, *, has_unreadable: b
         error=None if error is None else to_name(error),
         nemesis=nemesis,
         unreadable=find_unreadable(fields.get("value")) if has_unreadable else None,
+        final=fields.get("final?") is True,
     )
 
 

@@ -100,6 +100,7 @@ class Pairing:
         self._argument: list[str] = []
         self._result: list[str | None] = []
         self._outcome: list[str] = []
+        self._phase: list[str] = []
         self._error: list[str | None] = []
         self._texts: dict[str, str] = {}
 
@@ -172,7 +173,7 @@ class Pairing:
             "ret": pc.if_else(pc.equal(ret, MISSING), pa.scalar(None, pa.int64()), ret),
             "outcome": pa.array(self._outcome, pa.string()),
             "error": pa.array(self._error, pa.string()),
-            "phase": pa.repeat(pa.scalar(Phase.MAIN.value), len(self)),
+            "phase": pa.array(self._phase, pa.string()),
             "scheduled": pa.nulls(len(self), pa.int64()),
         }
         return pa.Table.from_arrays([columns[field.name] for field in OPS], schema=OPS)
@@ -215,6 +216,7 @@ class Pairing:
         self._ret.append(MISSING)
         self._outcome.append(Outcome.INFO.value)
         self._error.append(None)
+        self._phase.append((Phase.DRAIN if entry.final else Phase.MAIN).value)
 
     def _add_completion(self, entry: Entry, f: str, position: int) -> None:
         process = entry.process
@@ -248,6 +250,8 @@ class Pairing:
             self._result[row] = None if value is None else self._intern(text)
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
             self._error[row] = self._intern(to_name(value))
+        if entry.final:
+            self._phase[row] = Phase.DRAIN.value
         if entry.error is not None:
             self._error[row] = self._intern(entry.error)
         if entry.type != Outcome.INFO:

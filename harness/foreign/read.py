@@ -6,13 +6,14 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from assay.harness.foreign.answers import ContradictoryAnswer
-from assay.harness.foreign.edn import EdnReader
+from assay.harness.foreign.answers import ContradictoryAnswer, find_verb
+from assay.harness.foreign.edn import EdnReader, Keyword
 from assay.harness.foreign.entry import Entry, read_entry
 from assay.harness.foreign.entry_order import EntryOrder, OrderClaim
 from assay.harness.foreign.jepsen_log import LINE as LOG_LINE
@@ -24,7 +25,7 @@ from assay.harness.foreign.pairing import Pairing
 from assay.harness.foreign.shapes import MODELS, ONLY_OPERATIONS, WORKLOADS
 from assay.harness.foreign.source import MalformedError, Progress, read_pieces
 
-__all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "read_history", "recognise_format"]
+__all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "list_verbs", "read_history", "recognise_format"]
 
 HEAD: Final = 1 << 18
 """Bytes at the beginning of a file that show its format. They are many, because a log may begin with the set-up of the
@@ -143,8 +144,7 @@ def read_history(
         path, {**MODELS, **WORKLOADS}.get(model), model, keys, order,
         refusals=refusals, only_operation=ONLY_OPERATIONS.get(model),
     )  # fmt: skip
-    lines = {ForeignFormat.JEPSEN_LOG: LogReader, ForeignFormat.HISTORY_TXT: HistoryTextReader}
-    reader = lines[format](path) if format in lines else None
+    reader = _choose_line_reader(path, format)
     for entry in _read_entries(path, format, progress) if reader is None else reader.iterate_entries(progress):
         pairing.add(entry)
     claim = pairing.settle_order()
@@ -158,6 +158,34 @@ def read_history(
         pairing.list_answers(),
         pairing.continued,
     )
+
+
+def list_verbs(path: Path, format: ForeignFormat, most: int = 1000) -> set[str]:
+    """Returns the verbs of the first operations of clients, and of their micro-operations. ``most``: of how many.
+
+    Raises ``MalformedError`` and ``OSError``.
+    """
+    verbs: set[str] = set()
+    reader = _choose_line_reader(path, format)
+    entries = _read_entries(path, format, _ignore) if reader is None else reader.iterate_entries(_ignore)
+    for entry in islice(entries, most):
+        if entry.nemesis:
+            continue
+        verbs.add(entry.f)
+        for micro in entry.value if isinstance(entry.value, tuple) else ():
+            if isinstance(micro, tuple) and micro and isinstance(micro[0], Keyword | str):
+                verbs.add(find_verb(micro))
+    return verbs
+
+
+def _choose_line_reader(path: Path, format: ForeignFormat) -> LogReader | HistoryTextReader | None:
+    """Returns the reader of a format whose entries are lines; None for EDN and JSON."""
+    readers = {ForeignFormat.JEPSEN_LOG: LogReader, ForeignFormat.HISTORY_TXT: HistoryTextReader}
+    return readers[format](path) if format in readers else None
+
+
+def _ignore(done: int) -> None:
+    """Reports no progress."""
 
 
 def _read_entries(path: Path, format: ForeignFormat, progress: Progress) -> Iterator[Entry]:

@@ -41,6 +41,18 @@ def _is_boolean(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _is_number_or_nil(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_collection_or_nil(value: Any) -> bool:
+    return value is None or _is_collection(value)
+
+
+def _is_series(value: Any) -> bool:
+    return isinstance(value, tuple) and (len(value) != 2 or isinstance(value[1], tuple) or value[0] is None)
+
+
 def _is_not_nil(value: Any) -> bool:
     return value is not None
 
@@ -148,19 +160,79 @@ _MICROS: Final = OperationShape(
 )
 _TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
 
-WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
-    "bank": _BANK,
-    "list-append": _TRANSACTIONS,
-    "long-fork": _TRANSACTIONS,
-    "monotonic": {"read": _COUNTER, "inc": _COUNTER, "add": _COUNTER},
-    "rw-register": _TRANSACTIONS,
-    "unique-ids": {"generate": OperationShape(result_fits=_is_not_nil, result_text="the new id")},
+_ELEMENTS: Final = OperationShape(
+    result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True
+)
+_SET: Final = {"add": OperationShape(allows=allow_repeated), "read": _ELEMENTS}
+_TALLY: Final = {
+    "add": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_repeated),
+    "read": OperationShape(result_fits=_is_number, result_text="a whole number"),
 }
-"""Workloads that are judged by the checks in SQL."""
+_QUEUE: Final = {
+    **MODELS["fifo-queue"],
+    "drain": OperationShape(
+        result_fits=_is_collection_or_nil, result_text="a vector, list or set", returns_elements=True
+    ),
+}
+_INSERTS: Final = {
+    "insert": OperationShape(argument_fits=_is_pair, argument_text="[key [a-id b-id]]", allows=allow_repeated)
+}
+_WRITES: Final = {"write": OperationShape(allows=allow_repeated), "read": _ELEMENTS}
+_CAUSAL_READ: Final = OperationShape(result_fits=_is_number_or_nil, result_text="a whole number or nil")
+
+WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
+    "set": _SET,
+    "set-full": _SET,
+    "g-set": _SET,
+    "broadcast": {"broadcast": OperationShape(allows=allow_repeated), "read": _ELEMENTS},
+    "lost-updates": _SET,
+    "counter": _TALLY,
+    "g-counter": _TALLY,
+    "pn-counter": _TALLY,
+    "queue": _QUEUE,
+    "total-queue": _QUEUE,
+    "list-append": _TRANSACTIONS,
+    "append": _TRANSACTIONS,
+    "rw-register": _TRANSACTIONS,
+    "long-fork": _TRANSACTIONS,
+    "register": MODELS["cas-register"],
+    "cas-register": MODELS["cas-register"],
+    "lin-kv": MODELS["cas-register"],
+    "multi-register": _TRANSACTIONS,
+    "mutex": MODELS["mutex"],
+    "locks": MODELS["owner-mutex"],
+    "bank": _BANK,
+    "unique-ids": {"generate": OperationShape(result_fits=_is_not_nil, result_text="the new id")},
+    "monotonic": {"read": _COUNTER, "inc": _COUNTER, "add": _COUNTER},
+    "causal": {
+        "read-init": _CAUSAL_READ,
+        "read": _CAUSAL_READ,
+        "write": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_repeated),
+    },
+    "causal-reverse": _WRITES,
+    "comments": _WRITES,
+    "sequential": {
+        "write": OperationShape(allows=allow_repeated),
+        "read": OperationShape(result_fits=_is_series, result_text="[series [last ... first]]"),
+    },
+    "adya-g2": _INSERTS,
+    "g2": _INSERTS,
+    "dirty-reads": {
+        "write": OperationShape(allows=allow_repeated),
+        "read": OperationShape(),
+        "strong-read": _ELEMENTS,
+        "refresh": OperationShape(),
+    },
+}
+"""Workloads, with the operations that ``harness.stored`` judges."""
 
 ONLY_OPERATIONS: Final[Mapping[str, str]] = {
+    "adya-g2": "insert",
+    "append": "txn",
+    "g2": "insert",
     "list-append": "txn",
     "long-fork": "txn",
+    "multi-register": "txn",
     "rw-register": "txn",
     "unique-ids": "generate",
 }

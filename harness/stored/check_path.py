@@ -8,9 +8,9 @@ For a workload, the checks answer the questions of Jepsen's checker of that name
 
 from __future__ import annotations
 
-import tempfile
+import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,17 +18,11 @@ import msgspec
 import pyarrow as pa
 
 from assay.checkers.engine import Engines
-from assay.checkers.isolation.level_check import TIME_LIMIT
-from assay.checkers.isolation.levels import Level, add_real_time, find_level
-from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.judge import ProgressCallback, judge
+from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model
-from assay.checkers.transactions.level import read_level_notes
-from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
-from assay.harness.core.history.reader import to_completed
-from assay.harness.core.operation import Completed
+from assay.harness.core.history import HistoryError
 from assay.harness.foreign import (
     MODELS,
     EntryOrder,
@@ -41,17 +35,11 @@ from assay.harness.foreign import (
 )
 from assay.harness.run import store
 from assay.harness.run.import_by_name import find_model, split_model
-from assay.harness.run.judging import add_doubts
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
-from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
-from assay.harness.stored.by_model import (
-    find_missing_successes,
-    iterate_batches,
-    judge_by_model,
-    open_stored_operations,
-)
+from assay.harness.stored.by_model import iterate_batches, judge_by_model, open_stored_operations
+from assay.harness.stored.by_workload import judge_workload
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.foreign_findings import add_contradictory_answers, require_real_time
 from assay.harness.stored.initial_values import (
@@ -60,15 +48,18 @@ from assay.harness.stored.initial_values import (
     require_keys,
     suggest_initial_values,
 )
-from assay.harness.stored.request import (
-    AUTO,
-    BANK,
-    DEFAULT_LEVELS,
-    ORDER_IS_OPTIONAL,
-    PARQUET,
-    TRANSACTIONAL,
-    WORKLOADS,
-    CheckRequest,
+from assay.harness.stored.recognised_workload import recognise_workload
+from assay.harness.stored.request import AUTO, PARQUET, WORKLOADS, CheckRequest
+from assay.harness.stored.workload_table import (
+    BY_NAME,
+    CAS_REFUSALS,
+    INITIAL,
+    LEVEL,
+    LINEARIZABLE,
+    NEGATIVE_BALANCES,
+    REAL_TIME,
+    TOTAL,
+    list_accepting,
 )
 from assay.reports.evidence import NamedFault, Notation, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
@@ -76,56 +67,6 @@ from assay.reports.operations import to_python_notation
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
-
-EFFECT_MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]]] = {
-    "bank": lambda done, request: effects.make_bank_effects(done, request.total),
-    "list-append": lambda done, request: effects.make_transaction_effects(done),
-    "long-fork": lambda done, request: effects.make_transaction_effects(done),
-    "monotonic": lambda done, request: effects.make_monotonic_effects(done),
-    "rw-register": lambda done, request: effects.make_transaction_effects(done),
-    "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
-}
-"""Functions that derive effects from operations, by workload."""
-
-
-def judge_workload(
-    ops: pa.Table, request: CheckRequest, engines: Engines, progress: ProgressCallback
-) -> tuple[Judgement, tuple[str, ...]]:
-    """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
-
-    Uses the strictest contract. The second result has notes for the user about inferred facts. Raises ``HistoryError``
-    for operations that do not belong to the workload.
-    """
-    assert request.workload is not None
-    contract = Contract(transaction_order="real-time" if request.real_time else "none", minimum_operations=0)
-    level = _choose_level(request)
-    if level is not None:
-        contract = contract.isolate(level.name, seconds=TIME_LIMIT if request.seconds is None else request.seconds)
-    recorded = EFFECT_MAKERS[request.workload]([to_completed(row) for row in ops.to_pylist()], request)
-    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
-        history = Path(folder) / "history"
-        with HistoryWriter(history) as writer:
-            for completed, its_effects in recorded.rows:
-                writer.completed(completed, its_effects)
-        reader = HistoryReader(history)
-        with engines.open(reader) as engine:
-            judgement = judge(reader, contract, engine, progress=progress, requires_exposure=False)
-            notes = [recorded.note, *([] if level is None else read_level_notes(engine))]
-    judgement = add_doubts(judgement, find_missing_successes(ops))
-    for note in filter(None, notes):
-        inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=note)
-        judgement = msgspec.structs.replace(judgement, examined=(inferred, *judgement.examined))
-    return judgement, tuple(filter(None, notes))
-
-
-def _choose_level(request: CheckRequest) -> Level | None:
-    """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it."""
-    name = request.level or DEFAULT_LEVELS.get(request.workload or "")
-    if name is None:
-        return None
-    level = find_level(name)
-    return add_real_time(level) if request.real_time else level
-
 
 JEPSEN_HISTORIES: Final = ("history.edn", "history.edn.gz", "history.txt", "history.txt.gz")
 """Files of a Jepsen folder, of which the first one that exists is judged."""
@@ -138,7 +79,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     usage.
     """
     name = None if request.model is None else split_model(request.model)[0]
-    if request.initial and name is None:
+    if request.initial and name is None and request.workload is None:
         raise SettingsError("--initial gives the initial value of registers that are judged by --model")
     if request.refusals and name is not None and "cas" not in MODELS.get(name, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
@@ -182,21 +123,22 @@ def _find_model(name: str, request: CheckRequest) -> Model:
 
 
 def _validate_workload_options(request: CheckRequest) -> None:
-    """Raises ``SettingsError`` for workload options that do not go together."""
-    if request.workload is not None:
-        if request.model is not None:
-            raise SettingsError("--workload says how a file is judged, and so does --model: choose one")
-        if request.refusals:
-            raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
-    if request.real_time and request.workload not in ORDER_IS_OPTIONAL:
-        raise SettingsError(
-            f"--real-time is only for --workload={' or '.join(ORDER_IS_OPTIONAL)}; "
-            "the other workloads have a fixed order"
-        )
-    if request.level is not None and request.workload not in TRANSACTIONAL:
-        raise SettingsError(f"--level is only for --workload={' or '.join(TRANSACTIONAL)}, which has transactions")
-    if request.total is not None and request.workload != BANK:
-        raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
+    """Raises ``SettingsError`` for options that do not apply to the workload, or that need one."""
+    if request.workload is not None and request.model is not None:
+        raise SettingsError("--workload says how a file is judged, and so does --model: choose one")
+    given = {
+        LINEARIZABLE: request.linearizable,
+        NEGATIVE_BALANCES: request.negative_balances,
+        REAL_TIME: request.real_time,
+        TOTAL: request.total is not None,
+        LEVEL: request.level is not None,
+        INITIAL: bool(request.initial) and request.model is None,
+        CAS_REFUSALS: request.refusals and request.model is None,
+    }
+    for option, is_given in given.items():
+        if is_given and (request.workload is None or not BY_NAME[request.workload].accepts(option)):
+            subject = "" if request.workload is None else f", and --workload={request.workload} has none"
+            raise SettingsError(f"{option} goes with --workload={list_accepting(option)}{subject}")
 
 
 def find_foreign_file(request: CheckRequest) -> Path | None:
@@ -217,12 +159,12 @@ def find_foreign_file(request: CheckRequest) -> Path | None:
 
 
 def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress: ProgressCallback) -> JudgedHistory:
+    recognised: tuple[str, ...] = ()
+    if request.workload is None and request.model is None:
+        request, clause = _add_workload(request, path)
+        recognised = (clause,)
     kind = request.workload or (None if request.model is None else split_model(request.model)[0])
-    if kind is None:
-        raise SettingsError(
-            f"name what {path} is a history of: --model={'|'.join(MODELS)}, or your own model, or "
-            f"--workload={'|'.join(WORKLOADS)}"
-        )
+    assert kind is not None
     model = None if request.model is None else _find_model(request.model, request)
     try:
         format = recognise_format(path) if request.format == AUTO else ForeignFormat(request.format)
@@ -246,18 +188,34 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress
         hint = suggest_initial_values(iterate_batches(foreign.ops), judgement, model, to_edn)
         notes = (hint,) if hint else ()
     else:
-        judgement, notes = judge_workload(foreign.ops, request, engines, progress)
+        judgement, notes = judge_workload(foreign.ops, request, engines, progress, _make_limits(request))
     judgement = add_contradictory_answers(judgement, foreign.answers, foreign.ops.num_rows)
     read = _add_reading_note(judgement, format, foreign)
-    return _describe_result(
-        read, foreign.ops, *notes, *foreign.notes, foreign.left_out, faults=foreign.faults, notation=to_edn
-    )
+    said = (*recognised, *notes, *foreign.notes, foreign.left_out)
+    return _describe_result(read, foreign.ops, *said, faults=foreign.faults, notation=to_edn)
+
+
+def _add_workload(request: CheckRequest, path: Path) -> tuple[CheckRequest, str]:
+    """Returns the request with the recognised workload, and a sentence on it. Raises ``SettingsError`` if none is."""
+    try:
+        format = recognise_format(path) if request.format == AUTO else ForeignFormat(request.format)
+        found = recognise_workload(path, format)
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    if found is None:
+        raise SettingsError(
+            f"name what {path} is a history of: --model={'|'.join(MODELS)}, or your own model, or "
+            f"--workload={'|'.join(WORKLOADS)}"
+        )
+    name, why = found
+    return dataclasses.replace(request, workload=name), f"taken as --workload={name}, because {why}"
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
-    """Returns the key mode. For transactions AUTO means NONE, because their vectors of two are no keys with values."""
+    """Returns the key mode. AUTO means NONE for workloads whose own values are vectors of two."""
     keys = KeyMode(request.keys)
-    return KeyMode.NONE if keys is KeyMode.AUTO and request.workload in TRANSACTIONAL else keys
+    plain = request.workload is not None and BY_NAME[request.workload].has_vectors
+    return KeyMode.NONE if keys is KeyMode.AUTO and plain else keys
 
 
 def _add_reading_note(judgement: Judgement, format: ForeignFormat, foreign: ForeignHistory) -> Judgement:

@@ -12,7 +12,7 @@ accounts:
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -31,9 +31,13 @@ class WorkloadEffects:
 
     rows: Iterable[tuple[Completed, Sequence[Effect]]]
     note: str = ""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Names of elements that are no whole numbers, by the number that stands for each in the effects."""
+    doubts: Sequence[str] = ()
+    """Reasons not to pass."""
 
 
-def _to_plain_values(done: Sequence[Completed]) -> list[Completed]:
+def to_plain_values(done: Iterable[Completed]) -> list[Completed]:
     """Returns copies with plain values: a keyword becomes its name, a map a ``dict``."""
     return [
         msgspec.structs.replace(
@@ -68,14 +72,14 @@ def _to_name(value: Any) -> str:
 
 def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadEffects:
     """Makes the effects of banks. ``total`` is the sum of all balances; None: the sum that most reads show."""
-    done = _to_plain_values(done)
+    done = to_plain_values(done)
     banks: dict[str, list[Completed]] = {}
     for completed in done:
-        banks.setdefault(_find_key(completed, "bank"), []).append(completed)
+        banks.setdefault(find_key(completed, "bank"), []).append(completed)
     opening, notes = list[Effect](), list[str]()
     accounts: dict[str, tuple[str, ...]] = {}
     for key, operations in banks.items():
-        reads = [(read, _read_balances(read)) for read in operations if _is_ok(read, "read")]
+        reads = [(read, _read_balances(read)) for read in operations if is_ok(read, "read")]
         accounts[key] = tuple(dict.fromkeys(account for _, balances in reads for account in balances))
         totals = Counter(sum(value or 0 for value in balances.values()) for _, balances in reads)
         if not totals:
@@ -96,7 +100,7 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         ret=1,
     )
     return WorkloadEffects(
-        [(first, opening), *((_delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
+        [(first, opening), *((delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
         "; ".join(notes),
     )
 
@@ -106,7 +110,7 @@ def _find_initial_balances(
 ) -> Mapping[str, int | None] | None:
     """Returns the balances that a read showed before any transfer can have taken effect, or None."""
     first_transfer = min(
-        (one.call for one in operations if one.operation.f == "transfer" and not _is_failed(one)), default=None
+        (one.call for one in operations if one.operation.f == "transfer" and not is_failed(one)), default=None
     )
     for read, balances in reads:
         complete = None not in balances.values() and sum(value or 0 for value in balances.values()) == total
@@ -125,13 +129,13 @@ def _make_opening_effects(
 
 
 def _make_effects_of_bank(completed: Completed, accounts: Mapping[str, Sequence[str]]) -> Sequence[Effect]:
-    key = _find_key(completed, "bank")
+    key = find_key(completed, "bank")
     if completed.operation.f == "transfer":
         transfer = completed.operation.argument
         source, target, amount = _to_name(transfer["from"]), _to_name(transfer["to"]), transfer["amount"]
         return (Effect("bank-withdraw", key, owner=source, value=amount),
                 Effect("bank-deposit", key, owner=target, value=amount))  # fmt: skip
-    if not _is_ok(completed, "read"):
+    if not is_ok(completed, "read"):
         return ()
     balances = dict.fromkeys(accounts[key], 0) | dict(_read_balances(completed))
     return [
@@ -153,9 +157,7 @@ def _read_balances(read: Completed) -> Mapping[str, int | None]:
 
 def make_monotonic_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of counters. An increment returns the new values, like a read."""
-    return WorkloadEffects(
-        [(completed, list(_make_counter_effects(completed))) for completed in _to_plain_values(done)]
-    )
+    return WorkloadEffects([(completed, list(_make_counter_effects(completed))) for completed in to_plain_values(done)])
 
 
 def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
@@ -164,7 +166,7 @@ def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
     kind, shown = "read" if completed.operation.f == "read" else "add", completed.completion.result
     key = completed.operation.key
     if not isinstance(shown, dict):
-        yield Effect(f"monotonic-{kind}", _find_key(completed, "counter"), value=shown)
+        yield Effect(f"monotonic-{kind}", find_key(completed, "counter"), value=shown)
         return
     for name, value in shown.items():
         yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
@@ -175,7 +177,7 @@ def make_transaction_effects(done: Sequence[Completed]) -> WorkloadEffects:
     _require_names(done)
     try:
         return WorkloadEffects(
-            [(completed, transactions.derive_effects(completed)) for completed in _to_plain_values(done)]
+            [(completed, transactions.derive_effects(completed)) for completed in to_plain_values(done)]
         )
     except ValueError as error:
         raise HistoryError(str(error)) from error
@@ -190,7 +192,7 @@ def _require_names(done: Sequence[Completed]) -> None:
                 name = str(_to_plain(key))
                 if repr(exact.setdefault(name, key)) != repr(key):
                     raise HistoryError(
-                        f"operation {completed.index}: the keys {_to_json(exact[name])} and {_to_json(key)} would "
+                        f"operation {completed.index}: the keys {to_json(exact[name])} and {to_json(key)} would "
                         f"have one name, {name}"
                     )
 
@@ -204,7 +206,7 @@ def make_unique_id_effects(done: Sequence[Completed]) -> WorkloadEffects:
 
 
 def _make_id_effect(completed: Completed) -> Effect:
-    key, id = _find_key(completed, "ids"), completed.completion.result
+    key, id = find_key(completed, "ids"), completed.completion.result
     if isinstance(id, int) and not isinstance(id, bool):
         return Effect("id-generate", key, value=id)
     return Effect("id-generate", key, name=None if id is None else _name_id(id))
@@ -212,30 +214,30 @@ def _make_id_effect(completed: Completed) -> Effect:
 
 def _name_id(id: Any) -> str:
     if not isinstance(id, str):
-        return _to_json(id)
+        return to_json(id)
     try:
         msgspec.json.decode(id)
     except (msgspec.DecodeError, RecursionError):
         return id
-    return _to_json(id)  # quoted, because the same JSON may be the name of another id
+    return to_json(id)  # quoted, because the same JSON may be the name of another id
 
 
-def _to_json(value: Any) -> str:
+def to_json(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _delay(completed: Completed) -> Completed:
+def delay(completed: Completed) -> Completed:
     ret = None if completed.ret is None else completed.ret + DELAY
     return msgspec.structs.replace(completed, call=completed.call + DELAY, ret=ret)
 
 
-def _find_key(completed: Completed, nameless: str) -> str:
+def find_key(completed: Completed, nameless: str) -> str:
     return nameless if completed.operation.key is None else str(completed.operation.key)
 
 
-def _is_ok(completed: Completed, f: str) -> bool:
+def is_ok(completed: Completed, f: str) -> bool:
     return completed.operation.f == f and completed.completion.outcome is Outcome.OK
 
 
-def _is_failed(completed: Completed) -> bool:
+def is_failed(completed: Completed) -> bool:
     return completed.completion.outcome is Outcome.FAIL

@@ -18,10 +18,8 @@ from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding
 from assay.harness.foreign import ForeignHistory, MalformedError
 from assay.harness.foreign.answers import ANOMALY, MEANING, ContradictoryAnswer
 from assay.harness.foreign.entry_order import REMEDY
-from assay.harness.stored.request import ORDER_IS_OPTIONAL, UNIQUE_IDS, CheckRequest
-
-WITHOUT_REAL_TIME: Final = (*ORDER_IS_OPTIONAL, UNIQUE_IDS)
-"""Workloads whose checks read no real time, unless it is asked for."""
+from assay.harness.stored.request import CheckRequest
+from assay.harness.stored.workload_table import BY_NAME
 
 _OUTCOME: Final = "it counts as an operation of unknown outcome, with the writes of its call"
 
@@ -72,7 +70,8 @@ def require_real_time(request: CheckRequest, path: Path, foreign: ForeignHistory
     place = foreign.order.contradiction
     level = None if request.level is None else find_level(request.level)
     by_level = level is not None and level.order is Order.REAL_TIME
-    if place is None or (request.workload in WITHOUT_REAL_TIME and not request.real_time and not by_level):
+    uses_time = request.workload is None or BY_NAME[request.workload].uses_time
+    if place is None or not (uses_time or request.real_time or by_level):
         return
     needs = "real-time" if request.real_time else "level" if by_level else "workload" if request.workload else "model"
     raise MalformedError(

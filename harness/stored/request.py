@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from assay.harness.stored.workload_table import BY_NAME
+
 AUTO: Final = "auto"
 PARQUET: Final = "parquet"
 FORMATS: Final = (AUTO, PARQUET, "edn", "json", "history-txt", "jepsen-log")
@@ -25,15 +27,7 @@ MODELS: Final[Mapping[str, str]] = {
 }
 """The built-in models, with an example of the arguments that a model needs, and what they are about."""
 MODEL_NAMES: Final = tuple(name.partition("(")[0] for name in MODELS)
-BANK: Final = "bank"
-MONOTONIC: Final = "monotonic"
-UNIQUE_IDS: Final = "unique-ids"
-TRANSACTIONAL: Final = ("list-append", "long-fork", "rw-register")
-WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", UNIQUE_IDS)
-DEFAULT_LEVELS: Final = {"rw-register": "serializable"}
-"""Workloads whose transactions are judged by an isolation level, even if none is named."""
-ORDER_IS_OPTIONAL: Final = (*TRANSACTIONAL, MONOTONIC)
-"""Workloads that can be judged with or without real-time order."""
+WORKLOADS: Final = tuple(BY_NAME)
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = (AUTO, "time", "file")
 
@@ -49,9 +43,13 @@ class CheckRequest:
     initial: tuple[str, ...] = ()
     """Initial values of registers, as texts: ``0`` for all keys, ``x=0`` for key x."""
     workload: str | None = None
-    """For a file: one of ``WORKLOADS``, whose checks in SQL judge it."""
+    """For a file: one of ``WORKLOADS``, whose question is asked."""
     total: int | None = None
     """The sum of all balances of a bank; None: the sum that most reads show."""
+    negative_balances: bool = False
+    """Whether accounts of a bank may hold less than nothing."""
+    linearizable: bool = False
+    """Whether a workload is asked for linearizability, beyond its original question."""
     keys: str = AUTO
     order: str = ORDERS[0]
     refusals: bool = False

@@ -1,0 +1,103 @@
+"""Collects the findings of a check of a workload, and makes the judgement."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.checkers.judging.verdict import (
+    MOST_FINDINGS,
+    MOST_OPERATIONS,
+    CheckCoverage,
+    Finding,
+    Judgement,
+    Verdict,
+)
+from assay.checkers.times import shorten_times
+from assay.harness.core.operation import Completed, Outcome
+
+NO_KEY_NAME = "the history"
+"""Name of the object of operations without a key."""
+
+
+@dataclass
+class Answer:
+    """The findings of a check. ``examined``: the number of examined items by anomaly, such as reads.
+
+    ``doubts`` are reasons not to pass. ``allowed`` maps anomalies that do not fail the history to the reason.
+    """
+
+    examined: Mapping[str, int] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    allowed: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(
+        self, anomaly: str, key: str | None, claim: str, operations: Iterable[Completed], *, cycle: bool = False
+    ) -> None:
+        """Adds a finding. ``operations`` contradict each other; the last one shows the contradiction."""
+        self.counts[anomaly] += 1
+        if self.counts[anomaly] > MOST_FINDINGS:
+            return
+        involved = list({one.index: one for one in operations}.values())
+        moments = [moment for one in involved for moment in (one.call, one.ret) if moment is not None]
+        self.findings.append(
+            Finding(
+                anomaly=anomaly,
+                key=key,
+                claim=shorten_times(claim),
+                operations=tuple(one.index for one in involved[:MOST_OPERATIONS]),
+                omitted=max(0, len(involved) - MOST_OPERATIONS),
+                time=max(moments, default=None),
+                since=min(moments, default=None),
+                until=max(moments, default=None),
+                cycle=cycle,
+            )
+        )
+
+    def to_judgement(self, operations: int, meanings: Mapping[str, str], seconds: float) -> Judgement:
+        """Returns the judgement. ``meanings``: all anomalies that the check can find, with their meanings."""
+        forbidden = tuple(name for name in meanings if name not in self.allowed)
+        found = {name: self.counts[name] for name in meanings if self.counts[name]}
+        fails = any(name in forbidden for name in found)
+        return Judgement(
+            verdict=Verdict.FAIL if fails else Verdict.UNKNOWN if self.doubts else Verdict.PASS,
+            anomalies=found,
+            forbidden=forbidden,
+            tolerated=tuple(self.allowed),
+            reasons={name: f"tolerated because {why}" for name, why in self.allowed.items() if name in found},
+            findings=tuple(sorted(self.findings, key=lambda one: one.anomaly in self.allowed)),
+            examined=tuple(
+                CheckCoverage(check=name, rows=self.examined.get(name, 0), seconds=seconds) for name in meanings
+            ),
+            unknown=tuple(self.doubts),
+            operations=operations,
+            effects=0,
+            seconds=seconds,
+            engine="python",
+            meanings={name: meanings[name] for name in found},
+        )
+
+
+def group_by_key(operations: Iterable[Completed]) -> dict[str | None, list[Completed]]:
+    """Groups operations by key, in order of first occurrence."""
+    groups: dict[str | None, list[Completed]] = {}
+    for one in operations:
+        groups.setdefault(one.operation.key, []).append(one)
+    return groups
+
+
+def select_ok(operations: Iterable[Completed], *verbs: str) -> list[Completed]:
+    """Returns the acknowledged operations with one of these verbs."""
+    return [one for one in operations if one.operation.f in verbs and one.completion.outcome is Outcome.OK]
+
+
+def name_object(key: str | None, nameless: str = NO_KEY_NAME) -> str:
+    return nameless if key is None else key
+
+
+def describe_some(values: Sequence[Any], most: int = 5) -> str:
+    """Returns the first values and the number of the others: ``1, 2, 3 and 4 more``."""
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return f"{', '.join(map(str, values[:most]))}{more}"

@@ -1,0 +1,139 @@
+"""Counters to which amounts are added, as in Jepsen's counter and Maelstrom's g-counter and pn-counter.
+
+An ``add`` has the amount as its argument, and does not return the sum. A ``read`` returns the sum. The counter begins
+at 0. Two questions exist:
+
+- *Bounds* (Jepsen's counter): each read lies between two sums. Both have the certain amounts: those acknowledged before
+  the read's call. Other amounts are possible if their add was called before the read's return and did not fail. The
+  lower bound also has all negative possible amounts, the upper bound all positive ones. Each read is judged by itself.
+- *Final sum* (Maelstrom): each final read is the sum of all acknowledged amounts and some amounts of unknown outcome.
+  The reachable sums are kept as disjoint intervals, so many equal amounts cost little.
+
+A final read is one that the file marks with ``:final?``. If no read is marked, it is the last read of each process that
+was called after all adds had ended.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from assay.checkers.times import seconds
+from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.harness.core.operation import Completed, Outcome
+
+OUT_OF_BOUNDS = "counter-out-of-bounds"
+WRONG_SUM = "counter-wrong-sum"
+MOST_INTERVALS = 100_000
+"""Number of disjoint intervals of reachable sums at which a counter is not judged further."""
+
+
+def check_bounds(operations: Sequence[Completed]) -> Answer:
+    """Judges each read by the amounts that were certain before its call, and possible before its return."""
+    answer = Answer()
+    total = 0
+    for key, ones in group_by_key(operations).items():
+        reads = select_ok(ones, "read")
+        adds = [one for one in ones if one.operation.f == "add" and one.completion.outcome is not Outcome.FAIL]
+        acked = sorted((one.ret, one.operation.argument) for one in select_ok(adds, "add") if one.ret is not None)
+        begun = sorted((one.call, one.operation.argument) for one in adds)
+        ended, began = [moment for moment, _ in acked], [moment for moment, _ in begun]
+        sums = {
+            (name, sign): [0, *accumulate(max(0, sign * amount) for _, amount in pairs)]
+            for name, pairs in (("acked", acked), ("begun", begun))
+            for sign in (1, -1)
+        }
+        for read in reads:
+            assert read.ret is not None
+            certain, possible = bisect_left(ended, read.call), bisect_right(began, read.ret)
+            least = sums["acked", 1][certain] - sums["begun", -1][possible]
+            most = sums["begun", 1][possible] - sums["acked", -1][certain]
+            value = read.completion.result
+            if not least <= value <= most:
+                answer.add(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
+        total += len(reads)
+        if not reads:
+            answer.doubts.append(f"{name_object(key, 'the counter')} was never read")
+    answer.examined = {OUT_OF_BOUNDS: total}
+    return answer
+
+
+def _describe_bounds(key: str | None, read: Completed, least: int, most: int, ones: Sequence[Completed]) -> str:
+    value = read.completion.result
+    failed = [
+        one
+        for one in ones
+        if one.operation.f == "add"
+        and one.completion.outcome is Outcome.FAIL
+        and one.call < (read.ret or 0)
+        and (one.operation.argument > 0) == (value > most)
+    ]
+    why = f"; the add of {failed[-1].operation.argument} by operation {failed[-1].index} had failed" if failed else ""
+    bounds = str(least) if least == most else f"{least} to {most}"
+    return (
+        f"{name_object(key, 'counter')}: operation {read.index} read {value}, called at {seconds(read.call)}; by the "
+        f"adds that were acknowledged before and those that may have been done by then, the sum was {bounds}{why}."
+    )
+
+
+def check_final_sums(operations: Sequence[Completed]) -> Answer:
+    """Judges each final read: is it the sum of all acknowledged amounts and some amounts of unknown outcome?"""
+    answer = Answer()
+    total = 0
+    for key, ones in group_by_key(operations).items():
+        adds = [one for one in ones if one.operation.f == "add"]
+        certain = sum(one.operation.argument for one in select_ok(adds, "add"))
+        unknown = [one.operation.argument for one in adds if one.completion.outcome is Outcome.INFO]
+        finals = find_final_reads(ones)
+        reachable = find_reachable_sums(certain, unknown)
+        name = name_object(key, "the counter")
+        if not finals:
+            answer.doubts.append(f"{name} has no final read: none is marked :final?, and none follows all adds")
+        if reachable is None:
+            answer.doubts.append(f"{name} has too many adds of unknown outcome: its possible sums cannot be listed")
+            continue
+        total += len(finals)
+        starts = [low for low, _ in reachable]
+        for read in finals:
+            value = read.completion.result
+            place = bisect_right(starts, value) - 1
+            if place < 0 or value > reachable[place][1]:
+                ranges = [str(low) if low == high else f"{low} to {high}" for low, high in reachable]
+                answer.add(
+                    WRONG_SUM,
+                    key,
+                    f"{name_object(key, 'counter')}: the final read by operation {read.index} shows {value}, called at "
+                    f"{seconds(read.call)}; the acknowledged adds make {certain}, and with adds of unknown outcome the "
+                    f"sum may be {describe_some(ranges)}.",
+                    [read],
+                )
+    answer.examined = {WRONG_SUM: total}
+    return answer
+
+
+def find_final_reads(operations: Sequence[Completed]) -> list[Completed]:
+    """Returns the reads that the file marks as final, or the last read of each process after the end of all adds."""
+    reads = select_ok(operations, "read")
+    marked = [read for read in reads if read.operation.phase == "drain"]
+    if marked:
+        return marked
+    adds = [one for one in operations if one.operation.f == "add" and one.completion.outcome is not Outcome.FAIL]
+    end = max((one.call if one.ret is None else one.ret for one in adds), default=-1)
+    last = {read.process: read for read in sorted(reads, key=lambda one: one.call) if read.call > end}
+    return list(last.values())
+
+
+def find_reachable_sums(certain: int, amounts: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Returns the sums of ``certain`` and any of the amounts, as sorted disjoint intervals; None if there are too
+    many."""
+    intervals = [(certain, certain)]
+    for amount in sorted(amounts, key=abs):
+        both = sorted([*intervals, *((low + amount, high + amount) for low, high in intervals)])
+        intervals = [both[0]]
+        for low, high in both[1:]:
+            if low <= intervals[-1][1] + 1:
+                intervals[-1] = (intervals[-1][0], max(high, intervals[-1][1]))
+            else:
+                intervals.append((low, high))
+        if len(intervals) > MOST_INTERVALS:
+            return None
+    return intervals

@@ -1,0 +1,126 @@
+"""Adya's phenomena in workloads whose operations are no transactions of micro-operations: dirty reads (G1a) and
+predicate write skew (G2).
+
+- *dirty-reads*, by rows (Galera, Percona): writers set all rows to a value that no other writer uses; a read returns
+  all rows. No row shows the value of a write that failed.
+- *dirty-reads*, by strong reads (Crate, Elasticsearch): a ``read`` of a value is ok if it was there; at the end every
+  process makes a ``strong-read`` of all values. Every value that was read or acknowledged is in some strong read, and
+  all strong reads agree.
+- *adya-g2*: two transactions insert into two tables, each only if a predicate finds no row of this key in either one.
+  At most one insert per key succeeds. Both would mean that each one missed the other's row.
+"""
+
+from collections.abc import Sequence
+
+from assay.checkers.times import seconds
+from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.checkers.workload_checks.visibility import freeze
+from assay.harness.core.operation import Completed, Outcome
+
+DIRTY_READ = "dirty-read"
+LOST_INSERT = "lost-insert"
+DIVERGED = "diverged-reads"
+PREDICATE_SKEW = "G2-predicate"
+
+
+def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
+    """Looks for reads of failed writes. If there are strong reads, also for values that they lack."""
+    answer = Answer()
+    total = 0
+    for key, ones in group_by_key(operations).items():
+        strong = select_ok(ones, "strong-read")
+        reads = select_ok(ones, "read")
+        total += len(reads) + len(strong)
+        if strong:
+            _check_strong_reads(answer, key, ones, reads, strong)
+        else:
+            _check_rows(answer, key, ones, reads)
+    if not total:
+        answer.doubts.append("nothing was ever read")
+    answer.examined = dict.fromkeys((DIRTY_READ, LOST_INSERT, DIVERGED), total)
+    return answer
+
+
+def _check_rows(answer: Answer, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed]) -> None:
+    writes = [one for one in ones if one.operation.f == "write"]
+    failed = {freeze(one.operation.argument): one for one in writes if one.completion.outcome is Outcome.FAIL}
+    for one in writes:
+        if one.completion.outcome is not Outcome.FAIL:
+            failed.pop(freeze(one.operation.argument), None)  # another write of this value may have succeeded
+    for read in reads:
+        rows = read.completion.result if isinstance(read.completion.result, list) else [read.completion.result]
+        dirty = [value for value in dict.fromkeys(map(freeze, rows)) if value in failed]
+        if dirty:
+            writer = failed[dirty[0]]
+            answer.add(
+                DIRTY_READ,
+                key,
+                f"{name_object(key)}: operation {read.index}, called at {seconds(read.call)}, read {dirty[0]}, but its "
+                f"write by operation {writer.index} at {seconds(writer.call)} had failed.",
+                [writer, read],
+            )
+
+
+def _check_strong_reads(
+    answer: Answer, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed], strong: Sequence[Completed]
+) -> None:
+    sets = [{freeze(value) for value in one.completion.result} for one in strong]
+    some, every = set().union(*sets), set(sets[0]).intersection(*sets[1:])
+    first = min(strong, key=lambda one: one.call)
+    seen: dict[object, Completed] = {}
+    for read in reads:
+        value = read.operation.argument if read.completion.result is None else read.completion.result
+        seen.setdefault(freeze(value), read)
+    acked = {freeze(one.operation.argument): one for one in select_ok(ones, "write")}
+    for anomaly, values, verb in ((DIRTY_READ, seen, "read"), (LOST_INSERT, acked, "acknowledged")):
+        for value, one in values.items():
+            if value not in some:
+                answer.add(
+                    anomaly,
+                    key,
+                    f"{name_object(key)}: {value} was {verb} by operation {one.index} at {seconds(one.ret or 0)}, and "
+                    f"none of the {len(strong)} strong reads has it.",
+                    [one, first],
+                )
+    if some != every:
+        lacking = next(one for one, values in zip(strong, sets, strict=True) if values != some)
+        absent = sorted(map(str, some - sets[strong.index(lacking)]))
+        other = next(
+            one for one, values in zip(strong, sets, strict=True) if any(str(value) == absent[0] for value in values)
+        )
+        answer.add(
+            DIVERGED,
+            key,
+            f"{name_object(key)}: the strong read by operation {lacking.index}, called at {seconds(lacking.call)}, "
+            f"lacks {describe_some(absent)}, which that by operation {other.index} shows.",
+            [other, lacking],
+        )
+
+
+def check_predicate_inserts(operations: Sequence[Completed]) -> Answer:
+    """Looks for keys with two successful inserts."""
+    answer = Answer()
+    keys = group_by_key(operations)
+    for key, ones in keys.items():
+        inserted = select_ok(ones, "insert")
+        if len(inserted) > 1:
+            first, second = inserted[:2]
+            answer.add(
+                PREDICATE_SKEW,
+                key,
+                f"{name_object(key)}: operation {first.index} inserted {_describe_ids(first)} and operation "
+                f"{second.index} inserted {_describe_ids(second)}; each one succeeds only if it finds no row of this "
+                f"key{f' ({len(inserted)} inserts succeeded in all)' if len(inserted) > 2 else ''}.",
+                inserted,
+            )
+    if not select_ok(operations, "insert"):
+        answer.doubts.append("no insert succeeded")
+    answer.examined = {PREDICATE_SKEW: len(keys)}
+    return answer
+
+
+def _describe_ids(one: Completed) -> str:
+    ids = one.operation.argument if one.completion.result is None else one.completion.result
+    return " and ".join(
+        f"{value} into table {name}" for name, value in zip("ab", ids, strict=False) if value is not None
+    )

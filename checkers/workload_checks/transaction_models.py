@@ -1,0 +1,75 @@
+"""Models for the search: several registers that a transaction reads and writes at once, and a counter of amounts."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
+
+READ: Final = "r"
+WRITE: Final = "w"
+
+Registers = tuple[tuple[int, int], ...]
+"""Pairs of a key's number and its value's number, in order of the keys. A register that is not there holds null."""
+
+
+class MultiRegister(Model):
+    """Several registers. An operation is a list of ``["r", key, value]`` and ``["w", key, value]``, done in order.
+
+    A read of null proves nothing, as in Jepsen, whose calls have null in the place of values that are not known.
+    """
+
+    name = "multi-register"
+    compiled = False
+    initial: ClassVar[Registers] = ()
+
+    def encode(self, call: Call) -> Action | None:
+        micros = call.result if call.known and call.result is not None else call.argument
+        if not isinstance(micros, list) or not all(isinstance(one, list) and len(one) == 3 for one in micros):
+            raise ModelError(f"a transaction is a list of [verb, key, value], not {micros!r}")
+        steps = []
+        for verb, key, value in micros:
+            name = verb["keyword"] if isinstance(verb, dict) else verb
+            if name not in (READ, WRITE, "read", "write"):
+                raise ModelError(f"the model {self.name} knows no micro-operation {name!r}")
+            if name[0] == WRITE or (call.known and value is not None):
+                steps.append((name[0], call.number(key), call.number(value)))
+        writes = any(verb == WRITE for verb, _, _ in steps)
+        if not steps or (not writes and not call.known):
+            return None
+        return Action(0, tuple(steps), reads=not writes)
+
+    @staticmethod
+    def step(state: Registers, f: int, x: tuple[tuple[str, int, int], ...], y: int) -> tuple[bool, Registers]:
+        held = dict(state)
+        for verb, key, value in x:
+            if verb == WRITE:
+                held[key] = value
+            elif held.get(key, 0) != value:
+                return False, state
+        return True, tuple(sorted(held.items()))
+
+    def describe(self, state: Registers, values: Values) -> str:
+        return f"{{{', '.join(f'{values.text(key)}: {values.text(value)}' for key, value in state)}}}"
+
+
+class Tally(Model):
+    """Counter from 0 on: ``add`` adds its argument, ``read`` returns the sum."""
+
+    name = "tally"
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f == "add":
+            return Action(1, call.argument, total=True)
+        if call.f == "read":
+            return Action(0, call.result, reads=True) if call.known else None
+        raise self.unknown(call)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        return True, state + x
+
+
+TRANSACTION_MODELS: Final[Mapping[str, Any]] = {one.name: one for one in (MultiRegister(), Tally())}
+"""The models by name. Only workloads use them, because their operations have no names of their own."""

@@ -1,0 +1,144 @@
+"""Order in which writes become visible, as in Jepsen's causal, causal-reverse, comments and sequential workloads.
+
+- *causal-reverse* and *comments*: values are written once. A read returns all values that are there. If it shows a
+  value, it must show every value whose write had been acknowledged before that value's write was called. The latest
+  call among the shown values decides, so one sorted list of acknowledged writes is enough.
+- *sequential*: one process inserts the parts of a series one after another. A read looks for the parts in reverse
+  order, the last part first. If it finds a part, it must find all parts after it in its own order.
+- *causal*: a register with one process per key. The operations take effect in the order in which they were issued, and
+  the n-th write writes n. A read returns the last written value; ``read-init`` returns 0 before any write.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import dropwhile
+from typing import Any
+
+from assay.checkers.times import seconds
+from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.harness.core.operation import Completed, Outcome
+
+CAUSAL_REVERSE = "causal-reverse"
+NONSEQUENTIAL = "nonsequential-read"
+NONCAUSAL = "noncausal-read"
+
+
+def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
+    """Judges each read: with a value, it shows all values that had been acknowledged before that value's write."""
+    answer = Answer()
+    total = 0
+    for key, ones in group_by_key(operations).items():
+        writes = {
+            freeze(one.operation.argument): one
+            for one in ones
+            if one.operation.f == "write" and one.completion.outcome is not Outcome.FAIL
+        }
+        acked = sorted(
+            ((one.ret, value) for value, one in writes.items() if one.completion.outcome is Outcome.OK and one.ret),
+            key=lambda pair: pair[0],
+        )
+        ended = [ret for ret, _ in acked]
+        reads = select_ok(ones, "read")
+        total += len(reads)
+        for read in reads:
+            shown = {freeze(value) for value in read.completion.result}
+            known = [writes[value] for value in shown if value in writes]
+            if not known:
+                continue
+            latest = max(known, key=lambda one: one.call)
+            missing = [value for _, value in acked[: bisect_left(ended, latest.call)] if value not in shown]
+            if missing:
+                earlier = writes[missing[0]]
+                answer.add(
+                    CAUSAL_REVERSE,
+                    key,
+                    f"{name_object(key)}: the read by operation {read.index}, called at {seconds(read.call)}, shows "
+                    f"{latest.operation.argument}, whose write was called at {seconds(latest.call)}, but lacks "
+                    f"{describe_some(missing)}: the write of {missing[0]} by operation {earlier.index} had been "
+                    f"acknowledged at {seconds(earlier.ret or 0)}.",
+                    [earlier, latest, read],
+                )
+    if not total:
+        answer.doubts.append("nothing was ever read")
+    answer.examined = {CAUSAL_REVERSE: total}
+    return answer
+
+
+def check_sequential(operations: Sequence[Completed]) -> Answer:
+    """Judges each read of a series, whose parts it looked for from the last to the first."""
+    answer = Answer()
+    reads = select_ok(operations, "read")
+    for read in reads:
+        series, parts = split_series(read)
+        found = list(dropwhile(lambda part: part is None, parts))
+        if None in found:
+            answer.add(
+                NONSEQUENTIAL,
+                series,
+                f"{series}: operation {read.index}, called at {seconds(read.call)}, found {found[0]}, and then "
+                "lacked a part that is inserted before it.",
+                [read],
+            )
+    if not reads:
+        answer.doubts.append("nothing was ever read")
+    answer.examined = {NONSEQUENTIAL: len(reads)}
+    return answer
+
+
+def split_series(read: Completed) -> tuple[str, Sequence[Any]]:
+    """Returns the name of the series and its parts. The reader puts the series into ``key`` if values are tuples."""
+    result = read.completion.result
+    if read.operation.key is not None:
+        return read.operation.key, result
+    return str(result[0]), result[1]
+
+
+def check_causal(operations: Sequence[Completed]) -> Answer:
+    """Judges each key's operations in the order in which its single process issued them.
+
+    A write of unknown outcome may take effect at any later time, or never.
+    """
+    answer = Answer()
+    total = 0
+    for key, ones in group_by_key(operations).items():
+        value, pending = 0, set[Any]()
+        former: Completed | None = None
+        for one in sorted(ones, key=lambda one: one.call):
+            if one.completion.outcome is Outcome.INFO and one.operation.f == "write":
+                pending.add(one.operation.argument)
+            if one.completion.outcome is not Outcome.OK:
+                continue
+            held = {value, *pending}
+            if one.operation.f == "write":
+                shown = one.operation.argument
+                wrong = shown - 1 not in held
+                done = f"wrote {shown}, and the next value was {value + 1}"
+            else:
+                total += 1
+                shown = one.completion.result
+                wrong = shown is not None and shown not in held
+                done = f"read {shown}, and the register held {value}"
+            if wrong:
+                place = "as the first" if former is None else f"after operation {former.index}"
+                answer.add(
+                    NONCAUSAL,
+                    key,
+                    f"{name_object(key, 'register')}: operation {one.index}, called at {seconds(one.call)} {place}, "
+                    f"{done}.",
+                    [one] if former is None else [former, one],
+                )
+                break
+            value, former = value if shown is None else shown, one
+    if not total:
+        answer.doubts.append("no register was ever read")
+    answer.examined = {NONCAUSAL: total}
+    return answer
+
+
+def freeze(value: Any) -> Any:
+    """Returns a hashable value that is equal for equal JSON values."""
+    if isinstance(value, list):
+        return tuple(map(freeze, value))
+    if isinstance(value, dict):
+        return frozenset((name, freeze(one)) for name, one in value.items())
+    return value

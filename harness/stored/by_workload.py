@@ -1,0 +1,173 @@
+"""Judges operations of another tool's workload by the question of its original checker.
+
+The row of the workload (``workload_table``) says who answers: checks in SQL, a check of its own, or the search by a
+model. With ``--linearizable``, the operations must also be linearizable. The notes say which question was asked.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.checkers.engine import Engines
+from assay.checkers.isolation.level_check import TIME_LIMIT
+from assay.checkers.isolation.levels import Level, add_real_time, find_level
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import ProgressCallback, judge
+from assay.checkers.judging.verdict import CheckCoverage, Judgement
+from assay.checkers.linearizability import MODELS, Limits, Model
+from assay.checkers.transactions.level import read_level_notes
+from assay.checkers.workload_checks.catalog import CHECKS
+from assay.checkers.workload_checks.transaction_models import TRANSACTION_MODELS
+from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.history.reader import to_completed
+from assay.harness.core.operation import Completed
+from assay.harness.run.judging import add_doubts, merge_judgements
+from assay.harness.stored import effects_of_workload as effects
+from assay.harness.stored.by_model import find_missing_successes, judge_by_model
+from assay.harness.stored.initial_values import add_initial_values
+from assay.harness.stored.request import CheckRequest
+from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_set_effects
+from assay.harness.stored.workload_table import BY_NAME, LINEARIZABLE, Workload
+
+EffectMaker = Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]
+
+EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
+    "bank": lambda done, request: effects.make_bank_effects(done, request.total),
+    "monotonic": lambda done, request: effects.make_monotonic_effects(done),
+    "queue": lambda done, request: make_queue_effects(done, drained=False),
+    "set": lambda done, request: make_set_effects(done, final_only=not request.linearizable, allows_stale=False),
+    "set-full": lambda done, request: make_set_effects(done, final_only=False, allows_stale=not request.linearizable),
+    "total-queue": lambda done, request: make_queue_effects(done, drained=True),
+    "transactions": lambda done, request: effects.make_transaction_effects(done),
+    "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
+}
+"""Functions that derive effects from operations, by ``Workload.effects``."""
+
+
+def judge_workload(
+    ops: pa.Table, request: CheckRequest, engines: Engines, progress: ProgressCallback, limits: Limits
+) -> tuple[Judgement, tuple[str, ...]]:
+    """Judges ``ops``, read from the file at ``request.path``, by the question of ``request.workload``.
+
+    The second result has notes for the user: the question, and facts that the file lacks and that were inferred.
+    Raises ``HistoryError`` for operations that do not belong to the workload.
+    """
+    assert request.workload is not None
+    workload = BY_NAME[request.workload]
+    notes = [describe_question(workload, request)]
+    if workload.model is not None:
+        model = add_initial_values(_find_model(workload.model), request.initial)
+        judgement = judge_by_model(ops, model, engines, progress, limits)
+    elif workload.question is not None:
+        done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
+        judgement = CHECKS[workload.question].judge(done)
+    else:
+        judgement, more = _judge_by_effects(ops, workload, request, engines, progress)
+        notes += more
+    if request.linearizable and workload.linearizable_model is not None:
+        renamed = _rename_table(ops, workload)
+        asked_model = _find_model(workload.linearizable_model)
+        by_model = judge_by_model(renamed, asked_model, engines, progress, limits)
+        judgement = merge_judgements(judgement, by_model)
+    asked = CheckCoverage(check=f"workload {workload.name}", rows=ops.num_rows, seconds=0.0, note="; ".join(notes))
+    return msgspec.structs.replace(judgement, examined=(asked, *judgement.examined)), tuple(notes)
+
+
+def describe_question(workload: Workload, request: CheckRequest) -> str:
+    """Returns the sentence that says which question was asked, and what is allowed."""
+    if request.linearizable:
+        return f"judged as {workload.name} with {LINEARIZABLE}: {workload.linearizable}"
+    more = f"; {LINEARIZABLE} asks for more: {workload.linearizable}" if workload.linearizable else ""
+    allowed = f"; allowed: {workload.allows}" if workload.allows else ""
+    return f"judged as {workload.name}: {workload.asks[0].lower()}{workload.asks[1:-1]}{allowed}{more}"
+
+
+def make_contract(workload: Workload, request: CheckRequest) -> Contract:
+    """Returns the strictest contract, without the anomalies that the workload or an option allows."""
+    contract = Contract(
+        transaction_order="real-time" if request.real_time else "none",
+        minimum_operations=0,
+        linearizable_sets=request.linearizable,
+        linearizable_queues=request.linearizable,
+    )
+    level = choose_level(workload, request)
+    if level is not None:
+        contract = contract.isolate(level.name, seconds=TIME_LIMIT if request.seconds is None else request.seconds)
+    for anomaly, why in ({} if request.linearizable else workload.allowed or {}).items():
+        contract = contract.tolerate(anomaly, because=why)
+    if request.negative_balances:
+        contract = contract.tolerate("bank-negative", because="--negative-balances was given")
+    return contract
+
+
+def choose_level(workload: Workload, request: CheckRequest) -> Level | None:
+    """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it."""
+    name = request.level or workload.level
+    if name is None:
+        return None
+    level = find_level(name)
+    return add_real_time(level) if request.real_time else level
+
+
+def _judge_by_effects(
+    ops: pa.Table, workload: Workload, request: CheckRequest, engines: Engines, progress: ProgressCallback
+) -> tuple[Judgement, Sequence[str]]:
+    """Judges by the checks in SQL. The second result has notes on inferred facts."""
+    assert workload.effects is not None
+    done = [_rename(to_completed(row), workload) for row in ops.to_pylist()]
+    recorded = EFFECT_MAKERS[workload.effects](done, request)
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+        history = Path(folder) / "history"
+        with HistoryWriter(history) as writer:
+            for completed, its_effects in recorded.rows:
+                writer.completed(completed, its_effects)
+        reader = HistoryReader(history)
+        with engines.open(reader) as engine:
+            contract = make_contract(workload, request)
+            judgement = judge(reader, contract, engine, progress=progress, requires_exposure=False)
+            levels = [] if choose_level(workload, request) is None else read_level_notes(engine)
+    doubts = [*find_missing_successes(ops), *recorded.doubts]
+    judged = add_doubts(_name_elements(judgement, recorded.names), doubts)
+    return judged, [note for note in (recorded.note, *levels) if note]
+
+
+def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:
+    """Replaces the numbers of elements in findings by their names."""
+    if not names or not judgement.findings:
+        return judgement
+
+    def name(text: str) -> str:
+        return re.sub(r"\d{19}", lambda found: names.get(int(found[0]), found[0]), text)
+
+    findings = [
+        msgspec.structs.replace(one, claim=name(one.claim), about=tuple(map(name, one.about)))
+        for one in judgement.findings
+    ]
+    return msgspec.structs.replace(judgement, findings=tuple(findings))
+
+
+def _find_model(name: str) -> Model:
+    return MODELS[name] if name in MODELS else TRANSACTION_MODELS[name]
+
+
+def _rename(completed: Completed, workload: Workload) -> Completed:
+    """Returns the operation with the verb of the checks, if the workload has its own."""
+    verb = (workload.verbs or {}).get(completed.operation.f)
+    if verb is None:
+        return completed
+    return msgspec.structs.replace(completed, operation=msgspec.structs.replace(completed.operation, f=verb))
+
+
+def _rename_table(ops: pa.Table, workload: Workload) -> pa.Table:
+    for old, new in (workload.verbs or {}).items():
+        renamed = pc.if_else(pc.equal(ops["f"], old), new, ops["f"])
+        ops = ops.set_column(ops.schema.get_field_index("f"), ops.schema.field("f"), renamed)
+    return ops

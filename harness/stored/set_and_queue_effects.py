@@ -1,0 +1,160 @@
+"""Makes effects of sets and queues from the operations of another tool's workload.
+
+*Final read*: for ``set``, only the last read that ended counts, as in Jepsen's checker.
+
+*Stale reads*: for ``set-full``, an element is lost if the last read that could show it does not. Could means: the read
+was called after the element was known, because its add was acknowledged or a read showed it. If the last such read
+shows the element, earlier reads may lack it. Such an element then counts as shown in those reads too, and the note has
+the number of such elements. With ``--linearizable`` all reads count as they are.
+
+*Drain*: a ``:drain`` takes all elements that it returns. For ``total-queue`` the file ends with a complete drain, as in
+Jepsen's checker: its own ``:drain`` operations, or dequeues until nothing is left. For ``queue`` elements may stay
+inside.
+
+Elements that are no whole numbers of 64 bits get numbers from ``FIRST_NAME`` on, which texts replace by the elements.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.printable import count_noun
+from assay.harness.stored.effects_of_workload import (
+    WorkloadEffects,
+    delay,
+    find_key,
+    is_ok,
+    to_json,
+)
+
+FIRST_NAME: Final = 7_100_000_000_000_000_000
+"""The first number that stands for an element that is no whole number. Real elements are hardly ever so large."""
+
+
+class ElementNumbers:
+    """Numbers of elements: a whole number is its own number, any other JSON value gets one from ``FIRST_NAME`` on."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def number(self, element: Any) -> int:
+        if type(element) is int and abs(element) < FIRST_NAME:
+            return element
+        text = to_json(element)
+        number = self._numbers.setdefault(text, FIRST_NAME + len(self._numbers))
+        self.names[number] = text
+        return number
+
+
+def make_set_effects(done: Sequence[Completed], *, final_only: bool, allows_stale: bool) -> WorkloadEffects:
+    """Makes the effects of sets. ``final_only``: only the last read of each set counts. ``allows_stale``: an element
+    that a read lacks for a while counts as shown."""
+    numbers = ElementNumbers()
+    sets: dict[str, list[Completed]] = {}
+    for one in done:
+        sets.setdefault(find_key(one, "set"), []).append(one)
+    shown: dict[int, list[int]] = {}  # the elements of each read that counts, by operation
+    stale = 0
+    doubts = []
+    for key, ones in sets.items():
+        reads = [one for one in ones if is_ok(one, "read")]
+        if not reads:
+            doubts.append(f"{'the set' if key == 'set' else key} was never read")
+        if final_only and reads:
+            reads = [max(reads, key=lambda one: one.ret or 0)]
+        for read in reads:
+            shown[read.index] = [numbers.number(element) for element in read.completion.result]
+        if allows_stale:
+            stale += _show_stale_elements(ones, reads, shown, numbers)
+    note = f"{count_noun(stale, 'element')} were missing from a read for a while, which is allowed" if stale else ""
+    rows = [(one, list(_make_effects_of_set(one, shown, numbers))) for one in done]
+    return WorkloadEffects(rows, note, numbers.names, doubts)
+
+
+def _show_stale_elements(
+    ones: Sequence[Completed], reads: Sequence[Completed], shown: dict[int, list[int]], numbers: ElementNumbers
+) -> int:
+    """Adds elements to the reads that lack them only for a while. Returns the number of such elements."""
+    known: dict[int, int] = {}  # the time since which each element is known
+    for one in ones:
+        if is_ok(one, "add") and one.ret is not None:
+            element = numbers.number(one.operation.argument)
+            known[element] = min(known.get(element, one.ret), one.ret)
+    added = {numbers.number(one.operation.argument) for one in ones if one.operation.f == "add" and not _failed(one)}
+    in_order = sorted(reads, key=lambda one: one.call)
+    last: dict[int, int] = {}  # the call of the last read that shows each element
+    times: dict[int, int] = {}  # the number of reads that show it, and were called since it is known
+    for read in in_order:
+        for element in set(shown[read.index]) & added:
+            if read.ret is not None:
+                known[element] = min(known.get(element, read.ret), read.ret)
+            last[element] = read.call
+    for read in in_order:
+        for element in set(shown[read.index]) & added:
+            times[element] = times.get(element, 0) + (read.call > known[element])
+    calls = [read.call for read in in_order]
+    stale = 0
+    for element, since in known.items():
+        if element not in last or last[element] < calls[-1]:
+            continue
+        first = bisect_right(calls, since)
+        if times[element] < len(calls) - first:
+            stale += 1
+            for read in in_order[first:]:
+                if element not in shown[read.index]:
+                    shown[read.index].append(element)
+    return stale
+
+
+def _failed(one: Completed) -> bool:
+    return one.completion.outcome is Outcome.FAIL
+
+
+def _make_effects_of_set(one: Completed, shown: dict[int, list[int]], numbers: ElementNumbers) -> Iterable[Effect]:
+    key = find_key(one, "set")
+    if one.operation.f != "read":
+        yield Effect("set-add", key, value=numbers.number(one.operation.argument))
+    elif one.index in shown:
+        elements = shown[one.index]
+        yield from (Effect("set-read", key, value=element) for element in dict.fromkeys(elements))
+        if not elements:
+            yield Effect("set-read", key)
+
+
+def make_queue_effects(done: Sequence[Completed], *, drained: bool) -> WorkloadEffects:
+    """Makes the effects of queues. ``drained``: the file ends with a complete drain of each queue."""
+    numbers = ElementNumbers()
+    keys = dict.fromkeys(find_key(one, "queue") for one in done)
+    end = Completed(
+        index=1 + max((one.index for one in done), default=0),
+        process=1 + max((one.process for one in done), default=0),
+        worker="end",
+        operation=Operation("drain"),
+        completion=Completion(Outcome.OK),
+        call=0,
+        ret=1,
+    )
+    rows = [(delay(one), list(_make_effects_of_queue(one, numbers))) for one in done]
+    if drained:
+        last = max((one.call if one.ret is None else one.ret for one, _ in rows), default=0)
+        end = Completed(end.index, end.process, end.worker, end.operation, end.completion, call=last + 1, ret=last + 2)
+    drains = [Effect("queue-drained", key) for key in keys]
+    both = [*rows, (end, drains)] if drained else [(end, drains), *rows]
+    return WorkloadEffects(both, names=numbers.names)
+
+
+def _make_effects_of_queue(one: Completed, numbers: ElementNumbers) -> Iterable[Effect]:
+    key, outcome = find_key(one, "queue"), one.completion.outcome
+    if one.operation.f == "enqueue":
+        yield Effect("queue-enqueue", key, value=numbers.number(one.operation.argument))
+    elif one.operation.f == "drain":
+        if outcome is Outcome.OK:
+            for element in one.completion.result or ():
+                yield Effect("queue-dequeue", key, value=numbers.number(element))
+        elif outcome is Outcome.INFO:
+            yield Effect("queue-drained", key)
+    elif outcome is not Outcome.FAIL:
+        empty = outcome is Outcome.INFO or one.completion.result is None
+        yield Effect("queue-dequeue", key, value=None if empty else numbers.number(one.completion.result))

@@ -1,0 +1,479 @@
+"""``assay check --workload``: for each workload a history with its anomaly, its nearest legal neighbour, and one as the
+original tool writes it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.checkers.judging.verdict import Judgement
+from assay.checkers.workload_checks.counters import find_reachable_sums
+from assay.harness.cli.main import main
+from assay.harness.stored.workload_table import BY_NAME, TABLE
+
+from helpers.workload_files import Event, done, edn
+
+Ends = tuple[str, dict[str, int]]
+Case = tuple[str, list[Event], Sequence[str], Ends]
+"""Workload, events, options, and how the check ends."""
+
+PASS: Ends = ("pass", {})
+
+
+def fail(anomaly: str, count: int = 1) -> Ends:
+    return ("fail", {anomaly: count})
+
+
+def adds(*elements: object, f: str = "add", type: str = "ok") -> list[Event]:
+    return [event for element in elements for event in done(0, f, str(element), type=type)]
+
+
+def read(returned: str, process: int = 1, called: str = "nil", type: str = "ok", f: str = "read") -> list[Event]:
+    return done(process, f, called, returned, type)
+
+
+def during(outer: Event, inner: list[Event], returned: str) -> list[Event]:
+    """An operation during which others take place."""
+    process, _, f, called = outer
+    return [(process, "invoke", f, called), *inner, (process, "ok", f, returned)]
+
+
+OPEN_READ: Event = (7, "invoke", "read", "nil")
+
+SETS: dict[str, Case] = {
+    "the final read lacks an element": ("set", [*adds(1, 2), *read("#{1}")], [], fail("set-lost")),
+    "it lacks one of unknown outcome": ("set", [*adds(1), *adds(2, type="info"), *read("#{1}")], [], PASS),
+    "it shows one of unknown outcome": ("set", [*adds(1), *adds(2, type="info"), *read("#{1 2}")], [], PASS),
+    "it shows one that no one added": ("set", [*adds(1), *read("#{1 3}")], [], fail("set-phantom")),
+    "only the last read counts": ("set", [*adds(1, 2), *read("#{2}"), *read("#{1 2}")], [], PASS),
+    "unless more is asked": (
+        "set", [*adds(1, 2), *read("#{2}"), *read("#{1 2}")], ["--linearizable"],
+        ("fail", {"set-stale": 1, "nonlinearizable": 1}),
+    ),
+    "it was never read": ("set", adds(1, 2), [], ("unknown", {})),
+    "elements of text": ("set", [*adds('"a"', ":b", "[3]"), *read('#{"a" :b}')], [], fail("set-lost")),
+    "elements of text, all there": ("set", [*adds('"a"', ":b", "[3]"), *read('#{"a" :b [3]}')], [], PASS),
+    "a stale read": ("set-full", [*adds(1), *read("#{}"), *read("#{1}")], [], PASS),
+    "a stale read is asked for": (
+        "set-full", [*adds(1), *read("#{}"), *read("#{1}")], ["--linearizable"],
+        ("fail", {"set-stale": 1, "nonlinearizable": 1}),
+    ),
+    "an element comes and goes": ("set-full", [*adds(1), *read("#{1}"), *read("#{}"), *read("#{1}")], [], PASS),
+    "an element is gone": ("set-full", [*adds(1), *read("#{1}"), *read("#{}")], [], fail("set-vanished")),
+    "an element never came": ("set-full", [*adds(1), *read("#{}")], [], fail("set-lost")),
+    "the add went on": ("set-full", [*adds(0), *during((0, "", "add", "1"), read("#{0}"), "1")], [], PASS),
+    "nothing was ever shown": ("set-full", during((0, "", "add", "1"), read("#{}"), "1"), [], ("unknown", {})),
+    "one of unknown outcome was seen, and is gone": (
+        "set-full", [*adds(1, type="info"), *read("[1]"), *read("[]")], [], fail("set-vanished"),
+    ),
+    "a read called before the last one": (
+        "set-full", [*adds(1), OPEN_READ, *read("[1]"), (7, "ok", "read", "[]")], [], PASS,
+    ),
+    "two reads in two orders": (
+        "set-full",
+        [(0, "invoke", "add", "1"), (2, "invoke", "add", "2"), OPEN_READ, *read("[2]"), (7, "ok", "read", "[1]"),
+         (0, "ok", "add", "1"), (2, "ok", "add", "2"), *read("[1 2]")],
+        [], PASS,
+    ),
+    "as Maelstrom writes its grow-only set": ("g-set", [*adds(0, 1), *read("[1 0]"), *read("[0 1]", 2)], [], PASS),
+    "its set loses one": ("g-set", [*adds(0, 1), *read("[1 0]"), *read("[0]", 2)], [], fail("set-vanished")),
+    "a message reaches a node late": (
+        "broadcast", [*adds(0, 1, f="broadcast"), *read("[1]"), *read("[0 1]", 2)], [], PASS,
+    ),
+    "a message is asked for at once": (
+        "broadcast", [*adds(0, 1, f="broadcast"), *read("[1]"), *read("[0 1]", 2)], ["--linearizable"],
+        ("fail", {"set-stale": 1, "nonlinearizable": 1}),
+    ),
+    "a message never arrives": (
+        "broadcast", [*adds(0, 1, f="broadcast"), *read("[0 1]"), *read("[0]", 2)], [], fail("set-vanished"),
+    ),
+    "an update is lost": (
+        "lost-updates", [*adds("[5 1]", "[5 2]", "[6 1]"), *read("[5 [1]]", called="[5 nil]"),
+                         *read("[6 [1]]", called="[6 nil]")], [], fail("set-lost"),
+    ),
+    "an update that failed": (
+        "lost-updates", [*adds("[5 1]"), *adds("[5 2]", type="fail"), *read("[5 #{1}]", called="[5 nil]")], [], PASS,
+    ),
+}  # fmt: skip
+
+COUNTERS: dict[str, Case] = {
+    "a read of a failed add": ("counter", [*adds(1, type="fail"), *read("1")], [], fail("counter-out-of-bounds")),
+    "a read of an add of unknown outcome": ("counter", [*adds(1, type="info"), *read("1")], [], PASS),
+    "a read during an add": ("counter", during((0, "", "add", "2"), [*read("0"), *read("2")], "2"), [], PASS),
+    "of half an add": ("counter", during((0, "", "add", "2"), [*read("1"), *read("2")], "2"), [], PASS),
+    "half an add is asked for": (
+        "counter", during((0, "", "add", "2"), [*read("1"), *read("2")], "2"), ["--linearizable"],
+        fail("nonlinearizable"),
+    ),
+    "a read too low": ("counter", [*adds(1, 2), *read("2")], [], fail("counter-out-of-bounds")),
+    "as Jepsen writes it": ("counter", [*adds(1, 1, 1), *read("3"), *adds(1), *read("4")], [], PASS),
+    "a counter that goes down": ("counter", [*adds(5, -2), *read("3"), *read("5")], [], fail("counter-out-of-bounds")),
+    "a final read lacks an add": ("g-counter", [*adds(1, 2), *read("3"), *read("2", 2)], [], fail("counter-wrong-sum")),
+    "a read before the end lacks it": ("g-counter", [*adds(1), *read("0"), *adds(2), *read("3")], [], PASS),
+    "half of an unknown add": ("pn-counter", [*adds(4, type="info"), *read("2")], [], fail("counter-wrong-sum")),
+    "all of an unknown add": ("pn-counter", [*adds(3, -1), *adds(4, type="info"), *read("6")], [], PASS),
+    "none of it": ("pn-counter", [*adds(3, -1), *adds(4, type="info"), *read("2")], [], PASS),
+    "one order is asked for": (
+        "pn-counter", [*adds(1), *read("0"), *adds(2), *read("3")], ["--linearizable"], fail("nonlinearizable"),
+    ),
+    "no read at the end": ("pn-counter", [*read("0"), *adds(3)], [], ("unknown", {})),
+}  # fmt: skip
+
+QUEUES: dict[str, Case] = {
+    "an element from nowhere": (
+        "queue", [*adds(1, f="enqueue"), *read("2", f="dequeue")], [], fail("queue-phantom"),
+    ),
+    "one of unknown outcome": ("queue", [*adds(1, f="enqueue", type="info"), *read("1", f="dequeue")], [], PASS),
+    "an element comes out twice": (
+        "queue", [*adds(1, f="enqueue"), *read("1", f="dequeue"), *read("1", f="dequeue")], [], fail("queue-duplicate"),
+    ),
+    "elements stay inside": ("queue", [*adds(1, 2, f="enqueue"), *read("2", f="dequeue")], [], PASS),
+    "the order is asked for": (
+        "queue", [*adds(1, 2, f="enqueue"), *read("2", f="dequeue")], ["--linearizable"], fail("nonlinearizable"),
+    ),
+    "an element is lost": (
+        "total-queue", [*adds(1, 2, f="enqueue"), *read("[2]", f="drain")], [], fail("queue-lost"),
+    ),
+    "as Jepsen writes a drain": (
+        "total-queue", [*adds(1, 2, f="enqueue"), *read("1", f="dequeue"), *read("[2]", f="drain")], [], PASS,
+    ),
+    "it is drained by dequeues": (
+        "total-queue",
+        [*adds('"a"', f="enqueue"), *read('"a"', f="dequeue"), *read(":empty", f="dequeue", type="fail")],
+        [], PASS,
+    ),
+    "a total queue may repeat itself": (
+        "total-queue", [*adds(1, f="enqueue"), *read("1", f="dequeue"), *read("[1]", f="drain")], [],
+        ("pass", {"queue-duplicate": 1}),
+    ),
+    "unless more is asked of it": (
+        "total-queue", [*adds(1, f="enqueue"), *read("1", f="dequeue"), *read("[1]", f="drain")], ["--linearizable"],
+        fail("queue-duplicate"),
+    ),
+    "a drain of unknown outcome": (
+        "total-queue", [*adds(1, f="enqueue"), *read("nil", f="drain", type="info")], [], ("unknown", {}),
+    ),
+}  # fmt: skip
+
+REGISTERS: dict[str, Case] = {
+    "a stale read of a register": (
+        "register", [*adds(1, 2, f="write"), *read("1")], [], fail("stale-read"),
+    ),
+    "a read of the last write": ("register", [*adds(1, 2, f="write"), *read("2")], [], PASS),
+    "as Jepsen writes registers under keys": (
+        "cas-register",
+        [*adds("[0 3]", f="write"), *done(1, "cas", "[0 [3 4]]"), *done(2, "cas", "[0 [3 1]]", type="fail"),
+         *read("[0 4]", called="[0 nil]")],
+        [], PASS,
+    ),
+    "a compare-and-set of another value": (
+        "cas-register",
+        [*adds("[0 3]", f="write"), *done(1, "cas", "[0 [4 5]]"), *read("[0 5]", called="[0 nil]")],
+        [], fail("missing-writer"),
+    ),
+    "as Maelstrom writes its store": (
+        "lin-kv",
+        [*read("[0 nil]", called="[0 nil]", type="fail"), *adds("[0 3]", f="write"), *read("[0 3]", called="[0 nil]")],
+        [], PASS,
+    ),
+    "its store forgets": (
+        "lin-kv", [*adds("[0 3]", "[0 3]", f="write"), *read("[0 nil]", called="[0 nil]")], [], fail("nonlinearizable"),
+    ),
+    "two registers at once": (
+        "multi-register",
+        [*done(0, "write", "[[:w 0 1] [:w 1 2]]"), *done(1, "read", "[[:r 0 nil] [:r 1 nil]]", "[[:r 0 1] [:r 1 2]]")],
+        [], PASS,
+    ),
+    "half of a transaction": (
+        "multi-register",
+        [*done(0, "write", "[[:w 0 1] [:w 1 1]]"), *done(0, "write", "[[:w 0 2] [:w 1 2]]"),
+         *done(1, "read", "[[:r 0 nil] [:r 1 nil]]", "[[:r 0 1] [:r 1 2]]")],
+        [], fail("nonlinearizable"),
+    ),
+    "registers under keys": (
+        "multi-register",
+        [*done(0, "txn", "[7 [[:w 0 1]]]"), *done(1, "txn", "[7 [[:r 0 nil]]]", "[7 [[:r 0 1]]]")],
+        ["--keys=tuples"], PASS,
+    ),
+    "a lock is held twice": (
+        "mutex", [*done(0, "acquire", "nil"), *done(1, "acquire", "nil")], [], fail("nonlinearizable"),
+    ),
+    "a lock is handed on": (
+        "mutex", [*done(0, "acquire", "nil"), *done(0, "release", "nil"), *done(1, "acquire", "nil")], [], PASS,
+    ),
+    "two locks": (
+        "locks", [*done(0, "acquire", "[1 nil]"), *done(1, "acquire", "[2 nil]")], ["--keys=tuples"], PASS,
+    ),
+    "another process releases a lock": (
+        "locks", [*done(0, "acquire", "nil"), *done(1, "release", "nil")], [], fail("nonlinearizable"),
+    ),
+    "a register that began with 0": (
+        "register", [*read("0"), *done(1, "cas", "[0 1]"), *read("1")], ["--initial=0"], PASS,
+    ),
+    "one of two locks is held twice": (
+        "locks", [*done(0, "acquire", "[1 nil]"), *done(1, "acquire", "[1 nil]")], ["--keys=tuples"],
+        fail("nonlinearizable"),
+    ),
+}  # fmt: skip
+
+BANKS: dict[str, Case] = {
+    "named accounts": (
+        "bank",
+        [*read("{:alice 5, :bob 5}"), *done(0, "transfer", "{:from :alice, :to :bob, :amount 2}"),
+         *read("{:alice 3, :bob 7}")],
+        [], PASS,
+    ),
+    "named accounts, half of a transfer": (
+        "bank",
+        [*read('{"alice" 5, "bob" 5}'), *done(0, "transfer", '{:from "alice", :to "bob", :amount 2}'),
+         *read('{"alice" 3, "bob" 5}')],
+        ["--total=10"], ("fail", {"bank-total": 1, "bank-unaccounted": 1}),
+    ),
+    "less than nothing": (
+        "bank", [*read("{1 1, 2 1}"), *done(0, "transfer", "{:from 1, :to 2, :amount 2}"), *read("{1 -1, 2 3}")], [],
+        fail("bank-negative"),
+    ),
+    "less than nothing is allowed": (
+        "bank", [*read("{1 1, 2 1}"), *done(0, "transfer", "{:from 1, :to 2, :amount 2}"), *read("{1 -1, 2 3}")],
+        ["--negative-balances"], ("pass", {"bank-negative": 1}),
+    ),
+}  # fmt: skip
+
+
+def series(*parts: str) -> list[Event]:
+    return read(f"[5 [{' '.join(parts)}]]", called="5")
+
+
+VISIBILITY: dict[str, Case] = {
+    "a write before its cause": ("causal-reverse", [*adds(1, 2, f="write"), *read("[2]")], [], fail("causal-reverse")),
+    "a write that was not there yet": ("causal-reverse", [*adds(1, 2, f="write"), *read("[1]")], [], PASS),
+    "two writes at once": (
+        "causal-reverse", during((0, "", "write", "1"), done(2, "write", "2"), "1") + read("[2]"), [], PASS,
+    ),
+    "as Jepsen writes comments": (
+        "comments",
+        [*adds("[0 1]", "[0 2]", "[1 3]", f="write"), *read("[0 #{1 2}]", called="[0 nil]"),
+         *read("[1 #{3}]", called="[1 nil]")],
+        [], PASS,
+    ),
+    "a comment before the one that it answers": (
+        "comments", [*adds("[0 1]", "[0 2]", f="write"), *read("[0 #{2}]", called="[0 nil]")], [],
+        fail("causal-reverse"),
+    ),
+    "the last part without the first": (
+        "sequential", [*adds(5, f="write"), *series('"5_2"', '"5_1"', "nil")], [], fail("nonsequential-read"),
+    ),
+    "the first parts": ("sequential", [*adds(5, f="write"), *series("nil", '"5_1"', '"5_0"')], [], PASS),
+    "no part": ("sequential", [*adds(5, f="write"), *series("nil", "nil", "nil")], [], PASS),
+    "as Jepsen writes a causal order": (
+        "causal",
+        [*read("[0 0]", f="read-init", called="[0 nil]"), *done(1, "write", "[0 1]"), *read("[0 1]", called="[0 nil]"),
+         *done(1, "write", "[0 2]"), *read("[0 2]", called="[0 nil]")],
+        [], PASS,
+    ),
+    "a read before its write": (
+        "causal",
+        [*read("[0 0]", f="read-init", called="[0 nil]"), *done(1, "write", "[0 1]"), *read("[0 0]", called="[0 nil]")],
+        [], fail("noncausal-read"),
+    ),
+    "a write of unknown outcome is not seen": (
+        "causal",
+        [*read("[0 0]", f="read-init", called="[0 nil]"), *done(1, "write", "[0 1]", type="info"),
+         *read("[0 0]", 2, called="[0 nil]")],
+        [], PASS,
+    ),
+    "and is seen": (
+        "causal",
+        [*read("[0 0]", f="read-init", called="[0 nil]"), *done(1, "write", "[0 1]", type="info"),
+         *read("[0 1]", 2, called="[0 nil]"), *done(2, "write", "[0 2]")],
+        [], PASS,
+    ),
+}  # fmt: skip
+
+PHENOMENA: dict[str, Case] = {
+    "two inserts": (
+        "adya-g2", [*done(0, "insert", "[7 [1 nil]]"), *done(1, "insert", "[7 [nil 2]]")], [], fail("G2-predicate"),
+    ),
+    "one insert, as Jepsen writes it": (
+        "adya-g2", [*done(0, "insert", "[7 [1 nil]]"), *done(1, "insert", "[7 [nil 2]]", type="fail")], [], PASS,
+    ),
+    "inserts of two keys": ("g2", [*done(0, "insert", "[7 [1 nil]]"), *done(1, "insert", "[8 [nil 2]]")], [], PASS),
+    "rows of a failed write": (
+        "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="fail"), *read("[1 2 1]")], [],
+        fail("dirty-read"),
+    ),
+    "rows of a write of unknown outcome": (
+        "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="info"), *read("[1 2 1]")], [], PASS,
+    ),
+    "a value that no strong read has": (
+        "dirty-reads",
+        [*adds(1, f="write"), *adds(2, f="write", type="info"), *read("2", called="2"),
+         *read("#{1}", f="strong-read"), *read("#{1}", 2, f="strong-read")],
+        [], fail("dirty-read"),
+    ),
+    "as Jepsen writes strong reads": (
+        "dirty-reads",
+        [*adds(1, f="write"), *read("2", called="2", type="fail"), *done(0, "refresh", "nil"),
+         *read("#{1}", f="strong-read"), *read("#{1}", 2, f="strong-read")],
+        [], PASS,
+    ),
+    "an acknowledged value that no strong read has": (
+        "dirty-reads", [*adds(1, 2, f="write"), *read("#{1}", f="strong-read")], [], fail("lost-insert"),
+    ),
+    "strong reads that disagree": (
+        "dirty-reads",
+        [*adds(1, 2, f="write"), *read("#{1}", f="strong-read"), *read("#{1 2}", 2, f="strong-read")], [],
+        fail("diverged-reads"),
+    ),
+}  # fmt: skip
+
+CASES = {**SETS, **COUNTERS, **QUEUES, **REGISTERS, **BANKS, **VISIBILITY, **PHENOMENA}
+
+
+def judge_file(path: Path, capsys: pytest.CaptureFixture[str], text: str, *options: str) -> Judgement:
+    path.write_text(text)
+    main(["check", str(path), *options, "--json"])
+    return msgspec.json.decode(capsys.readouterr().out, type=Judgement)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_workload_is_judged_by_its_original_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: Case
+) -> None:
+    workload, events, options, ends = case
+    judgement = judge_file(tmp_path / "h.edn", capsys, edn(events), f"--workload={workload}", *options)
+    assert (judgement.verdict.value, judgement.anomalies) == ends
+    asked = next(one.note or "" for one in judgement.examined if one.check == f"workload {workload}")
+    with_more = " with --linearizable" if "--linearizable" in options else ""
+    assert asked.startswith(f"judged as {workload}{with_more}: ")
+
+
+def test_each_workload_has_a_wrong_and_a_right_history() -> None:
+    elsewhere = {"append", "list-append", "long-fork", "monotonic", "rw-register", "unique-ids"}
+    for name in BY_NAME.keys() - elsewhere - {"g2", "register", "cas-register"}:
+        verdicts = {ends[0] for workload, _, _, ends in CASES.values() if workload == name}
+        assert {"pass", "fail"} <= verdicts, name
+
+
+def test_elements_of_text_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, events, _, _ = SETS["elements of text"]
+    judgement = judge_file(tmp_path / "h.edn", capsys, edn(events), "--workload=set")
+    assert "[3] " in judgement.findings[0].claim
+
+
+def test_reads_that_are_marked_final_are_the_final_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Maelstrom marks them; a read of another process after all adds would count otherwise."""
+    lines = edn([*adds(1), *read("0", 2), *read("1")]).splitlines()
+    marked = "\n".join([*lines[:-1], lines[-1].replace(":type", ":final? true, :type")])
+    options = ("--workload=pn-counter",)
+    assert judge_file(tmp_path / "h.edn", capsys, "\n".join(lines), *options).anomalies == {"counter-wrong-sum": 1}
+    assert judge_file(tmp_path / "h.edn", capsys, marked, *options).verdict == "pass"
+
+
+def is_lost(element: int, calls: Sequence[tuple[int, int, str, object]]) -> bool:
+    """The rule of set-full, word by word: known, and the last read that could show it or does show it lacks it."""
+    known = [
+        ret
+        for _, ret, f, value in calls
+        if ret and ((f == "add" and value == element) or (f == "read" and element in value))  # type: ignore[operator]
+    ]
+    reads = [(call, element in value) for call, ret, f, value in calls if ret and f == "read"]  # type: ignore[operator]
+    last_present = max((call for call, shown in reads if shown), default=-1)
+    last_absent = max((call for call, shown in reads if not shown), default=-1)
+    return bool(known) and last_absent > max(last_present, min(known))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_elements_agree_with_the_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+    """Many small random sets, each under its own key."""
+    chance = random.Random(seed)
+    events: list[Event] = []
+    lost = 0
+    for key in range(60):
+        calls: list[tuple[int, int, str, object]] = []
+        times = chance.sample(range(100), 10)
+        for number in range(5):
+            call, ret = sorted(times[2 * number : 2 * number + 2])
+            if number < 2:
+                calls.append((call, ret if chance.random() < 0.7 else 0, "add", number))
+            else:
+                shown = [element for element in (0, 1) if chance.random() < 0.6]
+                calls.append((call, ret, "read", shown))
+        for element in (0, 1):  # a read shows an element only if its add was called before the read returned
+            for _, ret, f, value in calls[2:]:
+                if f == "read" and element in value and ret < calls[element][0]:  # type: ignore[operator]
+                    value.remove(element)  # type: ignore[attr-defined]
+        steps = []
+        for number, (call, ret, f, value) in enumerate(calls):
+            process = 10 * key + number
+            text = str(value).replace(",", "")
+            steps.append((call, (process, "invoke", f, f"[{key} {'nil' if f == 'read' else text}]")))
+            if ret:
+                steps.append((ret, (process, "ok", f, f"[{key} {text}]")))
+        events += [event for _, event in sorted(steps)]
+        lost += sum(is_lost(element, calls) for element in (0, 1))
+    judgement = judge_file(tmp_path / "h.edn", capsys, edn(events), "--workload=set-full", "--keys=tuples")
+    assert lost > 0
+    assert sum(judgement.anomalies.values()) == lost
+
+
+@given(st.integers(-5, 5), st.lists(st.integers(-9, 9), max_size=7))
+def test_reachable_sums_are_those_of_all_subsets(certain: int, amounts: list[int]) -> None:
+    sums = {
+        certain + sum(chosen) for size in range(len(amounts) + 1) for chosen in itertools.combinations(amounts, size)
+    }
+    intervals = find_reachable_sums(certain, amounts)
+    assert intervals is not None
+    assert {value for low, high in intervals for value in range(low, high + 1)} == sums
+    assert all(high + 1 < low for (_, high), (low, _) in itertools.pairwise(intervals))
+
+
+RECOGNISED: dict[str, tuple[list[Event], str | None, str | None, str]] = {
+    "by its operations": (adds(0, f="broadcast") + read("[0]"), None, None, "broadcast, because only this"),
+    "by test.edn": (adds(0) + read("#{0}"), '{:name "x", :workload :g-set}', None, "g-set, because test.edn names"),
+    "by the folder of the test": (
+        adds(0) + read("0"), None, "counter 6.1", "counter, because the folder of the test is named counter 6.1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "test", "name", "said"), RECOGNISED.values(), ids=RECOGNISED)
+def test_a_workload_is_recognised(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    events: list[Event],
+    test: str | None,
+    name: str | None,
+    said: str,
+) -> None:
+    folder = tmp_path / "store" / (name or "test") / "20260101T000000.000Z"
+    folder.mkdir(parents=True)
+    (folder / "history.edn").write_text(edn(events))
+    if test is not None:
+        (folder / "test.edn").write_text(test)
+    assert main(["check", str(folder)]) == 0
+    assert f"taken as --workload={said}" in capsys.readouterr().out
+
+
+def test_the_list_of_workloads_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--workload=help"])
+    assert not ended.value.code
+    lines = capsys.readouterr().out.splitlines()
+    named = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert named == [one.name for one in TABLE]
+    assert max(map(len, lines)) <= 120
+
+
+def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "h.edn", "--workload=setfull"])
+    assert ended.value.code == 64
+    assert "--workload=help lists them" in capsys.readouterr().err
