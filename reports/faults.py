@@ -67,8 +67,8 @@ def _join_names(names: set[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-MOST_FAULTS: Final = 400
-"""Maximum number of faults that are drawn and listed; further faults are only counted."""
+MOST_FAULTS: Final = 2000
+"""Maximum number of faults that are drawn and listed; further faults are only counted. An hour of the mix has 1,000."""
 
 
 @dataclass(frozen=True)

@@ -88,10 +88,15 @@ def read_activity(
         for row in written
     )
     return ZooKeeperActivity(
-        tuple(compute_sessions(registered, find_deaths(faults), end)),
+        tuple(compute_sessions(registered, find_deaths(faults), _find_known_end(registered, end))),
         tuple(writes),
-        tuple(compute_in_sync(synced, end)),
+        tuple(compute_in_sync(synced, _find_known_end(synced, end))),
     )
+
+
+def _find_known_end(rows: Sequence[Row], end: int) -> int:
+    """Returns the time up to which the state is known: the last row's, if later rows were left out."""
+    return int(rows[-1]["time"]) if len(rows) >= MOST_EVENTS else end
 
 
 def compute_sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -> list[ZooKeeperSession]:

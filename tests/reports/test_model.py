@@ -13,7 +13,7 @@ from assay.harness.core.history import HistoryWriter
 from assay.reports.faults import read_fault_bands
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.model import MOST_FINDINGS, MOST_NAMED, read_report
-from assay.reports.page import format_injection
+from assay.reports.page import format_injection, render_html
 
 from helpers.fault_rows import impact
 from helpers.run_folders import SECOND, completed, finding, judgement, ordinary, write_run
@@ -113,3 +113,10 @@ def test_an_empty_folder_makes_a_report_and_no_folder_is_an_error(tmp_path: Path
     assert read_report(tmp_path / "run").groups == ()
     with pytest.raises(FileNotFoundError, match="not a folder"):
         read_report(tmp_path / "other")
+
+
+def test_a_page_without_all_faults_says_so_at_the_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.reports.faults.MOST_FAULTS", 1)
+    run = write_run(tmp_path / "run", judgement(Verdict.PASS), ordinary())
+    page = render_html(read_report(run))
+    assert "Only the first fault is drawn; 1 more followed." in " ".join(page.split())

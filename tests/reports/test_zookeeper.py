@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
+from assay.reports import zookeeper
 from assay.reports.zookeeper import InSyncInterval, ZooKeeperSession, compute_in_sync, compute_sessions
 
 
@@ -59,3 +61,11 @@ def test_what_a_superseded_leader_still_says_and_what_says_nothing_is_left_out()
     rows = [state(1, 4, [1, 2]), state(2, 3, [1], "n3"), state(3, 4, [2, 1]), state(4, 4, "x"), state(5, 4, ["a"])]
     rows.append({**state(6, 4, [1]), "detail": "{broken"})
     assert compute_in_sync(rows, end=9) == [InSyncInterval("orders-0", (1, 2), 4, "n1", 1, 9)]
+
+
+def test_nothing_is_drawn_after_the_last_row_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper, "MOST_EVENTS", 3)
+    rows = [state(1, 0, [1, 2]), state(3, 0, [1])]
+    assert zookeeper._find_known_end(rows, 9) == 9
+    assert zookeeper._find_known_end([*rows, state(5, 0, [1, 2])], 9) == 5
+    assert zookeeper._find_known_end([], 9) == 9
