@@ -52,7 +52,7 @@ STUCK_READER: Final = Check(
         select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
         group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
 
-        -- Polls of such readers that found nothing of any key (`reads_other_keys`: their rows are about several keys).
+        -- Polls of such readers that found nothing of any key (`reads_other_keys`: a row depends on other keys, too).
         create view log_empty_polls (reads_other_keys) as
         select p.process, p.key, p.assignment, p.position, p.op, p.call
         from log_idle_polls p
