@@ -57,7 +57,8 @@ ILLEGAL_TRANSITION: Final = Check(
         create view transition_incarnations as
         select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}
 
-        -- Lines about states. `missing`: how many lines the event log lacks before this one.
+        -- Lines about states. `missing`: how many lines the event log lacks before this one. A key such as `orders#0-0`
+        -- is left out, because 0 means that the topic's incarnation is unknown.
         create table transition_lines as
         select {_INCARNATION}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
             missing

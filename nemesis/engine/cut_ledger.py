@@ -59,7 +59,10 @@ class CutLedger:
         """
 
     async def add(self, holder: int, drops: Sequence[Drop], manner: CutManner = CutManner.DROP) -> None:
-        """Cuts these links for ``holder``, at every end even if one fails. Raises ``NodeError`` afterwards."""
+        """Cuts these links for a fault, at every end even if one fails. Raises ``NodeError`` afterwards.
+
+        ``holder``: the fault's number in the schedule.
+        """
         self._held[holder] = (sorted(drops), manner)
         await self._apply_all()
 

@@ -126,9 +126,9 @@ class KillInWrite(Kill):
         """Injects the fault. If several machines lose power together, it is enough that one ends at a change."""
 
         async def note(node: Node) -> None:
-            seen = evidence_of(injection, node)
-            seen["before"] = await read_status(node)
-            seen["ends"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).ends
+            evidence = evidence_of(injection, node)
+            evidence["before"] = await read_status(node)
+            evidence["ends"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).ends
 
         await on_each(injection.targets, note)
         await break_at_chosen(injection, lambda: _has_ended(injection), after_change=_read_side(injection) == "after")
