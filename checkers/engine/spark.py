@@ -87,8 +87,8 @@ class Spark(LazyEngine):
     name = "spark"
 
     def __init__(self, session: SparkSession, *, large: bool = False) -> None:
-        """``large``: tables that no query reads, or that have no rows, are skipped. To find such tables takes time, which
-        is saved only for a large history.
+        """``large``: tables that no query reads, or that have no rows, are skipped. To find such tables takes time,
+        which is saved only for a large history.
         """
         super().__init__()
         self._session = session

@@ -68,7 +68,10 @@ class ReplicaManager:
         self._deduplicator = RequestDeduplicator()
         self._on_lead = on_lead
         self._isr_writer = IsrWriter(
-            zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
+            zookeeper,
+            background,
+            config.broker_id,
+            retry=config.replica_lag_time_max_ms / 10_000,  # a tenth of it, in seconds
         )
         self._handover = Handover(config, background, active_controller, lambda: self.broker_epoch)
         self.replicas = Replicas(
