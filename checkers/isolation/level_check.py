@@ -90,7 +90,7 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
     derived = _saturate(make_problem(history, level), deadline)
     if isinstance(derived, Circle):
         return derived
-    return search(derived, deadline, lambda state: schedule(history, level, deadline, _list_pairs(state)))
+    return search(derived, deadline, lambda state: schedule(history, level, deadline, state.list_derived_events()))
 
 
 def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
@@ -102,18 +102,6 @@ def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
     return saturation
 
 
-def _list_pairs(saturation: Saturation) -> Iterator[tuple[int, int]]:
-    """Yields the derived edges as pairs of events of the whole history."""
-    problem = saturation.problem
-    for edge in saturation.edges[len(problem.known) :]:
-        yield _find_event(problem, edge.source), _find_event(problem, edge.target)
-
-
-def _find_event(problem: Problem, node: int) -> int:
-    number = problem.find_transaction(node)
-    return 2 * number + node % 2 if problem.snapshot else number
-
-
 def _decide_in_windows(history: TransactionHistory, level: Level, deadline: float) -> list[int] | Refutation:
     """Saturates windows of consecutive calls, each of which overlaps the next by a half."""
     pairs: set[tuple[int, int]] = set()
@@ -121,7 +109,7 @@ def _decide_in_windows(history: TransactionHistory, level: Level, deadline: floa
         derived = _saturate(make_problem(history, level, range(begin, min(begin + _WINDOW, len(history)))), deadline)
         if isinstance(derived, Circle):
             return derived
-        pairs.update(_list_pairs(derived))
+        pairs.update(derived.list_derived_events())
     found = schedule(history, level, deadline, sorted(pairs))
     if found is None:
         raise TimeLimitReached

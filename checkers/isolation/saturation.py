@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from assay.checkers.isolation.levels import Level, Rule
 from assay.checkers.isolation.precedence import Edge, EdgePaths, Kind
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
-from assay.checkers.isolation.weak_levels import list_declared_edges
+from assay.checkers.isolation.weak_levels import ORDER_KINDS
 from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ def _list_known_edges(
                     yield Edge(start(reader), commit(other), Kind.RW, key, reader, INITIAL)
     complete = len(local) == len(history)
     pairs = history.list_order(level.order) if complete else _restrict_order(history, level, local)
-    kind = next((edge.kind for edge in list_declared_edges(history, level.order)[:1]), Kind.SESSION)
+    kind = ORDER_KINDS.get(level.order, Kind.SESSION)
     yield from (Edge(commit(local[a]), start(local[b]), kind) for a, b in pairs)
-    for key, chain in history.versions.items():
-        inside = [local[one] for one in chain if one in local]
+    for key in writers:
+        inside = [local[one] for one in history.versions.get(key, ()) if one in local]
         last = [local[one] for one in history.unseen.get(key, ()) if one in local]
         yield from (Edge(commit(a), start(b), Kind.WW, key) for a, b in pairwise(inside) if a != b)
         if inside:
@@ -218,6 +218,16 @@ class Saturation:
             else:
                 for edge in found:
                     self.add(edge)
+
+    def list_derived_events(self) -> list[tuple[int, int]]:
+        """Returns the derived edges as pairs of events of the whole history (``certificate``)."""
+        events = [
+            2 * self.problem.find_transaction(node) + node % 2
+            if self.problem.snapshot
+            else self.problem.find_transaction(node)
+            for node in range(self.problem.nodes)
+        ]
+        return [(events[edge.source], events[edge.target]) for edge in self.edges[len(self.problem.known) :]]
 
     def list_choices(self, most: int) -> list[Choice]:
         """Returns up to ``most`` choices that are still open."""

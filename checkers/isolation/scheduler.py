@@ -9,7 +9,8 @@ events, its start and its commit. An event waits until
 4. all events that must precede it are done.
 
 If all remaining events wait, some of them wait in a circle. Waits of kinds 2 and 3 come from an earlier step that could
-have been later. The scheduler takes back the latest such step, lets it wait for the other event, and continues.
+have been later. So the order of the events near the last step is derived (``saturation``), and the steps that broke it
+are taken back. If nothing is derived, the scheduler takes back a step of the circle and lets it wait for the other.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from assay.checkers.isolation.levels import Level, Rule
+from assay.checkers.isolation.levels import Level, Order, Rule, add_real_time, find_level
+from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
+from assay.checkers.isolation.time_bounds import guess_edges
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
 
 _VERSION, _ACTIVE, _READERS, _BEFORE = range(4)
 Wait = tuple[int, int, int]
 """Kind of the wait, key (or 0), and the transaction or the event that it waits for."""
+_NEIGHBOURHOODS: Final = (40, 160)
+"""Numbers of events before and after the last step whose order is derived, if the remaining events wait in a circle."""
+_WINDOW: Final = 400
+_MOST_WAITING: Final = 200
+"""Number of waiting events from which a circle is suspected. It is doubled whenever there is none."""
 _TIME_STEP: Final = 1000
 """Number of events between two looks at the clock."""
 
@@ -35,13 +43,56 @@ def schedule(
     """Returns a legal order of all events, or None if none was found.
 
     Event ``t`` is transaction ``t``; for snapshot isolation ``2 t`` is its start and ``2 t + 1`` its commit. ``more``:
-    further pairs of events that must be in this order.
+    further pairs of events that must be in this order. The first attempt keeps real time, as most stores do.
     """
+    more, strict = list(more), add_real_time(level)
+    if level.rule is Rule.SNAPSHOT_ISOLATION and not more:
+        serial = schedule(history, find_level("strict-serializable"), deadline)
+        if serial is not None:  # each transaction starts and commits before the next one starts
+            return [event for number in serial for event in (2 * number, 2 * number + 1)]
+    guessed = guess_edges(history, snapshot=level.rule is Rule.SNAPSHOT_ISOLATION)
+    if guessed is not None:
+        pairs, times = guessed
+        derived = _derive_in_windows(history, strict, times, deadline)
+        found = None if derived is None else _Scheduler(history, strict, [*more, *pairs, *derived], times).run(deadline)
+        if found is not None:
+            return found
+    if level.order is Order.REAL_TIME and guessed is None:
+        return None
     return _Scheduler(history, level, more).run(deadline)
 
 
+def _derive_in_windows(
+    history: TransactionHistory, level: Level, times: Sequence[int], deadline: float
+) -> set[tuple[int, int]] | None:
+    """Returns what follows for the events of windows, each of which overlaps the next by a half. None: no order."""
+    scale = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
+    by_time = sorted(range(len(history)), key=lambda number: times[scale * number + scale - 1])
+    found: set[tuple[int, int]] = set()
+    for begin in range(0, len(by_time) - _WINDOW // 2 if len(by_time) > _NEIGHBOURHOODS[-1] else 0, _WINDOW // 2):
+        window = by_time[begin : begin + _WINDOW]
+        writers = {read.writer for number in window for read in history.reads[number]} - {INITIAL}
+        problem = make_problem(history, level, sorted(writers.union(window)))
+        saturation = Saturation(problem, deadline)
+        try:
+            saturation.saturate()
+        except (Conflict, TimeLimitReached):
+            return None
+        found.update(saturation.list_derived_events())
+    return found
+
+
 class _Scheduler:
-    def __init__(self, history: TransactionHistory, level: Level, more: Iterable[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        history: TransactionHistory,
+        level: Level,
+        more: Iterable[tuple[int, int]],
+        times: Sequence[int] | None = None,
+    ) -> None:
+        self._is_derived = times is not None
+        self._history = history
+        self._level = level
         self._snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
         count = len(history)
         events = 2 * count if self._snapshot else count
@@ -59,7 +110,7 @@ class _Scheduler:
         self._targets: list[list[int]] = [[] for _ in range(events)]
         self._missing = [0] * events
         self._learned: set[tuple[int, int]] = set()
-        self._times = _list_times(history, self._snapshot)
+        self._times = _list_times(history, self._snapshot) if times is None else times
         for first, second in (
             *history.list_order(level.order),
             *((one, other) for one, other, _ in history.list_known_versions()),
@@ -67,25 +118,34 @@ class _Scheduler:
             self._require(self._commit(first), self._start(second))
         for first, second in more:
             self._require(first, second)
+        self._by_time = sorted(range(count), key=lambda number: self._times[self._commit(number)])
+        self._first = 0
+        self._deadline = 0.0
         self._order: list[int] = []
         self._undo: list[list[tuple[int, int]]] = []
         self._places: dict[int, int] = {}
         self._waiting: dict[Wait, list[int]] = {}
+        self._waiting_count = 0
         self._heap: list[tuple[int, int]] = []
 
     def run(self, deadline: float) -> list[int] | None:
         count = len(self._reads)
+        self._deadline = deadline
         self._heap = [(self._times[event], event) for event in map(self._start, range(count))]
         heapq.heapify(self._heap)
-        steps, left = 0, 1000 + count
+        steps, left, most_waiting = 0, 1000 + count, _MOST_WAITING
         while len(self._order) < len(self._done):
             steps += 1
             if steps % _TIME_STEP == 0 and time.monotonic() > deadline:
                 return None
-            if not self._heap:
+            if not self._heap or self._waiting_count > most_waiting:
                 left -= 1
-                if not left or not self._take_back():
+                if left and self._take_back():
+                    most_waiting = _MOST_WAITING
+                elif not self._heap:
                     return None
+                else:
+                    most_waiting *= 2
                 continue
             event = heapq.heappop(self._heap)[1]
             if self._done[event]:
@@ -95,6 +155,7 @@ class _Scheduler:
                 self._execute(event)
             else:
                 self._waiting.setdefault(wait, []).append(event)
+                self._waiting_count += 1
         return self._order
 
     def _start(self, number: int) -> int:
@@ -161,16 +222,68 @@ class _Scheduler:
 
     def _wake(self, wait: Wait) -> None:
         for event in self._waiting.pop(wait, ()):
+            self._waiting_count -= 1
             heapq.heappush(self._heap, (self._times[event], event))
 
     def _take_back(self) -> bool:
-        """Takes back a step that makes others wait in a circle. Returns False if there is no such step."""
+        """Finds an order of some events that the steps so far broke, and takes these steps back. False: finds none."""
+        if self._is_derived and self._guess_order():
+            return True
+        for size in _NEIGHBOURHOODS:
+            pairs = self._derive_order(size)
+            if pairs is None:
+                return False  # the time of the attempt is over, or there is no order
+            broken = [
+                self._places[second] for first, second in pairs
+                if self._done[second] and not (self._done[first] and self._places[first] < self._places[second])
+            ]  # fmt: skip
+            if not broken:
+                continue
+            self._roll_back(self._order[min(broken)])
+            for first, second in pairs:
+                if (first, second) not in self._learned:
+                    self._learned.add((first, second))
+                    self._require(first, second)
+            return True
+        return not self._is_derived and not self._heap and self._guess_order()
+
+    def _derive_order(self, size: int) -> list[tuple[int, int]] | None:
+        """Returns what must be the order of events near the last step. None: these events have no order at all."""
+        while self._first < len(self._by_time) and self._done[self._commit(self._by_time[self._first])]:
+            self._first += 1
+        near = [event // 2 if self._snapshot else event for event in self._order[-size:]]
+        for number in self._by_time[self._first :]:
+            if not self._done[self._commit(number)]:
+                near.append(number)
+                if len(near) >= 2 * size:
+                    break
+        near += self._list_circle()
+        writers = [writer for number in near for _, writer in self._reads[number] if writer != INITIAL]
+        problem = make_problem(self._history, self._level, sorted({*near, *writers}))
+        saturation = Saturation(problem, self._deadline)
+        try:
+            saturation.saturate()
+        except (Conflict, TimeLimitReached):
+            return None
+        return saturation.list_derived_events()
+
+    def _list_circle(self) -> list[int]:
+        """Returns the transactions that wait for each other, beginning with the earliest waiting one, and executed ones
+        that they wait for."""
+        waiting = [event for events in self._waiting.values() for event in events]
+        found: list[int] = []
+        for event in heapq.nsmallest(5, waiting, key=lambda event: self._times[event]):
+            path, pairs = self._follow_waits(event)
+            events = [*path, *(one for pair in pairs for one in pair)]
+            found += [one // 2 if self._snapshot else one for one in events]
+        return found
+
+    def _guess_order(self) -> bool:
+        """Takes back a step that makes others wait in a circle: that of the least likely order."""
         events = [event for events in self._waiting.values() for event in events]
-        if not events:
-            return False
         for event in events[:20]:
             choices = self._list_conditional_waits(event)
-            for first, second in sorted(choices, key=lambda pair: -self._places[pair[1]]):
+            for first, second in sorted(choices, key=lambda pair: self._times[pair[0]] - self._times[pair[1]]):
                 if (second, first) not in self._learned and (first, second) not in self._learned:
                     self._learned.add((first, second))
                     self._roll_back(second)
@@ -180,40 +293,51 @@ class _Scheduler:
 
     def _list_conditional_waits(self, event: int) -> list[tuple[int, int]]:
         """Returns pairs (event, executed event) of a circle of waits: the second could have waited for the first."""
-        path: dict[int, tuple[int, int] | None] = {}
+        path, pairs = self._follow_waits(event)
+        return pairs if path[-1] in path[:-1] else []
+
+    def _follow_waits(self, event: int) -> tuple[list[int], list[tuple[int, int]]]:
+        """Returns the events that wait for the next one each, until one occurs again or waits for nothing.
+
+        The second result has pairs as in ``_list_conditional_waits``.
+        """
+        path: list[int] = []
+        pairs: list[tuple[int, int]] = []
         while event not in path:
+            path.append(event)
             wait = self._find_wait(event)
             if wait is None:
-                return []
+                return path, pairs
             kind, key, target = wait
-            pair: tuple[int, int] | None = None
             following = target
             if kind == _VERSION:
                 if target == INITIAL or self._done[self._commit(target)]:
-                    return []
+                    return path, pairs
                 following = self._commit(target)
                 if not self._done[self._start(target)]:
                     following = self._start(target)
             elif kind == _ACTIVE:
-                following, pair = self._commit(target), (event + 1, self._start(target))
+                following = self._commit(target)
+                pairs.append((event + 1, self._start(target)))
             elif kind == _READERS:
                 number = event // 2 if self._snapshot else event
                 reader = next(
                     one for one in self._readers[key, target] if one != number and not self._done[self._start(one)]
                 )
                 following = self._start(reader)
-                pair = None if target == INITIAL else (event, self._commit(target))
+                if target != INITIAL:
+                    pairs.append((event, self._commit(target)))
             elif self._snapshot and target & 1 and not self._done[target - 1]:
                 following = target - 1
-            path[event] = pair
             event = following
-        circle = list(path)[list(path).index(event) :]
-        return [pair for one in circle if (pair := path[one]) is not None]
+        path.append(event)
+        return path, pairs
 
     def _roll_back(self, event: int) -> None:
         """Undoes an executed event and all after it. Every waiting event is tried again."""
         again = [one for events in self._waiting.values() for one in events]
         self._waiting.clear()
+        self._waiting_count = 0
         for undone in self._order[: self._places[event] - 1 if self._places[event] else None : -1]:
             number = undone // 2 if self._snapshot else undone
             self._done[undone] = 0
@@ -230,6 +354,7 @@ class _Scheduler:
                     for key in self._writes[number]:
                         del self._active[key]
             again.append(undone)
+        self._first = 0
         del self._order[self._places[event] :]
         self._heap = [(self._times[one], one) for one in dict.fromkeys((*again, *(one for _, one in self._heap)))
                       if not self._snapshot or not one & 1 or self._done[one - 1]]  # fmt: skip
