@@ -13,7 +13,6 @@ A pass has an order that a separate verifier has replayed (``certificate``).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 

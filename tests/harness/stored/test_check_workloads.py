@@ -356,3 +356,82 @@ def test_micro_operations_are_shown_in_the_notation_of_the_file(
     line = capsys.readouterr().out.splitlines()[1]
     assert "txn [[:r :x nil] [:append :y 1]] by process 0" in line
     assert line.endswith("ok [[:r :x [7]] [:append :y 1]]")
+
+
+SKEWED_WRITES = [
+    *done(9, "txn", "[[:w :x 1] [:w :y 1]]"),
+    (1, "invoke", "txn", "[[:r :x nil] [:w :y 2]]"),
+    (2, "invoke", "txn", "[[:r :y nil] [:w :x 2]]"),
+    (1, "ok", "txn", "[[:r :x 1] [:w :y 2]]"),
+    (2, "ok", "txn", "[[:r :y 1] [:w :x 2]]"),
+]
+STALE_READ = [
+    *done(0, "txn", "[[:w :x 1]]"),
+    *done(1, "txn", "[[:w :x 2]]"),
+    *done(2, "txn", "[[:r :x nil]]", "[[:r :x 1]]"),
+]
+SKEWED_APPENDS = [
+    (1, "invoke", "txn", "[[:r :x nil] [:append :y 2]]"),
+    (2, "invoke", "txn", "[[:r :y nil] [:append :x 2]]"),
+    (1, "ok", "txn", "[[:r :x []] [:append :y 2]]"),
+    (2, "ok", "txn", "[[:r :y []] [:append :x 2]]"),
+    *done(3, "txn", "[[:r :x nil] [:r :y nil]]", "[[:r :x [2]] [:r :y [2]]]"),
+]
+
+
+def padded(events: list[Event]) -> list[Event]:
+    """Adds reads of other keys, because a contract asks for ten operations."""
+    return [*events, *(event for key in range(10) for event in done(90, "txn", f"[[:r {900 + key} nil]]"))]
+
+
+@pytest.mark.parametrize(
+    ("events", "options", "anomaly"),
+    [
+        (SKEWED_WRITES, ["--workload=rw-register"], "G2-item"),
+        (SKEWED_WRITES, ["--workload=rw-register", "--level=snapshot-isolation"], None),
+        (SKEWED_WRITES, ["--workload=rw-register", "--level=repeatable-read"], "G2-item"),
+        (STALE_READ, ["--workload=rw-register"], None),
+        (STALE_READ, ["--workload=rw-register", "--real-time"], "G-single-real-time"),
+        (STALE_READ, ["--workload=rw-register", "--level=strict-serializable"], "G-single-real-time"),
+        (STALE_READ, ["--workload=rw-register", "--level=strong-snapshot-isolation"], "G-single-real-time"),
+        (STALE_READ, ["--workload=rw-register", "--level=causal"], None),
+        (SKEWED_APPENDS, ["--workload=list-append"], "G2-item"),
+        (SKEWED_APPENDS, ["--workload=list-append", "--level=serializable"], "G2-item"),
+        (SKEWED_APPENDS, ["--workload=list-append", "--level=snapshot-isolation"], None),
+    ],
+)
+def test_transactions_are_judged_by_an_isolation_level(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], options: list[str], anomaly: str | None
+) -> None:
+    verdict, anomalies, _ = checked(tmp_path / "h.edn", capsys, padded(events), *options)
+    assert (verdict, anomalies) == (("pass", {}) if anomaly is None else ("fail", {anomaly: 1}))
+
+
+def test_the_output_states_the_level_and_what_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(padded(STALE_READ)))
+    assert main(["check", str(path), "--workload=rw-register"]) == ExitCode.PASS
+    said = capsys.readouterr().out
+    assert "level serializable: one order of all transactions explains every read; an order of 13 transactions" in said
+    assert main(["check", str(path), "--workload=rw-register", "--level=strict-serializable"]) == ExitCode.FAIL
+    said = capsys.readouterr().out
+    assert "2 transactions go round in a circle, a stale read: transaction 0 had returned at " in said
+    assert "level strict-serializable: " in said
+
+
+def test_values_that_are_not_unique_make_the_level_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(padded([*STALE_READ, *done(3, "txn", "[[:w :x 1]]")])))
+    assert main(["check", str(path), "--workload=rw-register"]) == ExitCode.UNKNOWN
+    assert "transactions on x cannot be judged: 1 was written twice" in capsys.readouterr().out
+
+
+def test_a_level_belongs_to_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(bank()))
+    assert "--level is only for --workload=list-append or " in rejected(
+        capsys, str(path), "--workload=bank", "--level=causal"
+    )
+    with pytest.raises(SystemExit):
+        main(["check", str(path), "--workload=rw-register", "--level=highest"])
+    assert "there is no isolation level 'highest'; there are read-uncommitted, " in capsys.readouterr().err

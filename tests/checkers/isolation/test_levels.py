@@ -1,0 +1,196 @@
+"""Levels by hand: the histories that separate them, unknown outcomes, doubts, certificates and explanations."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from assay.checkers.isolation import scheduler
+from assay.checkers.isolation.certificate import find_flaw
+from assay.checkers.isolation.explain import describe, find_class, find_term
+from assay.checkers.isolation.level_check import LevelResult, check_level
+from assay.checkers.isolation.levels import LEVELS, Order, add_real_time, find_level
+from assay.checkers.isolation.refutation import Split, Step, iterate_circles
+from assay.checkers.isolation.transactions import make_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Verdict
+
+from helpers.isolation_oracle import satisfies, to_rows
+from helpers.txn_histories import SERIALIZABLE, SNAPSHOT, SimulatedStore, Store
+
+
+def judged(store: Store, level: str, seconds: float = 60.0) -> LevelResult:
+    return check_level(make_history(to_rows(store.txns)), find_level(level), seconds)
+
+
+def store(*txns: tuple[str, ...], **options: str) -> Store:
+    made = Store()
+    for number, micros in enumerate(txns):
+        made.add(*micros, outcome=options.get(f"t{number}", "ok"))
+    return made
+
+
+WRITE_SKEW = store(("wx1", "wy1"), ("rx=1", "wy2"), ("ry=1", "wx2"))
+READ_SKEW = store(("wx1", "wy1"), ("wx2", "wy2"), ("rx=1", "ry=2"))
+LOST_UPDATE = store(("wx1",), ("rx=1", "wx2"), ("rx=1", "wx3"))
+STALE = store(("wx1",), ("wx2",), ("rx=1",))
+LONG_FORK = store(("wx1",), ("wy1",), ("rx=1", "ry"), ("rx", "ry=1"))
+CIRCULAR = store(("wx1", "ry=1"), ("wy1", "rx=1"))
+UNREPEATABLE = store(("wx1",), ("wx2",), ("rx=1", "rx=2"))
+
+
+def empty_of(made: Store) -> Store:
+    """Returns the store with reads of empty lists as reads of registers."""
+    for txn in made.txns:
+        txn.micros = [(f, key, None if value == [] else value) for f, key, value in txn.micros]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "passes", "fails", "term"),
+    [
+        (WRITE_SKEW, "snapshot-isolation", "serializable", "write skew"),
+        (READ_SKEW, "read-committed", "read-atomic", "a fractured read"),
+        (READ_SKEW, "axiomatic-read-committed", "snapshot-isolation", "a fractured read"),
+        (LOST_UPDATE, "causal", "snapshot-isolation", "a lost update"),
+        (LOST_UPDATE, "read-committed", "repeatable-read", "a lost update"),
+        (STALE, "serializable", "strict-serializable", "a stale read"),
+        (STALE, "snapshot-isolation", "strong-snapshot-isolation", "a stale read"),
+        (empty_of(LONG_FORK), "causal", "snapshot-isolation", "a long fork"),
+        (CIRCULAR, "read-uncommitted", "read-committed", "circular information flow"),
+        (UNREPEATABLE, "read-committed", "read-atomic", "a non-repeatable read"),
+    ],
+)
+def test_an_anomaly_passes_one_level_and_fails_the_next(made: Store, passes: str, fails: str, term: str) -> None:
+    assert judged(made, passes).verdict is Verdict.PASS
+    result = judged(made, fails)
+    assert result.verdict is Verdict.FAIL
+    assert result.refutation is not None
+    history = make_history(to_rows(made.txns))
+    assert find_term(history, result.refutation) == term
+    claim = describe(history, result.refutation)
+    assert re.fullmatch(r"\d transactions go round in a circle, .+: .+; .+\.", claim), claim
+    assert satisfies(made.txns, find_level(passes))
+    assert not satisfies(made.txns, find_level(fails))
+
+
+def test_the_definitions_of_read_committed_differ() -> None:
+    """The third transaction sees y of the second one and then an older x. The fourth sees x in the other order."""
+    made = store(("wx1",), ("wx2", "wy2"), ("ry=2", "rx=1"), ("rx=1", "rx=2"))
+    assert judged(made, "read-committed").verdict is Verdict.PASS
+    assert judged(made, "axiomatic-read-committed").verdict is Verdict.FAIL
+
+
+CASE_SPLIT = store(
+    ("wx1", "ws1"), ("wx2", "wt1"),
+    ("wy1", "wp1"), ("wy2", "wq1"), ("rx=1", "rp=1", "rq=1"), ("rt=1", "ry=1"), ("rt=1", "ry=2"),
+    ("wz1", "wu1"), ("wz2", "wv1"), ("rx=2", "ru=1", "rv=1"), ("rs=1", "rz=1"), ("rs=1", "rz=2"),
+)  # fmt: skip
+"""If the first writer of x is before the second one, both writers of y are before both readers of y, which differ. In
+the other case this holds for z."""
+
+
+@pytest.mark.parametrize("level", ["serializable", "snapshot-isolation"])
+def test_only_a_case_split_refutes_some_histories(level: str) -> None:
+    history = make_history(to_rows(CASE_SPLIT.txns))
+    result = check_level(history, find_level(level))
+    assert isinstance(result.refutation, Split)
+    circles = list(iterate_circles(result.refutation))
+    assert len(circles) == 2
+    assert all(any(step.decided for step in _all_steps(circle.steps)) for circle in circles)
+    claim = describe(history, result.refutation)
+    assert claim.startswith("No order is possible, because each of 2 cases has a circle: if transaction ")
+    assert find_class(result.refutation) in ("G-single", "G-nonadjacent", "G2-item")
+
+
+@pytest.mark.parametrize("missing", range(len(CASE_SPLIT.txns)))
+def test_no_transaction_of_the_case_split_is_superfluous(missing: int) -> None:
+    left = [txn for txn in CASE_SPLIT.txns if txn.op != missing]
+    shown = {(key, value) for txn in left for f, key, value in txn.micros if f != "r"}
+    rows = [row for row in to_rows(left) if row[4] != "txn-read" or (row[3], row[6]) in shown]
+    assert check_level(make_history(rows), find_level("serializable")).verdict is Verdict.PASS
+
+
+def _all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        yield from _all_steps(step.because)
+
+
+def test_a_transaction_of_unknown_outcome_counts_if_its_write_was_read() -> None:
+    unread = store(("wx1", "wy1"), ("wx2", "wy2"), ("rx=1", "ry=1"), t1="info")
+    read = store(("wx1", "wy1"), ("wx2", "wy2"), ("rx=2", "ry=1"), t1="info")
+    assert judged(unread, "strict-serializable").verdict is Verdict.PASS
+    assert len(make_history(to_rows(unread.txns))) == 2
+    assert judged(read, "read-atomic").verdict is Verdict.FAIL
+
+
+def test_reads_of_aborted_and_intermediate_writes_refute_read_committed_only() -> None:
+    for made, name in (
+        (store(("wx1",), ("rx=1",), t0="fail"), "G1a"),
+        (store(("wx1", "wx2"), ("rx=1",)), "G1b"),
+        (store(("wx1",), ("rx=7",)), "garbage-read"),
+    ):
+        result = judged(made, "read-committed")
+        assert [one.name for one in result.anomalies] == [name]
+        assert result.verdict is Verdict.FAIL
+        uncommitted = judged(made, "read-uncommitted")
+        assert uncommitted.verdict is (Verdict.FAIL if name == "garbage-read" else Verdict.PASS)
+
+
+def test_values_that_are_not_unique_are_named_and_leave_other_findings() -> None:
+    twice = [("wx1",), ("wx1",), ("rx=1",)]
+    result = judged(store(*twice), "serializable")
+    assert result.verdict is Verdict.UNKNOWN
+    assert "transactions on x cannot be judged: 1 was written twice" in result.reasons[0]
+    skewed = judged(store(*twice, ("wy1", "wz1"), ("ry=1", "wz2"), ("rz=1", "wy2")), "serializable")
+    assert skewed.verdict is Verdict.FAIL
+
+
+def test_the_time_limit_makes_the_level_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "_TIME_STEP", 1)
+    result = judged(WRITE_SKEW, "serializable", seconds=0.0)
+    assert result.verdict is Verdict.UNKNOWN
+    assert "reached its time limit of 0 s" in result.reasons[0]
+
+
+def test_a_wrong_certificate_is_rejected() -> None:
+    history, level = make_history(to_rows(STALE.txns)), find_level("serializable")
+    assert find_flaw(history, level, [0, 2, 1]) is None
+    assert find_flaw(history, level, [0, 1, 2]) == "transaction 2 does not find what it read of x"
+    assert find_flaw(history, level, [0, 2]) == "some event is missing, or is there twice"
+    strict = find_level("strict-serializable")
+    assert (
+        find_flaw(history, strict, [0, 2, 1])
+        == "a transaction comes after another one that was called after its return"
+    )
+
+
+@pytest.mark.parametrize("level", ["serializable", "snapshot-isolation", "strict-serializable"])
+def test_a_store_keeps_its_level_and_the_scheduler_finds_an_order(level: str) -> None:
+    kind = SNAPSHOT if level == "snapshot-isolation" else SERIALIZABLE
+    for seed in range(3):
+        txns = SimulatedStore(kind, random.Random(seed), registers=True).run(250, clients=5)
+        result = check_level(make_history(to_rows(txns)), find_level(level), 60)
+        assert result.verdict is Verdict.PASS, result.reasons
+
+
+def test_levels_are_named_and_imply_each_other() -> None:
+    assert find_level("strong-serializable") is LEVELS["strict-serializable"]
+    assert add_real_time(find_level("causal")).name == "strong-causal"
+    assert {level.order for level in LEVELS.values()} == set(Order)
+    with pytest.raises(ValueError, match="no isolation level 'strongest'; there are read-uncommitted, "):
+        find_level("strongest")
+
+
+def test_a_contract_names_a_level() -> None:
+    contract = Contract().isolate("read-uncommitted")
+    assert (contract.transaction_level, contract.transaction_order) == ("read-uncommitted", "none")
+    assert contract.tolerates("G1a")
+    assert contract.tolerates("internal")
+    strict = Contract().isolate("strong-snapshot-isolation", seconds=5)
+    assert (strict.transaction_order, strict.transaction_seconds, strict.tolerated) == ("real-time", 5, ())
+    assert Contract.from_json(strict.to_json()) == strict
