@@ -17,7 +17,7 @@ from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHis
 
 _ROUNDS: Final = 4
 _NEAREST: Final = 4
-"""Number of earlier versions that get an edge to a version. Those before them get one to these."""
+"""Number of earlier versions that get an edge to a version. They have edges from still earlier ones."""
 
 
 def guess_edges(history: TransactionHistory, *, snapshot: bool) -> tuple[list[tuple[int, int]], list[int]] | None:
