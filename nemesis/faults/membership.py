@@ -157,7 +157,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         if "returning" not in evidence:
             await injection.end_background()
         task = injection.background or self._begin_return(injection)
-        held = sorted(injection.context.unavailable_nodes() - set(injection.names))
+        held = sorted(set(injection.context.unavailable_nodes()) - set(injection.names))
         await asyncio.wait([task], timeout=CHECK_SECONDS if held else RETURN_SECONDS)
         if not task.done():
             others = f"; other faults hold {', '.join(held)}" if held else ""
