@@ -241,7 +241,10 @@ def make_anomalies_page() -> str:
         parts.append(f"## {family.name}\n\n{summarize_family(family)}{order}\n")
         parts.append(make_table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
     others = [("no-recovery", NO_RECOVERY_MEANING), (NONLINEARIZABLE, MEANING)]
-    others += [item for check in WORKLOAD_CHECKS.values() for item in check.meanings.items()]
+    by_family = {anomaly for family in FAMILIES for anomaly in family.anomalies}
+    others += [
+        item for check in WORKLOAD_CHECKS.values() for item in check.meanings.items() if item[0] not in by_family
+    ]
     parts.append(
         "## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model, and the others "
         "by the checks of [Jepsen's and Maelstrom's workloads](../../cookbook/jepsen_history.md#workloads).\n"

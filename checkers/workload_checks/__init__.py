@@ -8,6 +8,6 @@
 - ``transaction_models``: models for the search: several registers, and a counter of amounts
 - ``catalog``: all checks and their anomalies
 
-The package imports ``checkers.judging.verdict`` and ``checkers.linearizability``; the harness imports ``catalog`` and
-``transaction_models``.
+The package imports ``checkers.judging.verdict``, ``transactions`` and ``linearizability``; the harness imports
+``catalog`` and ``transaction_models``.
 """

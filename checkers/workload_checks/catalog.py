@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.workload_checks import counters, phenomena, visibility
+from assay.checkers.workload_checks import counters, kafka, phenomena, visibility
 from assay.checkers.workload_checks.answer import Answer
 from assay.harness.core.operation import Completed
 
@@ -34,6 +34,7 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
         counters.check_final_sums,
         {counters.WRONG_SUM: "a final read of a counter is no sum of the certain and some possible adds"},
     ),
+    "kafka": WorkloadCheck(kafka.check_kafka, kafka.MEANINGS),
     "causal-reverse": WorkloadCheck(
         visibility.check_causal_reverse,
         {visibility.CAUSAL_REVERSE: "a read shows a write, but not one that was acknowledged before its call"},

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow_repeated, allow_swapped
+from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow_repeated, allow_swapped, find_verb
 from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
@@ -71,6 +71,27 @@ def _are_micro_operations(value: Any) -> bool:
     return isinstance(value, tuple) and all(
         isinstance(micro, tuple) and len(micro) == 3 and isinstance(micro[0], Keyword | str) for micro in value
     )
+
+
+def _are_sends_and_polls(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(_is_send_or_poll, value))
+
+
+def _is_send_or_poll(micro: Any) -> bool:
+    if not isinstance(micro, tuple) or not micro or not isinstance(micro[0], Keyword | str):
+        return False
+    if find_verb(micro) == "send":
+        return len(micro) == 3
+    return find_verb(micro) == "poll" and (len(micro) == 1 or _are_polled(micro[1]))
+
+
+def _are_polled(value: Any) -> bool:
+    """Returns whether a value maps keys to pairs of an offset and a message."""
+    return value is None or (isinstance(value, Map) and all(map(_are_messages, (pairs for _, pairs in value.pairs))))
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, tuple) and all(_is_pair(pair) and _is_number_or_nil(pair[0]) for pair in value)
 
 
 _MICROS_TEXT: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1 2]"
@@ -158,6 +179,13 @@ _MICROS: Final = OperationShape(
     result_text=_MICROS_TEXT,
     allows=allow_micros,
 )
+_LOGGED: Final = OperationShape(
+    argument_fits=_are_sends_and_polls,
+    result_fits=_are_sends_and_polls,
+    argument_text="a vector of [:send key value] and [:poll]",
+    result_text="a vector of [:send key [offset value]] and [:poll {key [[offset value] ...]}]",
+    allows=allow_micros,
+)
 _TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
 
 _ELEMENTS: Final = OperationShape(
@@ -191,6 +219,15 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "pn-counter": _TALLY,
     "queue": _QUEUE,
     "total-queue": _QUEUE,
+    "kafka": {
+        "send": _LOGGED,
+        "poll": _LOGGED,
+        "txn": _LOGGED,
+        "assign": OperationShape(argument_fits=_is_collection, argument_text="a vector of keys"),
+        "subscribe": OperationShape(argument_fits=_is_collection, argument_text="a vector of keys"),
+        "crash": OperationShape(ignores_values=True),
+        "debug-topic-partitions": OperationShape(ignores_values=True),
+    },
     "list-append": _TRANSACTIONS,
     "append": _TRANSACTIONS,
     "rw-register": _TRANSACTIONS,

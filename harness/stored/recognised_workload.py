@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from assay.harness.foreign import ForeignFormat, list_verbs
+from assay.harness.foreign import ForeignFormat, MalformedError, list_verbs
 from assay.harness.stored.workload_table import BY_NAME
 
 TEST_FILE: Final = "test.edn"
@@ -36,7 +36,9 @@ TELLING_VERBS: Final[Mapping[str, str]] = {
     "cas": "cas-register",
     "drain": "total-queue",
     "generate": "unique-ids",
+    "poll": "kafka",
     "read-init": "causal",
+    "send": "kafka",
     "strong-read": "dirty-reads",
     "transfer": "bank",
 }
@@ -49,7 +51,7 @@ _TIME: Final = re.compile(r"\d{8}T\d{6}")
 def recognise_workload(path: Path, format: ForeignFormat) -> tuple[str, str] | None:
     """Returns the workload's name and a clause on its source, or None if it is not certain.
 
-    Raises ``MalformedError`` for a damaged file, and ``OSError``.
+    Raises ``OSError``.
     """
     test = path.parent / TEST_FILE
     if test.is_file():
@@ -63,11 +65,19 @@ def recognise_workload(path: Path, format: ForeignFormat) -> tuple[str, str] | N
         if len(words) == 1:
             return words.pop(), f"the folder of the test is named {run.parent.name}"
     if path.is_file():
-        verbs = list_verbs(path, format) & TELLING_VERBS.keys()
+        verbs = _list_telling_verbs(path, format)
         found = {TELLING_VERBS[verb] for verb in verbs}
         if len(found) == 1:
             return found.pop(), f"only this workload has :{min(verbs)}"
     return None
+
+
+def _list_telling_verbs(path: Path, format: ForeignFormat) -> set[str]:
+    """Returns no verbs for a damaged file: the error that asks for the workload comes first."""
+    try:
+        return list_verbs(path, format) & TELLING_VERBS.keys()
+    except MalformedError:
+        return set()
 
 
 def _find_name(word: str) -> str | None:

@@ -152,6 +152,14 @@ TABLE: Final = (
         linearizable="elements come out once, and a dequeue finds the queue empty only if it was empty",
     ),
     Workload(
+        "kafka",
+        "No message of a log is lost, skipped, repeated or moved, and logs agree on their offsets.",
+        "`:send`, `:poll`, `:txn` of `[:send k v]` and `[:poll]`; `:assign` and `:subscribe` of keys",
+        question="kafka",
+        has_vectors=True,
+        allows="offsets may have gaps, transactions may interleave, and after a subscribe polls may skip or go back",
+    ),
+    Workload(
         "list-append",
         "Transactions of appends and reads of lists have a serial order.",
         "`:txn` of `[:append k v]` and `[:r k nil]`",

@@ -334,7 +334,103 @@ PHENOMENA: dict[str, Case] = {
     ),
 }  # fmt: skip
 
-CASES = {**SETS, **COUNTERS, **QUEUES, **REGISTERS, **BANKS, **VISIBILITY, **PHENOMENA}
+
+def send(value: int, offset: int | None, process: int = 0, key: str = "1", type: str = "ok") -> list[Event]:
+    called = f"[[:send {key} {value}]]"
+    return done(process, "send", called, called if offset is None else f"[[:send {key} [{offset} {value}]]]", type)
+
+
+def poll(pairs: str, process: int = 1, key: str = "1") -> list[Event]:
+    return done(process, "poll", "[[:poll]]", f"[[:poll {{{key} [{pairs}]}}]]")
+
+
+def txn(process: int, called: str, answered: str) -> list[Event]:
+    return done(process, "txn", f"[{called}]", f"[{answered}]")
+
+
+def assign(*keys: str, process: int = 1, f: str = "assign") -> list[Event]:
+    return done(process, f, f"[{' '.join(keys)}]")
+
+
+SENT = [*send(10, 0), *send(11, 1), *send(12, 5)]
+KAFKA: dict[str, Case] = {
+    "with gaps, as Jepsen writes it": (
+        "kafka", [*assign("1"), *SENT, *poll("[0 10] [1 11]"), *poll("[5 12]")], [], PASS,
+    ),
+    "as Maelstrom writes it": (
+        "kafka",
+        [*assign('"1"'), *send(10, 0, key='"1"'), *done(0, "poll", "[[:poll]]", "[[:poll {}]]"),
+         *poll("[0 10]", key='"1"'), *done(1, "crash", "nil", type="info")],
+        [], PASS,
+    ),
+    "two values at one offset": ("kafka", [*SENT, *send(13, 5), *poll("[0 10] [1 11] [5 12]"), *poll("[5 13]", 2)], [],
+                                 fail("inconsistent-offset")),
+    "a value at two offsets": ("kafka", [*SENT, *poll("[0 10] [1 11] [5 12]"), *poll("[6 12]", 2)], [],
+                               fail("duplicate")),
+    "a failed send": ("kafka", [*send(9, None, type="fail"), *SENT, *poll("[0 10] [1 11] [5 12] [6 9]")], [],
+                      fail("aborted-read")),
+    "a send of unknown outcome": ("kafka", [*send(9, None, type="info"), *SENT, *poll("[0 10] [1 11] [5 12] [6 9]")],
+                                  [], PASS),
+    "one that was not polled": ("kafka", [*send(9, None, type="info"), *SENT, *poll("[0 10] [1 11] [5 12]")], [], PASS),
+    "no one sent it": ("kafka", [*SENT, *poll("[0 10] [1 11] [5 12] [6 9]")], [], fail("phantom")),
+    "a value is lost": ("kafka", [*SENT, *poll("[0 10]"), *poll("[5 12]", 2)], [], fail("lost-write")),
+    "the last value is not seen": ("kafka", [*SENT, *poll("[0 10] [1 11]")], [], fail("unseen")),
+    "a process skips": ("kafka", [*SENT, *poll("[0 10]"), *poll("[0 10] [1 11] [5 12]", 2), *poll("[5 12]")], [],
+                        fail("poll-skip")),
+    "a process that was assigned other keys may": (
+        "kafka",
+        [*SENT, *poll("[0 10]"), *poll("[0 10] [1 11] [5 12]", 2), *assign("2"), *assign("1"), *poll("[5 12]")], [],
+        PASS,
+    ),
+    "a process that subscribed may": (
+        "kafka",
+        [*assign("1", f="subscribe"), *SENT, *poll("[0 10]"), *poll("[0 10] [1 11] [5 12]", 2), *poll("[5 12]")], [],
+        ("pass", {"poll-skip": 1}),
+    ),
+    "a process goes back": ("kafka", [*SENT, *poll("[0 10] [1 11] [5 12]"), *poll("[1 11]")], [],
+                            fail("nonmonotonic-poll")),
+    "one poll skips": ("kafka", [*SENT, *poll("[0 10] [5 12]"), *poll("[0 10] [1 11]", 2)], [], fail("int-poll-skip")),
+    "one poll goes back": ("kafka", [*SENT, *poll("[0 10] [1 11] [0 10]"), *poll("[5 12]", 2)], [],
+                           fail("int-nonmonotonic-poll")),
+    "sends go back": (
+        "kafka", [*send(10, 3), *send(11, 1), *poll("[1 11] [3 10]")], [],
+        ("fail", {"nonmonotonic-send": 1, "send-cycle": 1}),
+    ),
+    "sends of two processes do": ("kafka", [*send(10, 3), *send(11, 1, 2), *poll("[1 11] [3 10]")], [],
+                                  ("pass", {"send-cycle": 1})),
+    "a transaction's sends go back": (
+        "kafka", [*txn(0, "[:send 1 10] [:send 1 11]", "[:send 1 [3 10]] [:send 1 [1 11]]"), *poll("[1 11] [3 10]")],
+        [], fail("int-nonmonotonic-send"),
+    ),
+    "a transaction's sends skip": (
+        "kafka",
+        [(2, "invoke", "send", "[[:send 1 12]]"),
+         *txn(0, "[:send 1 10] [:send 1 11]", "[:send 1 [0 10]] [:send 1 [2 11]]"),
+         (2, "ok", "send", "[[:send 1 [1 12]]]"), *poll("[0 10] [1 12] [2 11]")],
+        [], ("pass", {"int-send-skip": 1, "send-cycle": 1}),
+    ),
+    "a transaction polls its own value": (
+        "kafka", txn(0, "[:send 1 10] [:poll]", "[:send 1 [0 10]] [:poll {1 [[0 10]]}]"), [],
+        fail("precommitted-read"),
+    ),
+    "two transactions poll each other": (
+        "kafka",
+        [(0, "invoke", "txn", "[[:send 1 10] [:poll]]"), (1, "invoke", "txn", "[[:send 2 20] [:poll]]"),
+         (0, "ok", "txn", "[[:send 1 [0 10]] [:poll {2 [[0 20]]}]]"),
+         (1, "ok", "txn", "[[:send 2 [0 20]] [:poll {1 [[0 10]]}]]")],
+        [], fail("G1c"),
+    ),
+    "one transaction polls the other": (
+        "kafka",
+        [(0, "invoke", "txn", "[[:send 1 10] [:poll]]"), (1, "invoke", "txn", "[[:send 2 20] [:poll]]"),
+         (0, "ok", "txn", "[[:send 1 [0 10]] [:poll {2 [[0 20]]}]]"), (1, "ok", "txn", "[[:send 2 [0 20]] [:poll {}]]"),
+         *poll("[0 10]", 2)],
+        [], PASS,
+    ),
+    "a poll before its send": ("kafka", [*poll("[0 10]"), *send(10, 0)], [], fail("G1c-real-time")),
+}  # fmt: skip
+
+CASES = {**KAFKA, **SETS, **COUNTERS, **QUEUES, **REGISTERS, **BANKS, **VISIBILITY, **PHENOMENA}
 
 
 def judge_file(path: Path, capsys: pytest.CaptureFixture[str], text: str, *options: str) -> Judgement:

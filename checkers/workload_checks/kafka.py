@@ -1,0 +1,379 @@
+"""Logs with offsets, as in Jepsen's and Maelstrom's kafka workloads.
+
+An operation ``send``, ``poll`` or ``txn`` is a list of ``["send", key, value]`` and ``["poll"]``. Answered, a send is
+``["send", key, [offset, value]]``, and a poll has a map of key to a list of ``[offset, value]``. ``assign`` and
+``subscribe`` choose the keys of a process. Values are sent once to a key.
+
+*Version order.* Acknowledged sends and polls say which value is at which offset. Offsets may have gaps, because markers
+of transactions take offsets. So the values of a key in order of their offsets have dense *indexes*. All questions about
+order compare indexes:
+
+1. An offset has one value, and a value has one offset.
+2. Every polled value was sent by an operation that did not fail. An operation does not poll a value that it sends.
+3. Up to the last value of a key that was polled, every acknowledged value was polled by someone. Values after it must
+   be polled by the end.
+4. Within an operation, and from one operation of a process to its next, polls go on by one index. Sends go up.
+5. No operations come before each other in a circle: a send before the poll of its value, earlier before later.
+
+*Allowances.* Sends of two transactions may interleave: skips within a transaction's sends, and circles that need the
+order of sends of two operations, are only notes. After a ``subscribe``, partitions move between processes: then polls
+may skip and go back. Within an operation this is allowed only if its own process has subscribed, because a rebalance
+may lie between two polls; the events of rebalances are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.checkers.engine import INFINITY
+from assay.checkers.times import seconds
+from assay.checkers.transactions.edges import WR, WW
+from assay.checkers.transactions.graph import ORDER, Graph, ShortCycles, classify
+from assay.checkers.transactions.real_time import order_in_real_time
+from assay.checkers.transactions.words import to_links
+from assay.checkers.workload_checks.answer import Answer, describe_some, name_object
+from assay.checkers.workload_checks.visibility import freeze
+from assay.harness.core.lazy_import import LazyModule
+from assay.harness.core.operation import Completed, Outcome
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = LazyModule("numpy")
+
+INCONSISTENT: Final = "inconsistent-offset"
+DUPLICATE: Final = "duplicate"
+ABORTED: Final = "aborted-read"
+PHANTOM: Final = "phantom"
+PRECOMMITTED: Final = "precommitted-read"
+LOST: Final = "lost-write"
+UNSEEN: Final = "unseen"
+POLL_SKIP, POLL_BACK = "poll-skip", "nonmonotonic-poll"
+INNER_POLL_SKIP, INNER_POLL_BACK = "int-poll-skip", "int-nonmonotonic-poll"
+SEND_BACK: Final = "nonmonotonic-send"
+INNER_SEND_SKIP, INNER_SEND_BACK = "int-send-skip", "int-nonmonotonic-send"
+CIRCLE, TIME_CIRCLE, SEND_CIRCLE = "G1c", "G1c-real-time", "send-cycle"
+
+MEANINGS: Final[Mapping[str, str]] = {
+    INCONSISTENT: "two values were seen at one offset",
+    DUPLICATE: "a value is at two offsets",
+    ABORTED: "a value was polled although its send failed",
+    PHANTOM: "a value was polled that no one sent",
+    PRECOMMITTED: "a transaction polled a value that it sent itself",
+    LOST: "an acknowledged value was never polled, though a later one was",
+    UNSEEN: "an acknowledged value at the end of a log was never polled",
+    POLL_SKIP: "a process skipped values between two operations",
+    POLL_BACK: "a process polled values again, or earlier ones, in a later operation",
+    INNER_POLL_SKIP: "the polls of one operation skipped values",
+    INNER_POLL_BACK: "the polls of one operation went back",
+    SEND_BACK: "a process sent a value, and the log has it before the process's earlier one",
+    INNER_SEND_SKIP: "between two sends of one operation, the log has a value of another one",
+    INNER_SEND_BACK: "the log has two sends of one operation in the wrong order",
+    CIRCLE: "operations polled each other's values in a circle",
+    TIME_CIRCLE: "operations polled each other's values in an order that contradicts their times",
+    SEND_CIRCLE: "operations come before each other in a circle of sends and polls",
+}
+_INTERLEAVED: Final = "the sends of transactions may interleave"
+_REBALANCED: Final = "after a subscribe, partitions move between processes"
+ALWAYS_ALLOWED: Final[Mapping[str, str]] = {INNER_SEND_SKIP: _INTERLEAVED, SEND_CIRCLE: _INTERLEAVED}
+ALLOWED_AFTER_SUBSCRIBE: Final[Mapping[str, str]] = {POLL_SKIP: _REBALANCED, POLL_BACK: _REBALANCED}
+
+Values = dict[str, list[Any]]
+"""Values by key, in the order of an operation."""
+
+
+@dataclass
+class _Step:
+    """An operation with its sent and polled values by key."""
+
+    operation: Completed
+    sent: Values = field(default_factory=dict)
+    polled: Values = field(default_factory=dict)
+
+
+@dataclass
+class _Log:
+    """The values of one key: by offset as seen, in order, and the index of each value.
+
+    If an offset has several values, only the first has an index, and the others are in no order.
+    """
+
+    offsets: dict[int, list[Any]] = field(default_factory=dict)
+    order: list[Any] = field(default_factory=list)
+    index: dict[Any, int] = field(default_factory=dict)
+    places: dict[Any, list[int]] = field(default_factory=dict)
+    """The offsets of each value."""
+    rank: dict[int, int] = field(default_factory=dict)
+    """The dense number of each offset."""
+
+    def see(self, offset: int | None, value: Any) -> None:
+        if offset is not None and value not in self.offsets.setdefault(offset, []):
+            self.offsets[offset].append(value)
+            self.places.setdefault(value, []).append(offset)
+
+    def settle(self) -> None:
+        for offset in sorted(self.offsets):
+            self.rank[offset] = len(self.order)
+            value = self.offsets[offset][0]
+            self.index.setdefault(value, len(self.order))
+            self.order.append(value)
+
+    def jump(self, former: Any, value: Any) -> int:
+        """Returns the difference of the indexes; 1 if one of them is unknown."""
+        if former not in self.index or value not in self.index:
+            return 1
+        return self.index[value] - self.index[former]
+
+
+def check_kafka(operations: Sequence[Completed]) -> Answer:
+    """Judges logs. Sends of unknown outcome count as committed if one of their values was polled."""
+    return _KafkaCheck(sorted(operations, key=lambda one: one.call)).judge()
+
+
+class _KafkaCheck:
+    def __init__(self, operations: Sequence[Completed]) -> None:
+        self.answer = Answer(allowed=dict(ALWAYS_ALLOWED))
+        self.operations = operations
+        self.logs: dict[str, _Log] = {}
+        self.steps = {one.index: self._read_step(one) for one in operations if one.operation.f in _LOGGED}
+        for log in self.logs.values():
+            log.settle()
+        self.sender: dict[tuple[str, Any], _Step] = {}
+        self.failed: dict[tuple[str, Any], _Step] = {}
+        self.pollers: dict[tuple[str, Any], list[_Step]] = {}
+        for step in self.steps.values():
+            failed = step.operation.completion.outcome is Outcome.FAIL
+            for key, value in _iterate_values(step.sent):
+                (self.failed if failed else self.sender)[key, value] = step
+            for key, value in _iterate_values(step.polled):
+                self.pollers.setdefault((key, value), []).append(step)
+        self.subscribers = {one.process for one in operations if one.operation.f == "subscribe"}
+        if self.subscribers:
+            self.answer.allowed |= ALLOWED_AFTER_SUBSCRIBE
+
+    def judge(self) -> Answer:
+        self._check_offsets()
+        self._check_polled()
+        self._check_unpolled()
+        for step in self.steps.values():
+            self._check_inside(step)
+        self._check_processes()
+        self._check_circles()
+        polls = sum(bool(step.polled) for step in self.steps.values())
+        if not polls:
+            self.answer.doubts.append("nothing was ever polled")
+        self.answer.examined = dict.fromkeys(MEANINGS, len(self.steps))
+        return self.answer
+
+    def _read_step(self, one: Completed) -> _Step:
+        step, ok = _Step(one), one.completion.outcome is Outcome.OK
+        micros = one.completion.result if ok and one.completion.result is not None else one.operation.argument
+        for micro in micros or ():
+            if micro[0] == "send":
+                key, value = name_key(micro[1]), micro[2]
+                offset, value = value if isinstance(value, list) and ok and len(value) == 2 else (None, value)
+                step.sent.setdefault(key, []).append(freeze(value))
+                self._see(key, offset, value)
+            elif len(micro) > 1 and ok:
+                for key, pairs in (micro[1] or {}).items():
+                    for offset, value in pairs:
+                        step.polled.setdefault(key, []).append(freeze(value))
+                        self._see(key, offset, value)
+        return step
+
+    def _see(self, key: str, offset: int | None, value: Any) -> None:
+        self.logs.setdefault(key, _Log()).see(offset, freeze(value))
+
+    def _find_seers(self, key: str, value: Any) -> list[Completed]:
+        """Returns the operations that show a value: its send, and the first that polled it."""
+        steps = [self.sender.get((key, value)), *self.pollers.get((key, value), [])[:1]]
+        return [step.operation for step in steps if step is not None]
+
+    def _check_offsets(self) -> None:
+        for key, log in self.logs.items():
+            for offset, values in log.offsets.items():
+                if len(values) > 1:
+                    seers = [one for value in values[:2] for one in self._find_seers(key, value)]
+                    claim = f"{key}: offset {offset} has {describe_some(values)}, by operations {_list_indexes(seers)}."
+                    self.answer.add(INCONSISTENT, key, claim, seers)
+            for value, offsets in log.places.items():
+                if len(offsets) > 1:
+                    seers = self._find_seers(key, value)
+                    claim = f"{key}: {value} is at the offsets {describe_some(offsets)}."
+                    self.answer.add(DUPLICATE, key, claim, seers)
+
+    def _check_polled(self) -> None:
+        for (key, value), pollers in self.pollers.items():
+            poller = pollers[0].operation
+            if (key, value) not in self.sender:
+                failed = self.failed.get((key, value))
+                by = f"{key}: {value} was polled by operation {poller.index} at {seconds(poller.ret or 0)}, but "
+                if failed is None:
+                    self.answer.add(PHANTOM, key, f"{by}no one sent it.", [poller])
+                else:
+                    sender = failed.operation
+                    claim = f"{by}its send by operation {sender.index} at {seconds(sender.call)} had failed."
+                    self.answer.add(ABORTED, key, claim, [sender, poller])
+            elif self.sender[key, value] in pollers:
+                own = self.sender[key, value].operation
+                claim = f"{key}: operation {own.index} polled {value}, which it sent itself and had not committed."
+                self.answer.add(PRECOMMITTED, key, claim, [own])
+
+    def _check_unpolled(self) -> None:
+        """Looks for acknowledged values that no one polled, below or above the last polled one."""
+        last: dict[str, tuple[int, Any]] = {}
+        for key, value in self.pollers:
+            log = self.logs[key]
+            if value in log.places:
+                first = log.rank[min(log.places[value])]
+                last[key] = max(last.get(key, (-1, None)), (first, value), key=lambda pair: pair[0])
+        for (key, value), step in self.sender.items():
+            one = step.operation
+            polled = any(other in self.pollers for other in _iterate_values(step.sent))
+            if (key, value) in self.pollers or not (one.completion.outcome is Outcome.OK or polled):
+                continue
+            log, (highest, shown) = self.logs[key], last.get(key, (-1, None))
+            by = f"{key}: {value} was sent by operation {one.index} at {seconds(one.call)}"
+            if value in log.places and log.rank[max(log.places[value])] <= highest:
+                reader = self.pollers[key, shown][0].operation
+                claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
+                self.answer.add(LOST, key, claim, [one, reader])
+            elif one.completion.outcome is Outcome.OK:
+                self.answer.add(UNSEEN, key, f"{by} and acknowledged, and no one polled it by the end.", [one])
+
+    def _check_inside(self, step: _Step) -> None:
+        one = step.operation
+        if one.completion.outcome is not Outcome.FAIL:
+            self._compare(step.sent, one, "sent", INNER_SEND_SKIP, INNER_SEND_BACK)
+        if one.process not in self.subscribers:
+            self._compare(step.polled, one, "polled", INNER_POLL_SKIP, INNER_POLL_BACK)
+
+    def _compare(self, values: Values, one: Completed, verb: str, skip: str, back: str) -> None:
+        for key, of_key in values.items():
+            log = self.logs[key]
+            for former, value in pairwise(of_key):
+                jump = log.jump(former, value)
+                if jump != 1:
+                    between = log.order[log.index[former] + 1 : log.index[value]]
+                    why = f"between which the log has {describe_some(between)}" if jump > 1 else "which go back"
+                    claim = f"{key}: operation {one.index} {verb} {former} and then {value}, {why}."
+                    self.answer.add(skip if jump > 1 else back, key, claim, [one])
+
+    def _check_processes(self) -> None:
+        """Compares each operation's first values with the last ones of its process."""
+        polled: dict[int, dict[str, tuple[_Step, Any]]] = {}
+        sent: dict[int, dict[str, tuple[_Step, Any]]] = {}
+        for one in self.operations:
+            if one.completion.outcome is Outcome.FAIL:
+                continue
+            if one.operation.f in ("assign", "subscribe"):
+                kept = set(map(name_key, one.operation.argument or ()))
+                for last in (polled, sent):
+                    held = last.get(one.process, {})
+                    last[one.process] = {key: value for key, value in held.items() if key in kept}
+            elif one.index in self.steps:
+                step = self.steps[one.index]
+                self._follow(step, step.polled, polled.setdefault(one.process, {}), "polled", POLL_SKIP, POLL_BACK)
+                self._follow(step, step.sent, sent.setdefault(one.process, {}), "sent", None, SEND_BACK)
+
+    def _follow(
+        self, step: _Step, values: Values, last: dict[str, tuple[_Step, Any]], verb: str, skip: str | None, back: str
+    ) -> None:
+        for key, of_key in values.items():
+            if key in last:
+                former, value = last[key]
+                log, one = self.logs[key], step.operation
+                jump = log.jump(value, of_key[0])
+                if jump < 1 or (jump > 1 and skip is not None):
+                    between = log.order[log.index[value] + 1 : log.index[of_key[0]]]
+                    lacking = f"; the log has {describe_some(between)} between them" if jump > 1 else ""
+                    claim = (
+                        f"{key}: process {one.process} {verb} {value} last by operation {former.operation.index}, and "
+                        f"then {of_key[0]} first by operation {one.index}{lacking or ', which the log has no later'}."
+                    )
+                    self.answer.add(back if skip is None or jump < 1 else skip, key, claim, [former.operation, one])
+            last[key] = (step, of_key[-1])
+
+    def _check_circles(self) -> None:
+        """Looks for circles of polls, then of polls and times, then also of sends. Each circle is reported once."""
+        polls = {
+            (sender.operation.index, poller.operation.index)
+            for pair, pollers in self.pollers.items()
+            if (sender := self.sender.get(pair)) is not None
+            for poller in pollers
+            if poller is not sender
+        }
+        sends = set()
+        for key, log in self.logs.items():
+            senders = [self.sender.get((key, value)) for value in log.order]
+            for former, later in pairwise(one for one in senders if one is not None):
+                if former is not later:
+                    sends.add((former.operation.index, later.operation.index))
+        reported: set[int] = set()
+        for anomaly, with_sends, with_time in (
+            (CIRCLE, False, False), (TIME_CIRCLE, False, True), (SEND_CIRCLE, True, True),
+        ):  # fmt: skip
+            edges = [(*edge, WR) for edge in polls] + [(*edge, WW) for edge in sends if with_sends]
+            for members, cycle in self._find_circles(edges, with_time=with_time):
+                if reported.isdisjoint(members):
+                    reported.update(members)
+                    self._add_circle(anomaly, cycle, polls, sends)
+
+    def _find_circles(
+        self, edges: Sequence[tuple[int, int, int]], *, with_time: bool
+    ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Yields the members and the shortest cycle of each component, as indexes of operations."""
+        done = [step.operation for step in self.steps.values() if step.operation.completion.outcome is not Outcome.FAIL]
+        if not edges or not done:
+            return
+        ops = np.array(sorted(one.index for one in done), np.int64)
+        by_index = {one.index: one for one in done}
+        call = np.array([by_index[op].call for op in ops.tolist()], np.int64)
+        ret = np.array([by_index[op].ret or INFINITY for op in ops.tolist()], np.int64)
+        source, target, kind = (np.array([edge[part] for edge in edges], np.int64) for part in range(3))
+        nodes, times = ops, call
+        if with_time:
+            added = order_in_real_time(ops, call, ret, np.zeros_like(ops))
+            nodes, times = np.concatenate([ops, added.nodes]), np.concatenate([call, added.times])
+            kind = np.concatenate([kind, np.full(len(added.source), ORDER)])
+            source, target = np.concatenate([source, added.source]), np.concatenate([target, added.target])
+        classified = classify(Graph.of(nodes, times, source, target, kind))
+        cycles = ShortCycles(classified)
+        for component in classified.components:
+            ids = classified.graph.nodes[component.members]
+            yield ids[ids >= 0].tolist(), [link.source for link in to_links(cycles.shortest(component)[1])]
+
+    def _add_circle(
+        self, anomaly: str, cycle: Sequence[int], polls: set[tuple[int, int]], sends: set[tuple[int, int]]
+    ) -> None:
+        steps = []
+        for op, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+            first, second = self.steps[op].operation, self.steps[following].operation
+            if (op, following) in polls:
+                steps.append(f"operation {following} polled a value of operation {op}")
+            elif (op, following) in sends:
+                steps.append(f"a log has a value of operation {op} right before one of operation {following}")
+            else:
+                ended, began = seconds(first.ret or 0), seconds(second.call)
+                steps.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
+        claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(steps[:6])}."
+        self.answer.add(anomaly, None, claim, [self.steps[op].operation for op in cycle], cycle=True)
+
+
+_LOGGED: Final = ("send", "poll", "txn")
+
+
+def name_key(key: Any) -> str:
+    """Returns the name of a key, as in the maps of polls."""
+    return key if isinstance(key, str) else name_object(str(key))
+
+
+def _iterate_values(values: Values) -> Iterable[tuple[str, Any]]:
+    return ((key, value) for key, of_key in values.items() for value in of_key)
+
+
+def _list_indexes(operations: Sequence[Completed]) -> str:
+    return " and ".join(str(index) for index in dict.fromkeys(one.index for one in operations))
