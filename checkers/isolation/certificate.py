@@ -7,6 +7,7 @@ with the searches, and needs no graph.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from assay.checkers.isolation.levels import Level, Order, Rule
@@ -85,38 +86,50 @@ def _list_sessions(history: TransactionHistory) -> Iterator[tuple[int, int]]:
 
 def _list_visible(history: TransactionHistory, level: Level) -> Iterator[tuple[int, int, int, int]]:
     """Yields (reader, key, writer, another transaction that the reader sees) for each read."""
-    causes = _list_causes(history, level) if level.rule is Rule.CAUSAL else None
+    writers: dict[int, list[int]] = {}
+    for number, written in enumerate(history.writes):
+        for key in written:
+            writers.setdefault(key, []).append(number)
     for reader, reads in enumerate(history.reads):
-        if causes is not None:
-            visible = causes[reader]
-        elif level.rule is Rule.READ_ATOMIC:
+        visible: set[int] = set()
+        if level.rule is Rule.READ_ATOMIC:
             visible = {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
-            for other in range(len(history)) if level.order is not Order.NONE and reads else ():
+            keys = {read.key for read in reads} if level.order is not Order.NONE else set()
+            for other in (one for key in keys for one in writers.get(key, ())):
                 same = level.order is Order.REAL_TIME or history.processes[other] == history.processes[reader]
                 if same and history.returns[other] < history.calls[reader]:
                     visible.add(other)
-        else:
-            visible = set()
         for read in reads:
             yield from ((reader, read.key, read.writer, other) for other in visible)
             if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
                 visible |= {one for one in (*read.others, read.writer) if one != INITIAL}
 
 
-def _list_causes(history: TransactionHistory, level: Level) -> list[set[int]]:
-    """Returns, for each transaction, all that it sees directly or not."""
-    direct: list[set[int]] = [set() for _ in range(len(history))]
+def _list_causes(
+    history: TransactionHistory, level: Level, order: Sequence[int]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yields the same for causal, but of each session only the last writer of the key that a reader sees.
+
+    The order keeps sessions, so earlier writers of the session come earlier in it as well.
+    """
+    names = [process if ret != NEVER else -1 - number
+             for number, (process, ret) in enumerate(zip(history.processes, history.returns, strict=True))]  # fmt: skip
+    direct: list[set[int]] = [set() for _ in names]
     for first, second in (*_list_sessions(history), *history.list_order(level.order)):
         direct[second].add(first)
     for number, reads in enumerate(history.reads):
         direct[number] |= {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
-    causes: list[set[int]] = []
-    for sources in direct:
-        seen, left = set(sources), list(sources)
-        while left:
-            one = left.pop()
-            more = (causes[one] if one < len(causes) else direct[one]) - seen
-            seen |= more
-            left += more if one >= len(causes) else ()
-        causes.append(seen)
-    return causes
+    writers: dict[int, dict[int, list[int]]] = {}
+    for number, written in enumerate(history.writes):
+        for key in written:
+            writers.setdefault(key, {}).setdefault(names[number], []).append(number)
+    last: list[dict[int, int]] = [{} for _ in names]
+    for number in order:
+        for source in direct[number]:
+            for name, seen in (*last[source].items(), (names[source], source)):
+                last[number][name] = max(seen, last[number].get(name, -1))
+        for read in history.reads[number]:
+            for name, candidates in writers.get(read.key, {}).items():
+                place = bisect_right(candidates, last[number].get(name, -1))
+                if place:
+                    yield number, read.key, read.writer, candidates[place - 1]

@@ -179,12 +179,16 @@ class Saturation:
         self._deadline = deadline
         self._reach: Bits = np.zeros((0, 0), np.uint8)
         self._is_closed = False
+        self._following: list[list[int]] = []
+        self._sources: list[list[int]] = []
+        self._linked = 0
 
     def save(self) -> State:
         return State(len(self.edges), self._reach.copy())
 
     def restore(self, state: State) -> None:
         del self.edges[state.edges :]
+        self._following = []
         self._reach = state.reach.copy()
 
     def add(self, edge: Edge) -> None:
@@ -245,13 +249,8 @@ class Saturation:
     def _close(self) -> None:
         """Computes the closure of all edges. Raises ``Conflict`` if they have a cycle."""
         count = self.problem.nodes
-        following: list[list[int]] = [[] for _ in range(count)]
-        sources: list[list[int]] = [[] for _ in range(count)]
-        waiting = [0] * count
-        for edge in self.edges:
-            following[edge.source].append(edge.target)
-            sources[edge.target].append(edge.source)
-            waiting[edge.source] += 1
+        following, sources = self._link()
+        waiting = list(map(len, following))
         ready = [node for node in range(count) if not waiting[node]]
         rows = [0] * count
         done = 0
@@ -272,6 +271,17 @@ class Saturation:
         data = bytearray(b"".join(row.to_bytes(width, "little") for row in rows))
         self._reach = np.frombuffer(data, np.uint8).reshape(count, width)
         self._is_closed = True
+
+    def _link(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Returns the targets and the sources of each node's edges."""
+        if self._linked > len(self.edges) or not self._following:
+            count = self.problem.nodes
+            self._following, self._sources, self._linked = [[] for _ in range(count)], [[] for _ in range(count)], 0
+        for edge in self.edges[self._linked :]:
+            self._following[edge.source].append(edge.target)
+            self._sources[edge.target].append(edge.source)
+        self._linked = len(self.edges)
+        return self._following, self._sources
 
     def _read(self, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
         """Returns whether each row's node reaches each column's node."""

@@ -31,6 +31,7 @@ Wait = tuple[int, int, int]
 _NEIGHBOURHOODS: Final = (40, 160)
 """Numbers of events before and after the last step whose order is derived, if the remaining events wait in a circle."""
 _WINDOW: Final = 400
+_OVERLAP: Final = 120
 _MOST_WAITING: Final = 200
 """Number of waiting events from which a circle is suspected. It is doubled whenever there is none."""
 _TIME_STEP: Final = 1000
@@ -65,11 +66,11 @@ def schedule(
 def _derive_in_windows(
     history: TransactionHistory, level: Level, times: Sequence[int], deadline: float
 ) -> set[tuple[int, int]] | None:
-    """Returns what follows for the events of windows, each of which overlaps the next by a half. None: no order."""
+    """Returns what follows for the events of overlapping windows. None: they have no order."""
     scale = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
     by_time = sorted(range(len(history)), key=lambda number: times[scale * number + scale - 1])
     found: set[tuple[int, int]] = set()
-    for begin in range(0, len(by_time) - _WINDOW // 2 if len(by_time) > _NEIGHBOURHOODS[-1] else 0, _WINDOW // 2):
+    for begin in range(0, len(by_time) - _OVERLAP if len(by_time) > _NEIGHBOURHOODS[-1] else 0, _WINDOW - _OVERLAP):
         window = by_time[begin : begin + _WINDOW]
         writers = {read.writer for number in window for read in history.reads[number]} - {INITIAL}
         problem = make_problem(history, level, sorted(writers.union(window)))

@@ -32,6 +32,7 @@ SMALL = {
     "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
     "doubling": "--seconds=20 --doublings=1 --rate=50 --rounds=1",
     "hour": "--rates=1 --models=log,counter --clients=3 --keys=3",
+    "isolation": "--transactions=200 --sessions=3 --levels=serializable,causal",
     "exposure": "--models=log --effects=2000 --keys=2 --clients=5 --runs=1",
 }
 LARGER = {
