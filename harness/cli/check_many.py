@@ -66,7 +66,8 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
 def _require_plain_options(arguments: argparse.Namespace) -> None:
     """Raises ``InputError`` if an option is given that applies to a single history."""
     for field in fields(CheckRequest):
-        if field.name != "path" and getattr(arguments, field.name) != field.default:
+        given = getattr(arguments, field.name, None)
+        if field.name != "path" and (tuple(given) if isinstance(given, list) else given) != field.default:
             option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
                 field.name, field.name.replace("_", "-")
             )
