@@ -156,7 +156,7 @@ def test_reads_of_a_set_agree_with_the_definition() -> None:
     [("lost-write", "drop"), ("inconsistent-offset", "alter"), ("nonmonotonic-poll", "repeat"), ("phantom", "invent")],
 )
 def test_a_damaged_log_is_found(anomaly: str, damage: str) -> None:
-    """One poll of a correct history is damaged; the anomaly is found in most of them, and in no other place."""
+    """Damages a poll of a correct history. The anomaly is found in most of these histories."""
     found = 0
     for seed in range(60):
         chance = random.Random(seed)
