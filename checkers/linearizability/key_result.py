@@ -1,6 +1,6 @@
 """Result for one key, which can be sent between processes and machines."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
@@ -56,6 +56,12 @@ class Contradiction(NamedTuple):
             omitted=max(0, len(self.rows) - MOST_OPERATIONS),
             time=int(history.call[first]) if ended == FOREVER else ended,
         )
+
+
+def to_unfinished_result(key: str | None, found: KeyResult, first_look: float) -> KeyResult:
+    """Returns the result for a key that got no more time than the first look, because another key is wrong."""
+    why = f"{describe_key(key)}: not decided within {first_look:g} s; as another key is wrong, it got no more time"
+    return replace(found, unknown=f"{why} (--all-keys gives it)")
 
 
 def to_lost_result(key: str | None, operations: int, how: str) -> KeyResult:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 BEAM_WIDTH: Final = 2048
+FIRST_LOOK: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,23 @@ class Limits:
     legal order, the search resumes with the whole set.
     """
 
+    first_look: float = FIRST_LOOK
+    """Seconds that each key gets before any key gets more. So a hard key does not delay the results of other keys."""
+    every_key: bool = False
+    """Whether each key is searched to its limit even if another key is wrong. By default, keys that need more than the
+    first look are then unknown."""
     spent: float = 0.0
     """Seconds that an earlier attempt of this key used."""
 
     def __post_init__(self) -> None:
         if self.bytes <= 0 or self.beam_width < 1 or (self.seconds is not None and self.seconds < 0):
             raise ValueError(f"limits must be positive: {self}")
+
+    def take_first_look(self) -> Limits | None:
+        """Returns the limits of the first look at each key, or None if the time limit is as short."""
+        if self.seconds is not None and self.seconds <= self.first_look:
+            return None
+        return replace(self, seconds=self.first_look)
 
     def divide_by(self, searches: int) -> Limits:
         """Returns the limits of one of ``searches`` parallel searches."""

@@ -28,13 +28,13 @@ from assay.checkers.engine import EngineError, EngineUnavailable
 from assay.checkers.engine.base import quote
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability.encode import COLUMNS, describe_key, encode
-from assay.checkers.linearizability.key_result import ZONES, KeyResult, to_lost_result
+from assay.checkers.linearizability.key_result import ZONES, KeyResult, to_lost_result, to_unfinished_result
 from assay.checkers.linearizability.key_search import search_history
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, ModelError
 from assay.checkers.linearizability.pool import Chunk
 from assay.checkers.linearizability.scheduler import divide_into_chunks
-from assay.checkers.linearizability.search import Progress, judge_by_zones
+from assay.checkers.linearizability.search import Progress, Report, judge_by_zones
 from assay.checkers.linearizability.summary import describe_count, summarize
 
 if TYPE_CHECKING:
@@ -72,7 +72,12 @@ class HistoryKeys:
 
 
 def search_on_spark(
-    spark: Spark, model: Model, *, limits: Limits = DEFAULT, progress: Progress = lambda what, done, total: None
+    spark: Spark,
+    model: Model,
+    *,
+    limits: Limits = DEFAULT,
+    progress: Progress = lambda what, done, total: None,
+    report: Report = lambda finding: None,
 ) -> Judgement:
     """Judges the session's view ``ops`` like ``search``, with the same verdict and texts.
 
@@ -92,6 +97,8 @@ def search_on_spark(
         with closing(_SparkSearch(spark, model, keys).search(limits)) as results:
             for number, result in results:
                 found[number] = result
+                if result.finding is not None:
+                    report(result.finding)
                 done += keys.operations[number]
                 progress(what, done, total)
         if len(found) != len(keys):
@@ -151,14 +158,39 @@ class _SparkSearch:
     def search(self, limits: Limits) -> Results:
         """Yields each key's result, in any order.
 
+        As on one machine (``scheduler``), each key first gets a first look. After that, keys are searched to their
+        limits, unless a key is wrong.
+        """
+        look = limits.take_first_look() if len(self._keys) > 1 else None
+        hard: dict[int, KeyResult] = {}
+        wrong = False
+        for number, result in self._search_all(range(len(self._keys)), look or limits):
+            if look is not None and result.out_of_time:
+                hard[number] = result
+            else:
+                wrong |= result.finding is not None
+                yield number, result
+        if hard and (limits.every_key or not wrong):
+            with closing(self._search_all(list(hard), limits)) as results:
+                for number, result in results:
+                    del hard[number]
+                    yield number, result
+                    if result.finding is not None and not limits.every_key:
+                        break
+        for number, result in hard.items():
+            yield number, to_unfinished_result(self._keys.names[number], result, limits.first_look)
+
+    def _search_all(self, numbers: Sequence[int], limits: Limits) -> Results:
+        """Yields the result of each key, in any order.
+
         First all keys are searched, each with a share of the memory. Keys that need more memory are then searched
         again, one by one.
         """
-        if not self._keys.names:
+        if not numbers:
             return
-        at_once = min(self._spark.parallelism, len(self._keys))
+        at_once = min(self._spark.parallelism, len(numbers))
         need_more_memory: list[tuple[int, float]] = []
-        chunks = divide_into_chunks(dict(enumerate(self._keys.operations)), at_once, PART)
+        chunks = divide_into_chunks({number: self._keys.operations[number] for number in numbers}, at_once, PART)
         for number, result in self._run(chunks, limits.divide_by(at_once), at_once):
             if result.out_of_memory and at_once > 1:
                 need_more_memory.append((number, result.seconds))

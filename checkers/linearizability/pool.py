@@ -89,7 +89,7 @@ class WorkerPool:
 
     def __init__(self, model: Model, workers: int) -> None:
         self._model = model
-        self._max_workers = workers
+        self.max_workers = workers
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -112,7 +112,7 @@ class WorkerPool:
         waiting = deque(chunks)
         while waiting or any(worker.unanswered for worker in self._workers):
             busy = sum(bool(worker.unanswered) for worker in self._workers)
-            self._start(min(workers or self._max_workers, len(waiting) + busy))
+            self._start(min(workers or self.max_workers, len(waiting) + busy))
             for worker in self._workers:
                 if worker.ready and not worker.unanswered and waiting:
                     worker.unanswered.extend(waiting.popleft())

@@ -4,6 +4,10 @@ Starting a process costs one or two seconds of processor time, and the time to s
 this process searches for the first seconds. If more than one key is then left, as many processes as there are cores
 search the rest.
 
+No key gets much time while others have had none: each key first gets a short *first look*, short keys before long ones.
+Only then are the keys searched to their limits that the first look did not decide. If a key is wrong, the history is,
+so the other keys get no more than the first look, unless ``Limits.every_key`` asks for it.
+
 The result for a key does not depend on where it was searched. Each of n processes has an n-th of the memory. A key that
 needs more memory is searched again, alone, with all of the memory and the rest of its time.
 """
@@ -11,11 +15,12 @@ needs more memory is searched again, alone, with all of the memory and the rest 
 import os
 import time
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.checkers.linearizability.encode import EncodedHistory
-from assay.checkers.linearizability.key_result import KeyResult
+from assay.checkers.linearizability.key_result import KeyResult, to_unfinished_result
 from assay.checkers.linearizability.key_search import search_history
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.pool import Chunk, NotPortableError, WorkerPool
@@ -42,36 +47,61 @@ class LocalSearch:
 
     def search(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Results:
         """Yields the result of each key, in any order. Closing the iterator ends all processes."""
+        workers = min(self.workers or os.cpu_count() or 1, len(keys))
+        look = limits.take_first_look() if len(keys) > 1 else None
+        easy_first = sorted(keys, key=lambda number: (encoded.length(number), number))
+        hard: dict[int, KeyResult] = {}
+        wrong = False
+        with WorkerPool(encoded.model, workers) as pool:
+            for number, found in self._search_all(pool, encoded, easy_first, look or limits, self.patience):
+                if look is not None and found.out_of_time:
+                    hard[number] = found
+                else:
+                    wrong |= found.finding is not None
+                    yield number, found
+            if hard and (limits.every_key or not wrong):
+                with closing(self._search_all(pool, encoded, list(hard), limits, 0.0)) as results:
+                    for number, found in results:
+                        del hard[number]
+                        yield number, found
+                        if found.finding is not None and not limits.every_key:
+                            break
+        for number, found in hard.items():
+            yield number, to_unfinished_result(encoded.keys[number], found, limits.first_look)
+
+    def _search_all(
+        self, pool: WorkerPool, encoded: EncodedHistory, keys: Sequence[int], limits: Limits, patience: float
+    ) -> Results:
+        """Yields the result of each key. ``patience``: seconds before other processes take over."""
         left = dict.fromkeys(keys)
-        workers = min(self.workers or os.cpu_count() or 1, len(left))
-        if workers > 1:
-            for number, found in self._search_in_this_process(encoded, keys, limits):
+        if pool.max_workers > 1 and patience > 0:
+            for number, found in _search_for_some_time(encoded, keys, limits, patience):
                 del left[number]
                 yield number, found
-        workers = min(workers, len(left))
+        workers = min(pool.max_workers, len(left))
         if workers > 1:
             try:
-                with WorkerPool(encoded.model, workers) as pool:
-                    for number, found in _search_in_parallel(pool, encoded, list(left), limits, workers):
-                        del left[number]
-                        yield number, found
+                for number, found in _search_in_parallel(pool, encoded, list(left), limits, workers):
+                    del left[number]
+                    yield number, found
             except NotPortableError:
                 pass  # keys that other processes cannot load are searched in this process
         for number in left:
             yield number, search_history(encoded.history(number), limits)
 
-    def _search_in_this_process(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Results:
-        """Yields the results found within ``patience``."""
-        end = time.perf_counter() + self.patience
-        for number in keys:
-            patience = end - time.perf_counter()
-            if patience <= 0:
-                return
-            hurried = limits.seconds is None or limits.seconds > patience
-            found = search_history(encoded.history(number), replace(limits, seconds=patience) if hurried else limits)
-            if found.out_of_time and hurried:
-                return  # other processes search this key again from the start
-            yield number, found
+
+def _search_for_some_time(encoded: EncodedHistory, keys: Sequence[int], limits: Limits, patience: float) -> Results:
+    """Yields the results that this process finds within ``patience`` seconds."""
+    end = time.perf_counter() + patience
+    for number in keys:
+        remaining = end - time.perf_counter()
+        if remaining <= 0:
+            return
+        hurried = limits.seconds is None or limits.seconds > remaining
+        found = search_history(encoded.history(number), replace(limits, seconds=remaining) if hurried else limits)
+        if found.out_of_time and hurried:
+            return  # other processes search this key again from the start
+        yield number, found
 
 
 def _search_in_parallel(

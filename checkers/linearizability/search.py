@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.judging.verdict import Judgement
+from assay.checkers.judging.verdict import Finding, Judgement
 from assay.checkers.linearizability.encode import EncodedHistory, encode
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE, ZONES, KeyResult
 from assay.checkers.linearizability.limits import DEFAULT, Limits
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Receives the current activity, the number of operations judged, and the number of all operations."""
+Report = Callable[[Finding], None]
+"""Receives each finding as soon as its key is judged."""
 DEFAULT_PLACE: Final = LocalSearch()
 
 
@@ -35,14 +37,18 @@ def search(
     limits: Limits = DEFAULT,
     place: LocalSearch = DEFAULT_PLACE,
     progress: Progress = lambda what, done, total: None,
+    report: Report = lambda finding: None,
 ) -> Judgement:
     """Decides whether each key's operations have a legal order: one that respects time and the model.
 
     ``ops`` has the history's schema (``assay.harness.core.history``). Operations with a null key are one object.
-    ``place`` is where the search runs. It sets the number of processes, which affects only the time. Verdicts:
+    ``place`` is where the search runs. It sets the number of processes, which affects only the time. ``report``
+    receives each finding at once. Verdicts:
 
     - ``fail``: a key has no legal order. The findings name, per key, the operation that fits nowhere in the order.
     - ``unknown``: a limit was reached, or a process died, and no key failed.
+
+    After a key has failed, keys that are not decided quickly are unknown (``Limits.first_look``).
 
     ``KeyboardInterrupt`` ends the search; the judgement then has the keys searched so far. Raises ``ModelError`` if the
     operations do not fit the model.
@@ -54,7 +60,10 @@ def search(
     found = dict(by_zones)
     interrupted = False
     try:
-        _search_keys(found, encoded, rest, limits, place, progress)
+        for by_zone in by_zones.values():
+            if by_zone.finding is not None:
+                report(by_zone.finding)
+        _search_keys(found, encoded, rest, limits, place, progress, report)
     except KeyboardInterrupt:
         interrupted = True
     return summarize(
@@ -82,11 +91,14 @@ def _search_keys(
     limits: Limits,
     place: LocalSearch,
     progress: Progress,
+    report: Report,
 ) -> None:
     done, total, what = 0, sum(map(encoded.length, keys)), f"searching {describe_count(keys)}"
     progress(what, 0, total)
     with closing(place.search(encoded, keys, limits)) as results:
         for number, result in results:
             found[number] = result
+            if result.finding is not None:
+                report(result.finding)
             done += encoded.length(number)
             progress(what, done, total)

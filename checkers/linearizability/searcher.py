@@ -65,10 +65,10 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
     Raises ``ModelError`` if the model contradicts itself.
     """
     model, space, layout = history.model, None, None
-    deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
     try:
         states = InternedStates(model)
-        plain = _should_begin_plain(history)
+        plain = _should_begin_plain(history)  # may compile, which does not count for the time limit
+        deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
         layout, actions = _lay_out(history, states)
         wanted = model.step if model.compiled else _reject_step
         step = wanted if plain else _compile_step(wanted)
@@ -99,7 +99,9 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
             elif status == core.STUCK:
                 return _add_measurements(space, SearchResult(why=explain(history, layout, space)))
             elif status == core.SPENT and plain:
+                begun = time.perf_counter()
                 compile_all()
+                deadline = None if deadline is None else deadline + time.perf_counter() - begun
                 plain, step = False, _compile_step(wanted)  # without numba, the step stays plain
             elif status != core.SPENT:
                 raise space.to_model_error(CLAIMS[status], actions)

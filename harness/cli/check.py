@@ -1,5 +1,7 @@
 """``assay check PATH``: judges a stored history, or one from elsewhere."""
 
+from __future__ import annotations
+
 import argparse
 import math
 import os
@@ -11,13 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODEL_NAMES, MODELS, ORDERS, WORKLOADS, CheckRequest
 from assay.harness.stored.workload_table import describe_workloads
+
+if TYPE_CHECKING:
+    from assay.checkers.judging.verdict import Finding
 
 UNITS: Final = {
     f"{prefix}{suffix}": base**power
@@ -26,6 +32,8 @@ UNITS: Final = {
 }
 PATIENCE: Final = 1.0
 """Seconds without input after which a line reports the wait."""
+MOST_NOTED: Final = 20
+"""Maximum number of findings that are printed before the search has ended."""
 MIN_MEMORY: Final = 1_000_000
 """Minimum of ``--memory-limit`` in bytes. With less, even a trivial search runs out of memory."""
 
@@ -142,6 +150,10 @@ def add(commands: Any) -> None:
         "--cas-refusals", dest="refusals", action="store_true",
         help="a cas with :fail and no error proves that the register held another value (default: it proves nothing)",
     )  # fmt: skip
+    parser.add_argument(
+        "--all-keys", dest="every_key", action="store_true",
+        help="with --model: search each key to its limit even if another key is wrong (default: a second for each)",
+    )  # fmt: skip
     add_plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
     parser.add_argument(
@@ -194,13 +206,14 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
         show_estimate() as estimate,
         _note_wait(arguments.paths[0]) as end_wait,
+        _note_findings() as report,
     ):
 
         def show_progress(stage: str, done: int, total: int) -> None:
             end_wait()
             estimate.step(stage, done, total)
 
-        checked = check(make_request(arguments), engines, registry, show_progress)
+        checked = check(make_request(arguments), engines, registry, show_progress, report)
     judgement = add_stage(checked.judgement, "starting the command", start_seconds, first=True)
     print(msgspec.json.encode(judgement).decode() if arguments.json else checked.text)
     if judgement.interrupted:
@@ -224,6 +237,38 @@ def _note_wait(path: Path) -> Iterator[Callable[[], None]]:
         yield timer.cancel
     finally:
         timer.cancel()
+
+
+@contextmanager
+def _note_findings() -> Iterator[Callable[[Finding], None]]:
+    """Prints findings of a search that goes on, because other keys may take long. A search that ends within
+    ``PATIENCE`` prints none, because the result has them all.
+
+    Yields a function that receives each finding.
+    """
+    waiting: SimpleQueue[Finding] = SimpleQueue()
+    over = threading.Event()
+
+    def print_findings() -> None:
+        if over.wait(PATIENCE):
+            return
+        for _ in range(MOST_NOTED):
+            found = waiting.get()
+            if over.is_set():
+                return
+            note(f"FAIL so far, while other keys are searched: {found.claim}")
+
+    printer = threading.Thread(target=print_findings, daemon=True)
+
+    def report(finding: Finding) -> None:
+        waiting.put(finding)
+        if not printer.ident:
+            printer.start()
+
+    try:
+        yield report
+    finally:
+        over.set()
 
 
 def _measure_start_seconds() -> float:

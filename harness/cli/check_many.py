@@ -68,9 +68,12 @@ def _require_plain_options(arguments: argparse.Namespace) -> None:
     for field in fields(CheckRequest):
         given = getattr(arguments, field.name, None)
         if field.name != "path" and (tuple(given) if isinstance(given, list) else given) != field.default:
-            option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
-                field.name, field.name.replace("_", "-")
-            )
+            option = {
+                "seconds": "time-limit",
+                "bytes": "memory-limit",
+                "refusals": "cas-refusals",
+                "every_key": "all-keys",
+            }.get(field.name, field.name.replace("_", "-"))
             several = f"{len(arguments.paths)} paths were given"
             reason = several if len(arguments.paths) > 1 else f"{arguments.paths[0]} is a folder of runs"
             raise InputError(f"--{option} is for one history, and {reason}")

@@ -24,6 +24,7 @@ from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import Limits, Model, ModelError, search
 from assay.checkers.linearizability.models import is_builtin
+from assay.checkers.linearizability.search import Report
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
 from assay.harness.core.printable import count_noun
@@ -68,12 +69,17 @@ def _require_json_values(reader: HistoryReader) -> None:
 
 
 def judge_by_model(
-    ops: Operations, model: Model, engines: Engines, progress: ProgressCallback, limits: Limits
+    ops: Operations,
+    model: Model,
+    engines: Engines,
+    progress: ProgressCallback,
+    limits: Limits,
+    report: Report = lambda finding: None,
 ) -> Judgement:
     """Judges whether ``ops`` are linearizable by ``model``. Raises ``HistoryError`` for operations unknown to the
     model.
 
-    ``KeyboardInterrupt`` ends the search with the result so far.
+    ``KeyboardInterrupt`` ends the search with the result so far. ``report`` receives each finding of a search at once.
     """
     custom = not is_builtin(model)
     if model.name in SQL_MODELS and not custom:
@@ -87,7 +93,8 @@ def judge_by_model(
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _to_table(ops)
-    return add_doubts(_judge_by_search(ops, model, spark, progress, limits), find_doubts(ops, custom=custom))
+    judgement = _judge_by_search(ops, model, spark, progress, limits, report)
+    return add_doubts(judgement, find_doubts(ops, custom=custom))
 
 
 def _to_table(ops: Operations) -> pa.Table:
@@ -133,11 +140,16 @@ def find_missing_successes(ops: Operations) -> list[str]:
 
 
 def _judge_by_search(
-    ops: Operations, model: Model, spark: Spark | None, progress: ProgressCallback, limits: Limits
+    ops: Operations,
+    model: Model,
+    spark: Spark | None,
+    progress: ProgressCallback,
+    limits: Limits,
+    report: Report,
 ) -> Judgement:
     try:
         if spark is None:
-            return search(_to_table(ops), model, limits=limits, progress=progress)
+            return search(_to_table(ops), model, limits=limits, progress=progress, report=report)
         from assay.checkers.linearizability.on_spark import search_on_spark
 
         with spark:
@@ -145,7 +157,7 @@ def _judge_by_search(
                 spark.register("ops", ops.paths("ops"), SCHEMAS["ops"])
             else:
                 spark.load("ops", ops)
-            return search_on_spark(spark, model, limits=limits, progress=progress)
+            return search_on_spark(spark, model, limits=limits, progress=progress, report=report)
     except EngineUnavailable:
         raise
     except EngineError as error:

@@ -22,6 +22,7 @@ from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model
+from assay.checkers.linearizability.search import Report
 from assay.harness.core.history import HistoryError
 from assay.harness.foreign import (
     MODELS,
@@ -72,8 +73,15 @@ JEPSEN_HISTORIES: Final = ("history.edn", "history.edn.gz", "history.txt", "hist
 """Files of a Jepsen folder, of which the first one that exists is judged."""
 
 
-def check(request: CheckRequest, engines: Engines, registry: Registry, progress: ProgressCallback) -> JudgedHistory:
-    """Judges the history at ``request.path``. ``progress`` is called with the stage and its progress.
+def check(
+    request: CheckRequest,
+    engines: Engines,
+    registry: Registry,
+    progress: ProgressCallback,
+    report: Report = lambda finding: None,
+) -> JudgedHistory:
+    """Judges the history at ``request.path``. ``progress`` is called with the stage and its progress. ``report``
+    receives the findings of a search by a model at once.
 
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.
@@ -88,7 +96,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
     if request.contract is not None and (path is not None or request.model is not None):
         raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
     if path is not None:
-        return _check_foreign(request, path, engines, progress)
+        return _check_foreign(request, path, engines, progress, report)
     if request.workload is not None:
         raise SettingsError(
             f"--workload is for a file of another tool; {request.path} is a folder, whose effects select the checks"
@@ -103,7 +111,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, progress:
         model, history = _find_model(request.model, request), store.resolve_history(request.path)
         ops = open_stored_operations(history)
         require_keys(model, iterate_batches(ops))
-        judgement = judge_by_model(ops, model, engines, progress, _make_limits(request))
+        judgement = judge_by_model(ops, model, engines, progress, _make_limits(request), report)
         hint = suggest_initial_values(iterate_batches(ops), judgement, model, str)
         return _describe_result(judgement, ops.dataset("ops"), *([hint] if hint else []))
     if request.seconds is not None:
@@ -139,6 +147,8 @@ def _validate_workload_options(request: CheckRequest) -> None:
         if is_given and (request.workload is None or not BY_NAME[request.workload].accepts(option)):
             subject = "" if request.workload is None else f", and --workload={request.workload} has none"
             raise SettingsError(f"{option} goes with --workload={list_accepting(option)}{subject}")
+    if request.every_key and request.model is None:
+        raise SettingsError("--all-keys applies only to the search with --model")
 
 
 def find_foreign_file(request: CheckRequest) -> Path | None:
@@ -158,7 +168,9 @@ def find_foreign_file(request: CheckRequest) -> Path | None:
     return path
 
 
-def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress: ProgressCallback) -> JudgedHistory:
+def _check_foreign(
+    request: CheckRequest, path: Path, engines: Engines, progress: ProgressCallback, report: Report
+) -> JudgedHistory:
     recognised: tuple[str, ...] = ()
     if request.workload is None and request.model is None:
         request, clause = _add_workload(request, path)
@@ -184,7 +196,7 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress
     notes: tuple[str, ...] = ()
     if model is not None:
         require_keys(model, iterate_batches(foreign.ops))
-        judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request))
+        judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request), report)
         hint = suggest_initial_values(iterate_batches(foreign.ops), judgement, model, to_edn)
         notes = (hint,) if hint else ()
     else:
@@ -233,6 +245,7 @@ def _make_limits(request: CheckRequest) -> Limits:
     return Limits(
         seconds=DEFAULT.seconds if request.seconds is None else request.seconds,
         bytes=DEFAULT.bytes if request.bytes is None else request.bytes,
+        every_key=request.every_key,
     )
 
 

@@ -63,3 +63,5 @@ class CheckRequest:
     """Time limit per key for the search; None: the default."""
     bytes: int | None = None
     """Memory limit for the whole search."""
+    every_key: bool = False
+    """Whether the search goes on to the limit of each key even if another key is wrong."""

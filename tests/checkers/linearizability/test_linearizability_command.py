@@ -113,6 +113,17 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
     assert left(others) == []
 
 
+def test_a_wrong_key_is_printed_while_others_are_searched(tmp_path: Path) -> None:
+    slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
+    ops = table([("slow", slow), ("quick", [operation("peek", 1, call=0, ret=1)])])
+    process, terminal = checking(stored(tmp_path / "history", ops), "duckdb")
+    try:
+        shown(terminal, r"FAIL so far, while other keys are searched: In quick: peek\(1\) .*has no place")
+        assert process.poll() is None
+    finally:
+        ended(process, terminal)
+
+
 @pytest.mark.long
 @pytest.mark.spark
 def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Path) -> None:
@@ -138,7 +149,7 @@ def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Pat
 
 def checking(folder: Path, engine: str) -> tuple[subprocess.Popen[str], int]:
     """``assay check`` with a model of ours, and the terminal where it tells how far it is."""
-    command = ["check", str(folder), "--model=helpers.linearizability_models:Mixer", f"--engine={engine}"]
+    command = ["check", str(folder), "--model=helpers.linearizability_models:Mixer", f"--engine={engine}", "--all-keys"]
     terminal, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *command],

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from assay.checkers.engine import EngineError, EngineUnavailable
-from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict
 from assay.checkers.linearizability import (
     MODELS,
     Action,
@@ -40,7 +41,7 @@ from helpers.process_tree import descendants, left
 
 HERE = LocalSearch(workers=1)
 POOL = LocalSearch(workers=2, patience=0.0)
-AMPLE = Limits(seconds=None)
+AMPLE = Limits(seconds=None, every_key=True)
 
 
 class OnSpark:
@@ -178,6 +179,39 @@ def test_time_is_limited_for_each_key(place: Place) -> None:
 @pytest.mark.long
 def test_time_is_limited_on_spark(spark: OnSpark) -> None:
     check_time(spark)
+
+
+def check_a_hard_key_beside_a_wrong_one(place: Place) -> None:
+    """A hard key gets one second. Then the verdict does not wait for it, unless all keys are asked for."""
+    ops = table([("hard", exploding(12)), ("wrong", [operation("peek", 1, call=0, ret=1)])])
+    reported: list[Finding] = []
+    limits = Limits(seconds=300, first_look=0.1)
+    judged = searched(ops, Mixer(), place, limits=limits, report=reported.append)
+    assert judged.verdict is Verdict.FAIL
+    assert [finding.key for finding in judged.findings] == ["wrong"]
+    assert tuple(reported) == judged.findings
+    assert judged.unknown == (
+        "key hard: not decided within 0.1 s; as another key is wrong, it got no more time (--all-keys gives it)",
+    )
+    judged = searched(ops, Mixer(), place, limits=replace(limits, seconds=0.5, every_key=True))
+    assert judged.unknown == ("key hard: the time limit of 0.5 s was reached when 0 of 12 operations had returned",)
+
+
+@pytest.mark.parametrize("place", [HERE, POOL, LocalSearch(workers=2, patience=0.3)])
+def test_a_hard_key_does_not_delay_the_verdict_on_a_wrong_one(place: Place) -> None:
+    check_a_hard_key_beside_a_wrong_one(place)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_hard_key_does_not_delay_the_verdict_on_spark(spark: OnSpark) -> None:
+    check_a_hard_key_beside_a_wrong_one(spark)
+
+
+def test_a_hard_key_has_its_whole_limit_if_no_other_is_wrong() -> None:
+    ops = table([("hard", exploding(12)), ("right", exploding(1))])
+    judged = search(ops, Mixer(), place=HERE, limits=Limits(seconds=0.5, first_look=0.1))
+    assert judged.unknown == ("key hard: the time limit of 0.5 s was reached when 0 of 12 operations had returned",)
 
 
 def deadly() -> pa.Table:
