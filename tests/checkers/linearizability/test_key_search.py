@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from assay.checkers.linearizability import MODELS, Limits
+from assay.checkers.linearizability import MODELS, Limits, Model, search
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.key_result import SEARCH
 from assay.checkers.linearizability.key_search import LAYERS, PAIRS, search_history
 from assay.checkers.linearizability.set_elements import ELEMENTS
+from assay.checkers.linearizability.sets import Set
 
 from helpers.linearizability_histories import operation, table
 from helpers.linearizability_oracle import MEANING, REFUSED, Op, linearizable
@@ -112,3 +114,171 @@ def test_the_result_is_that_of_every_order(model: str, ask: Ask, methods: set[st
         seen.add(found.method)
     assert seen == methods
     assert 0.1 < sum(verdicts) / len(verdicts) < 0.9
+
+
+def add(element: object, call: int, ret: int | None = None) -> Op:
+    return operation("add", element, call=call, ret=call + 1 if ret is None else ret)
+
+
+def read(*elements: object, call: int, ret: int | None = None) -> Op:
+    return operation("read", None, list(elements), call=call, ret=call + 1 if ret is None else ret)
+
+
+def contains(element: object, found: bool, call: int) -> Op:
+    return operation("contains", element, found, call=call, ret=call + 1)
+
+
+def enqueue(value: object, call: int, ret: int | None = None) -> Op:
+    return operation("enqueue", value, call=call, ret=call + 1 if ret is None else ret)
+
+
+def dequeue(value: object, call: int, ret: int | None = None) -> Op:
+    return operation("dequeue", None, value, call=call, ret=call + 1 if ret is None else ret)
+
+
+def lost(op: Op) -> Op:
+    return {**op, "ret": None, "result": None, "outcome": "info"}
+
+
+@pytest.mark.parametrize(
+    ("model", "ops", "involved", "words"),
+    [
+        ("set", [add(1, 0), read(1, 1, call=2)], [1], "returned an element twice"),
+        ("set", [add(1, 0), read(1, 2, call=2)], [1], "returned 2, which no one added"),
+        ("set", [contains(1, True, 0)], [0], "found 1, which no one added"),
+        ("set", [contains(1, True, 0), add(1, 2)], [0, 1], "returned before its first add(1)"),
+        ("set", [add(1, 0), contains(1, False, 2)], [1, 0], "did not find 1; yet add(1)"),
+        (
+            "set",
+            [add(1, 0, 90), contains(1, True, 2), contains(1, False, 4)],
+            [2, 1],
+            "did not find 1; yet contains(1) = true .. , which had found it, had returned before it was called",
+        ),
+        ("set", [add(1, 0), read(call=2)], [1, 0], "read() = [] .. does not show 1; yet add(1)"),
+        ("set", [read(1, call=0), add(1, 2)], [0, 1], "shows 1, and returned before its first add(1)"),
+        (
+            "set",
+            [add(1, 0, 90), read(1, call=2), contains(1, False, 4)],
+            [2, 1],
+            "contains(1) = false .. did not find 1; yet read() = [1] .. , which showed it, had returned",
+        ),
+        (
+            "set",
+            [add(1, 0, 90), read(1, call=2), read(call=4)],
+            [2, 1],
+            "read() = [] .. does not show 1; yet read() = [1] .. , which showed it, had returned before it was",
+        ),
+        (
+            "set",
+            [add(1, 0, 90), add(2, 0, 90), read(1, call=2, ret=50), read(2, call=3, ret=50)],
+            [2, 3],
+            "shows 1 but not 2; yet read() = [2] .. shows 2 but not 1",
+        ),
+        (
+            "set",
+            [add(1, 0), add(2, 2), read(2, call=0, ret=50)],
+            [2, 0, 1],
+            "shows 2 but not 1; yet add(1) .. had returned before add(2) .. was called",
+        ),
+        ("fifo-queue", [dequeue(1, 0)], [0], "returned a value that no one enqueued"),
+        ("fifo-queue", [dequeue(1, 0), enqueue(1, 2)], [0, 1], "returned before its value's enqueue(1)"),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), dequeue(1, 2), dequeue(1, 4)],
+            [2, 1, 0],
+            "returned the same value, which was enqueued once: enqueue(1)",
+        ),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), enqueue(2, 2), dequeue(2, 4), dequeue(1, 6)],
+            [2, 3, 0, 1],
+            "dequeue() = 2 .. returned before dequeue() = 1 .. was called; yet enqueue(1) .. had",
+        ),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), enqueue(2, 2), dequeue(2, 4)],
+            [2, 0, 1],
+            "a value whose enqueue(2) .. was called after enqueue(1) .. had returned; yet no dequeue",
+        ),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), enqueue(2, 2), enqueue(3, 4), lost(dequeue(None, 0)), dequeue(3, 6)],
+            [4, 1, 2, 0],
+            "returned when 2 values that no dequeue returned had to be gone, .. only 1 dequeue of unknown outcome",
+        ),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), dequeue(None, 2)],
+            [1, 0],
+            "found the queue empty; yet the queue held a value all the time: .. its value was never dequeued",
+        ),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), dequeue(None, 2, 9), enqueue(2, 3), dequeue(1, 5), dequeue(2, 20)],
+            [1, 0, 3, 2, 4],
+            "one value after another was in the queue: enqueue(1) .. had returned, and dequeue() = 1 .. had not",
+        ),
+        (
+            "fifo-queue",
+            [enqueue(1, 0), enqueue(2, 0), lost(dequeue(None, 2)), dequeue(None, 4)],
+            [3, 0, 1],
+            "2 values that no dequeue returned had been enqueued .. 1 dequeue of unknown outcome cannot have removed",
+        ),
+    ],
+)
+def test_a_finding_names_the_operations_that_contradict_each_other(
+    model: str, ops: list[Op], involved: list[int], words: str
+) -> None:
+    encoded = encode(table([("k", ops)]), MODELS[model])
+    found = search_history(encoded.history(0), AMPLE)
+    assert not linearizable(ops, MEANING[model])
+    assert found.finding is not None
+    assert list(found.finding.operations) == involved
+    assert re.search(".*".join(map(re.escape, words.split(" .. "))), found.finding.claim), found.finding.claim
+    assert found.finding.claim.startswith("In k: ")
+    assert found.method in (LAYERS, PAIRS)
+
+
+def test_an_element_that_contradicts_itself_is_named_and_explained() -> None:
+    ops = [add(1, 0), operation("remove", 1, call=2, ret=3), add(2, 4), read(1, 2, call=6)]
+    found = search_history(encode(table([(None, ops)]), MODELS["set"]).history(0), AMPLE)
+    assert found.method == ELEMENTS
+    assert found.finding is not None
+    assert found.finding.operations[0] == 3
+    assert "then the state can only be without 1" in found.finding.claim
+
+
+class Multiset(Set):
+    """With its own step: no algorithm for sets may judge it."""
+
+    name = "multiset"
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        return True, state
+
+
+class Renamed(Set):
+    """A set in all but its name."""
+
+    name = "renamed"
+
+
+@pytest.mark.parametrize(("model", "method"), [(Multiset(), SEARCH), (Renamed(), LAYERS), (MODELS["set"], LAYERS)])
+def test_a_subclass_with_its_own_step_is_searched(model: Model, method: str) -> None:
+    encoded = encode(table([(None, [add(1, 0), read(call=2)])]), model)
+    assert search_history(encoded.history(0), AMPLE).method == method
+
+
+def test_a_value_that_is_enqueued_twice_needs_the_search() -> None:
+    ops = [enqueue(1, 0), enqueue(1, 2), dequeue(1, 4), dequeue(1, 6)]
+    found = search_history(encode(table([(None, ops)]), MODELS["fifo-queue"]).history(0), AMPLE)
+    assert found.method == SEARCH
+    assert found.finding is None
+
+
+def test_each_algorithm_is_named_with_its_keys() -> None:
+    keys = [("a", [add(1, 0)]), ("b", [add(1, 0), operation("remove", 1, call=2, ret=3)]), ("c", [add(1, 0)])]
+    judged = search(table(keys), MODELS["set"])
+    assert [one.note for one in judged.examined] == ["elements on 1 key", "layers of elements on 2 keys"]
+    assert [one.rows for one in judged.examined] == [2, 2]
