@@ -152,7 +152,7 @@ class ReplicaAgreement:
         copy, reference = self._copies[name, key], self._references.setdefault(reference_id, _ReferenceLog())
         copy.refresh()
         changes, begin = self._compared.get((reference_id, name), (0, 0))
-        begin = max(begin if changes == copy.changes else 0, copy.start)
+        begin = max(copy.find_unchanged(changes, begin), copy.start)
         end = begin
         for offset, crc in copy.between(begin, high_watermark).items():
             self.checks += 1

@@ -5,10 +5,10 @@ changes. So the known records of a file stay valid while the file only grows.
 """
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from zlib import crc32
 
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, CheckpointError, parse_lines
@@ -25,6 +25,9 @@ from assay.system_under_test.records.message import (
 )
 
 T = TypeVar("T")
+
+_HIGHEST: Final = 2**63 - 1
+"""Above all offsets and epochs."""
 
 
 class RecordTable(Protocol[T]):
@@ -69,6 +72,24 @@ class CrcTable:
             return self._unordered[offset]
         index = bisect_left(self._offsets, offset)
         return self._crcs[index] if index < len(self._offsets) and self._offsets[index] == offset else None
+
+    def find_difference(self, other: "CrcTable") -> int | None:
+        """Returns the first offset at which two tables differ; None if they are equal.
+
+        A binary search compares whole arrays, because tables of hours are long and mostly equal.
+        """
+        low, high = 0, min(len(self._offsets), len(other._offsets))
+        while low < high:
+            middle = (low + high + 1) // 2
+            same = self._offsets[low:middle] == other._offsets[low:middle]
+            if same and self._crcs[low:middle] == other._crcs[low:middle]:
+                low = middle
+            else:
+                high = middle - 1
+        found = [table._offsets[low] for table in (self, other) if low < len(table._offsets)]
+        if self._unordered != other._unordered:
+            found += [*self._unordered, *other._unordered]
+        return min(found, default=None)
 
     def between(self, low: int, high: int) -> dict[int, int]:
         """Returns the CRCs of the records from ``low`` to before ``high``."""
@@ -115,6 +136,8 @@ class ReplicaLog(Generic[T]):
         """Files ignored while they are empty: a failed roll may have left one, and the file before was continued."""
         self.changes = 0
         """Number of changes of the log, except growth and removals of its oldest files."""
+        self._changed_from: list[int] = []
+        """By change: the first offset whose record may have changed."""
 
     def refresh(self) -> None:
         """Reads new data. The log ends at the first invalid bytes."""
@@ -127,8 +150,8 @@ class ReplicaLog(Generic[T]):
         bases = list(filter(self._has_data, found)) or found[:1]
         self._empty = [base for base in found if base not in bases]
         gone = self._files.keys() - set(bases)
-        if any(base > bases[0] for base in gone) if bases else gone:
-            self.changes += 1
+        if inner := [base for base in gone if not bases or base > bases[0]]:
+            self._count_change(min(inner))
         for base in gone:
             del self._files[base]
         for base in bases:
@@ -137,11 +160,24 @@ class ReplicaLog(Generic[T]):
     def _read(self, base: int) -> None:
         if base in self._files and self._read_growth(base):
             return
-        if base in self._files or any(other > base for other in self._files):
-            self.changes += 1
+        former, changed = self._files.get(base), any(other >= base for other in self._files)
         state = self._disk.state(self._path(base))
         self._files[base] = SegmentFile(state.version, state.inode, self._make_table())
         self._read_growth(base)
+        if changed:
+            self._count_change(base if former is None else self._find_difference(base, former, self._files[base]))
+
+    def _find_difference(self, base: int, former: SegmentFile[T], current: SegmentFile[T]) -> int:
+        """Returns the first offset whose record differs between two states of the file that begins at ``base``."""
+        return base
+
+    def _count_change(self, first: int) -> None:
+        self.changes += 1
+        self._changed_from.append(first)
+
+    def find_unchanged(self, changes: int, end: int) -> int:
+        """Returns the end of the part before ``end`` that has not changed since that number of changes."""
+        return min((end, *self._changed_from[changes:]))
 
     def _read_growth(self, base: int) -> bool:
         """Reads data added to the file; returns False if the file has changed in any other way."""
@@ -179,18 +215,37 @@ class ReplicaCopy(ReplicaLog[int]):
     def __init__(self, disk: Any, folder: str) -> None:
         super().__init__(disk, folder, _read_crcs, CrcTable)
         self._epochs = _CheckpointFile(
-            disk, f"{folder}/{EPOCHS}", lambda rows: [(int(start), int(epoch)) for epoch, start in rows]
+            disk, f"{folder}/{EPOCHS}", lambda rows: sorted((int(start), int(epoch)) for epoch, start in rows)
         )
         self._history: list[tuple[int, int]] = []
+        """Start offsets with their epochs, in order."""
 
     def refresh(self) -> None:
         """Reads new records, and the epoch history."""
+        known, former = self.changes, self._history
         super().refresh()
         self._history = self._epochs.read() or []
+        if self.changes > known:
+            self._changed_from[-1] = min(self._changed_from[-1], _find_changed_epoch(former, self._history))
+
+    def _find_difference(self, base: int, former: SegmentFile[int], current: SegmentFile[int]) -> int:
+        assert isinstance(former.records, CrcTable)
+        assert isinstance(current.records, CrcTable)
+        found = former.records.find_difference(current.records)
+        return _HIGHEST if found is None else max(base, found)
 
     def epoch(self, offset: int) -> int | None:
         """Returns the leader epoch of a record by the replica's own history."""
-        return max(((start, epoch) for start, epoch in self._history if start <= offset), default=(0, None))[1]
+        number = bisect_right(self._history, (offset, _HIGHEST))
+        return self._history[number - 1][1] if number else None
+
+
+def _find_changed_epoch(former: Sequence[tuple[int, int]], current: Sequence[tuple[int, int]]) -> int:
+    """Returns the first offset whose epoch may have changed. Further epochs change no known record."""
+    number = next((number for number, (old, new) in enumerate(zip(former, current, strict=False)) if old != new), None)
+    if number is None:
+        return former[len(current)][0] if len(current) < len(former) else _HIGHEST
+    return min(former[number][0], current[number][0])
 
 
 def _read_crcs(file: SegmentFile[int], data: bytes) -> None:
