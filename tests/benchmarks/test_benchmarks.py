@@ -42,7 +42,7 @@ LARGER = {
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
-ELSEWHERE = {"explorers", "figures", "broker", "linearizability", "store_on_spark"}
+ELSEWHERE = {"explorers", "figures", "broker", "linearizability", "sets_and_queues", "store_on_spark"}
 """Modules that the other benchmarks share, and benchmarks that have tests of their own below."""
 
 
@@ -112,6 +112,17 @@ def test_the_benchmark_of_trends_runs_spark_and_compares_it_with_duckdb() -> Non
 def test_the_linearizability_benchmark_decides_what_it_plants() -> None:
     found = figures("linearizability", "--operations=200", "--clients=5", "--kinds=legal,illegal")
     assert [case["verdict"] for case in found["cases"]] == ["pass", "fail"]
+
+
+def test_the_benchmark_of_sets_and_queues_decides_what_it_plants() -> None:
+    found = figures("sets_and_queues", "--operations=200")
+    verdicts = {case["kind"]: case["verdict"] for case in found["cases"]}
+    assert verdicts == {kind: "fail" if kind.endswith("illegal") else "pass" for kind in verdicts}
+    assert {case["note"] for case in found["cases"]} == {
+        "layers of elements on 1 key",
+        "elements on 1 key",
+        "pairs of values on 1 key",
+    }
 
 
 def test_text_goes_to_stdout_without_json() -> None:
