@@ -18,14 +18,17 @@ from assay.checkers.times import seconds
 
 CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 _SUFFIXES: Final = {Kind.REAL_TIME: "-real-time", Kind.SESSION: "-process"}
+_LOST_UPDATE: Final = "a lost update"
 _MOST_STEPS: Final = 6
 _MOST_BRANCHES: Final = 4
 
 
-def find_class(refutation: Refutation) -> str:
+def find_class(history: TransactionHistory, refutation: Refutation) -> str:
     """Returns the class of the refutation, with the order that it needs: ``G-single-real-time``."""
     circles = list(iterate_circles(refutation))
     rank = max(_rank(circle.steps) for circle in circles)
+    if find_term(history, refutation) == _LOST_UPDATE:
+        rank = min(rank, 2)  # in either order of the two writers one of them missed the other
     kinds = {step.kind for circle in circles for step in _iterate_steps(circle.steps)}
     suffix = next((suffix for kind, suffix in _SUFFIXES.items() if kind in kinds), "")
     return CLASSES[rank] + suffix
@@ -80,7 +83,7 @@ def find_term(history: TransactionHistory, refutation: Refutation) -> str:
     for number in {step.source for step in steps}:
         for read in history.reads[number]:
             if read.key in history.writes[number] and found.setdefault((read.key, read.writer), number) != number:
-                return "a lost update"
+                return _LOST_UPDATE
     kinds = [step.kind for step in steps]
     inner = {step.kind for step in _iterate_steps(steps)}
     if Kind.REAL_TIME in inner and kinds.count(Kind.RW) <= 1 and len(involved) <= 3:

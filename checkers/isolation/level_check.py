@@ -3,9 +3,8 @@
 1. Value anomalies that the level forbids refute it at once (``transactions``).
 2. A weak level demands edges (``weak_levels``). It holds iff they have no cycle.
 3. For snapshot isolation and serializability, a scheduler looks for an order near the order of times (``scheduler``).
-4. Otherwise edges are derived (``saturation``), and the scheduler tries again. Large histories are saturated in
-   overlapping windows.
-5. Then a search decides what is left (``search``, or ``solver`` if it is installed), within the time limit.
+4. Otherwise edges are derived (``saturation``), first in overlapping windows, and the scheduler tries again.
+5. Then a search decides what is left (``search``), within the time limit.
 
 A pass has an order that a separate verifier has replayed (``certificate``).
 """
@@ -21,9 +20,9 @@ from assay.checkers.isolation.levels import Level
 from assay.checkers.isolation.precedence import sort_topologically
 from assay.checkers.isolation.refutation import Circle, Refutation, make_circle, refute
 from assay.checkers.isolation.saturation import Conflict, Problem, Saturation, TimeLimitReached, make_problem
-from assay.checkers.isolation.scheduler import schedule
+from assay.checkers.isolation.scheduler import schedule, schedule_derived
 from assay.checkers.isolation.search import search
-from assay.checkers.isolation.transactions import TransactionHistory, ValueAnomaly
+from assay.checkers.isolation.transactions import INITIAL, TransactionHistory, ValueAnomaly
 from assay.checkers.isolation.weak_levels import list_demanded_edges
 from assay.checkers.judging.verdict import Verdict
 
@@ -32,7 +31,8 @@ TIME_LIMIT: Final = 300.0
 LARGEST: Final = 8_000
 """Maximum number of transactions that are saturated and searched together. Their closure takes 8 MB, or four times as
 much for snapshot isolation."""
-_WINDOW: Final = 4_000
+_WINDOW: Final = 500
+_OVERLAP: Final = 150
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,9 @@ def check_level(history: TransactionHistory, level: Level, seconds: float = TIME
     notes = tuple(history.notes)
     try:
         found = _decide(history, level, time.monotonic() + seconds)
-    except TimeLimitReached:
-        reason = f"whether the history is {level.name} is unknown: the search reached its time limit of {seconds:g} s"
+    except TimeLimitReached as error:
+        why = str(error) or f"the search reached its time limit of {seconds:g} s"
+        reason = f"whether the history is {level.name} is unknown: {why}"
         verdict = Verdict.FAIL if anomalies else Verdict.UNKNOWN
         return LevelResult(level, verdict, anomalies=anomalies, reasons=(reason, *history.doubts), notes=notes)
     if not isinstance(found, list):
@@ -84,12 +85,22 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
     found = schedule(history, level, deadline)
     if found is not None:
         return found
+    pairs = _saturate_windows(history, level, deadline)
+    if isinstance(pairs, Circle):
+        return pairs
     if len(history) > LARGEST:
-        return _decide_in_windows(history, level, deadline)
+        found = schedule_derived(history, level, deadline, pairs)
+        if found is None:
+            raise TimeLimitReached(
+                f"no part of it contradicts the level, and {len(history):,} transactions are too many for a search"
+            )
+        return found
     derived = _saturate(make_problem(history, level), deadline)
     if isinstance(derived, Circle):
         return derived
-    return search(derived, deadline, lambda state: schedule(history, level, deadline, state.list_derived_events()))
+    return search(
+        derived, deadline, lambda state: schedule_derived(history, level, deadline, state.list_derived_events())
+    )
 
 
 def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
@@ -101,15 +112,16 @@ def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
     return saturation
 
 
-def _decide_in_windows(history: TransactionHistory, level: Level, deadline: float) -> list[int] | Refutation:
-    """Saturates windows of consecutive calls, each of which overlaps the next by a half."""
+def _saturate_windows(history: TransactionHistory, level: Level, deadline: float) -> list[tuple[int, int]] | Circle:
+    """Returns what follows for the events of overlapping windows of calls, or a circle in one of them."""
     pairs: set[tuple[int, int]] = set()
-    for begin in range(0, len(history) - _WINDOW // 2, _WINDOW // 2):
-        derived = _saturate(make_problem(history, level, range(begin, min(begin + _WINDOW, len(history)))), deadline)
+    if len(history) <= _WINDOW:
+        return []
+    for begin in range(0, len(history) - _OVERLAP, _WINDOW - _OVERLAP):
+        window = range(begin, min(begin + _WINDOW, len(history)))
+        writers = {read.writer for number in window for read in history.reads[number]} - {INITIAL}
+        derived = _saturate(make_problem(history, level, sorted(writers.union(window))), deadline)
         if isinstance(derived, Circle):
             return derived
         pairs.update(derived.list_derived_events())
-    found = schedule(history, level, deadline, sorted(pairs))
-    if found is None:
-        raise TimeLimitReached
-    return found
+    return sorted(pairs)

@@ -38,7 +38,7 @@ else:
 
 
 class TimeLimitReached(Exception):
-    """The time limit ended a search without an answer."""
+    """A limit ended a search without an answer. The text says which one, if it is not the time."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from assay.checkers.isolation.levels import Level, Order, Rule, add_real_time, find_level
+from assay.checkers.isolation.levels import Level, Rule, add_real_time, find_level
 from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
 from assay.checkers.isolation.time_bounds import guess_edges
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
@@ -38,29 +38,29 @@ _TIME_STEP: Final = 1000
 """Number of events between two looks at the clock."""
 
 
-def schedule(
-    history: TransactionHistory, level: Level, deadline: float, more: Iterable[tuple[int, int]] = ()
-) -> list[int] | None:
-    """Returns a legal order of all events, or None if none was found.
+def schedule(history: TransactionHistory, level: Level, deadline: float) -> list[int] | None:
+    """Returns a legal order of all events that respects real time, as that of most stores, or None if none was found.
 
-    Event ``t`` is transaction ``t``; for snapshot isolation ``2 t`` is its start and ``2 t + 1`` its commit. ``more``:
-    further pairs of events that must be in this order. The first attempt keeps real time, as most stores do.
+    Event ``t`` is transaction ``t``; for snapshot isolation ``2 t`` is its start and ``2 t + 1`` its commit.
     """
-    more, strict = list(more), add_real_time(level)
-    if level.rule is Rule.SNAPSHOT_ISOLATION and not more:
+    if level.rule is Rule.SNAPSHOT_ISOLATION:
         serial = schedule(history, find_level("strict-serializable"), deadline)
         if serial is not None:  # each transaction starts and commits before the next one starts
             return [event for number in serial for event in (2 * number, 2 * number + 1)]
     guessed = guess_edges(history, snapshot=level.rule is Rule.SNAPSHOT_ISOLATION)
-    if guessed is not None:
-        pairs, times = guessed
-        derived = _derive_in_windows(history, strict, times, deadline)
-        found = None if derived is None else _Scheduler(history, strict, [*more, *pairs, *derived], times).run(deadline)
-        if found is not None:
-            return found
-    if level.order is Order.REAL_TIME and guessed is None:
+    if guessed is None:
         return None
-    return _Scheduler(history, level, more).run(deadline)
+    pairs, times = guessed
+    strict = add_real_time(level)
+    derived = _derive_in_windows(history, strict, times, deadline)
+    return None if derived is None else _Scheduler(history, strict, [*pairs, *derived], times).run(deadline)
+
+
+def schedule_derived(
+    history: TransactionHistory, level: Level, deadline: float, derived: Iterable[tuple[int, int]]
+) -> list[int] | None:
+    """Returns a legal order of all events, or None if none was found. ``derived``: pairs that are in every order."""
+    return _Scheduler(history, level, derived).run(deadline)
 
 
 def _derive_in_windows(
@@ -134,7 +134,7 @@ class _Scheduler:
         self._deadline = deadline
         self._heap = [(self._times[event], event) for event in map(self._start, range(count))]
         heapq.heapify(self._heap)
-        steps, left, most_waiting = 0, 1000 + count, _MOST_WAITING
+        steps, left, most_waiting = 0, 50 + count // 50, _MOST_WAITING
         while len(self._order) < len(self._done):
             steps += 1
             if steps % _TIME_STEP == 0 and time.monotonic() > deadline:

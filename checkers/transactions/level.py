@@ -75,7 +75,7 @@ def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[s
     ops = list(dict.fromkeys((*involved, *readers)))
     keys = [history.keys[step.key] for step in steps if step.key >= 0]
     return {
-        "anomaly": find_class(refutation),
+        "anomaly": find_class(history, refutation),
         "number": 1,
         "key": keys[0] if keys else None,
         "first_op": ops[0],
