@@ -97,6 +97,13 @@ def name_object(key: str | None, nameless: str = NO_KEY_NAME) -> str:
     return nameless if key is None else key
 
 
+def list_elements(value: Any) -> list[Any]:
+    """Returns the elements of a vector, a list or a set; of any other value, itself."""
+    if isinstance(value, dict) and value.keys() == {"set"}:
+        return list(value["set"])
+    return value if isinstance(value, list) else [value]
+
+
 def describe_some(values: Sequence[Any], most: int = 5) -> str:
     """Returns the first values and the number of the others: ``1, 2, 3 and 4 more``."""
     more = f" and {len(values) - most} more" if len(values) > most else ""

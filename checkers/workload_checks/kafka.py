@@ -34,7 +34,7 @@ from assay.checkers.transactions.edges import WR, WW
 from assay.checkers.transactions.graph import ORDER, Graph, ShortCycles, classify
 from assay.checkers.transactions.real_time import order_in_real_time
 from assay.checkers.transactions.words import to_links
-from assay.checkers.workload_checks.answer import Answer, describe_some, name_object
+from assay.checkers.workload_checks.answer import Answer, describe_some, list_elements, name_object
 from assay.checkers.workload_checks.visibility import freeze
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.operation import Completed, Outcome
@@ -270,7 +270,7 @@ class _KafkaCheck:
             if one.completion.outcome is Outcome.FAIL:
                 continue
             if one.operation.f in ("assign", "subscribe"):
-                kept = set(map(name_key, one.operation.argument or ()))
+                kept = set(map(name_key, list_elements(one.operation.argument or [])))
                 for last in (polled, sent):
                     held = last.get(one.process, {})
                     last[one.process] = {key: value for key, value in held.items() if key in kept}

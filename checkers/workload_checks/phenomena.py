@@ -13,7 +13,14 @@ predicate write skew (G2).
 from collections.abc import Sequence
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.checkers.workload_checks.answer import (
+    Answer,
+    describe_some,
+    group_by_key,
+    list_elements,
+    name_object,
+    select_ok,
+)
 from assay.checkers.workload_checks.visibility import freeze
 from assay.harness.core.operation import Completed, Outcome
 
@@ -48,7 +55,7 @@ def _check_rows(answer: Answer, key: str | None, ones: Sequence[Completed], read
         if one.completion.outcome is not Outcome.FAIL:
             failed.pop(freeze(one.operation.argument), None)  # another write of this value may have succeeded
     for read in reads:
-        rows = read.completion.result if isinstance(read.completion.result, list) else [read.completion.result]
+        rows = list_elements(read.completion.result)
         dirty = [value for value in dict.fromkeys(map(freeze, rows)) if value in failed]
         if dirty:
             writer = failed[dirty[0]]

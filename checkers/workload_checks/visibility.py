@@ -16,6 +16,7 @@ from typing import Any
 
 from assay.checkers.times import seconds
 from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Outcome
 
 CAUSAL_REVERSE = "causal-reverse"
@@ -86,10 +87,15 @@ def check_sequential(operations: Sequence[Completed]) -> Answer:
 
 
 def split_series(read: Completed) -> tuple[str, Sequence[Any]]:
-    """Returns the name of the series and its parts. The reader puts the series into ``key`` if values are tuples."""
+    """Returns the name of the series and its parts. The reader puts the series into ``key`` if values are tuples.
+
+    Raises ``HistoryError`` for a result of another form.
+    """
     result = read.completion.result
-    if read.operation.key is not None:
+    if read.operation.key is not None and isinstance(result, list):
         return read.operation.key, result
+    if not isinstance(result, list) or len(result) != 2 or not isinstance(result[1], list):
+        raise HistoryError(f"operation {read.index}: a read returns [series [last ... first]], not {result}")
     return str(result[0]), result[1]
 
 

@@ -309,6 +309,10 @@ PHENOMENA: dict[str, Case] = {
         "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="fail"), *read("[1 2 1]")], [],
         fail("dirty-read"),
     ),
+    "a set of rows of a failed write": (
+        "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="fail"), *read("#{1 2}")], [],
+        fail("dirty-read"),
+    ),
     "rows of a write of unknown outcome": (
         "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="info"), *read("[1 2 1]")], [], PASS,
     ),
@@ -456,6 +460,13 @@ def test_each_workload_has_a_wrong_and_a_right_history() -> None:
     for name in BY_NAME.keys() - elsewhere - {"g2", "register", "cas-register"}:
         verdicts = {ends[0] for workload, _, _, ends in CASES.values() if workload == name}
         assert {"pass", "fail"} <= verdicts, name
+
+
+def test_a_read_of_a_series_of_another_form_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(read("[5]", called="5")))
+    assert main(["check", str(path), "--workload=sequential"]) == 64
+    assert "a read returns [series [last ... first]], not [5]" in capsys.readouterr().err
 
 
 def test_elements_of_text_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
