@@ -16,6 +16,7 @@ are taken back. If nothing is derived, the scheduler takes back a step of the ci
 from __future__ import annotations
 
 import heapq
+import random
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -34,6 +35,8 @@ _WINDOW: Final = 400
 _OVERLAP: Final = 120
 _MOST_WAITING: Final = 200
 """Number of waiting events from which a circle is suspected. It is doubled whenever there is none."""
+_FORGOTTEN: Final = 400
+"""Number of steps that are taken back together with all guesses."""
 _TIME_STEP: Final = 1000
 """Number of events between two looks at the clock."""
 
@@ -92,6 +95,8 @@ class _Scheduler:
         times: Sequence[int] | None = None,
     ) -> None:
         self._is_derived = times is not None
+        self._draws = False
+        self._random = random.Random(len(history))
         self._history = history
         self._level = level
         self._snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
@@ -246,7 +251,23 @@ class _Scheduler:
                     self._learned.add((first, second))
                     self._require(first, second)
             return True
-        return not self._is_derived and not self._heap and self._guess_order()
+        if self._heap:
+            return False
+        return self._forget_guesses() if self._is_derived else self._guess_order()
+
+    def _forget_guesses(self) -> bool:
+        """Takes back many steps and all guesses. Later guesses are drawn, so they differ. False: has no guess."""
+        if not self._learned or not self._order:
+            return False
+        self._roll_back(self._order[max(0, len(self._order) - _FORGOTTEN)])
+        for first, second in self._learned:
+            self._targets[first].remove(second)
+            self._sources[second].remove(first)
+            if not self._done[first]:
+                self._missing[second] -= 1
+        self._learned.clear()
+        self._draws = True
+        return True
 
     def _derive_order(self, size: int) -> list[tuple[int, int]] | None:
         """Returns what must be the order of events near the last step. None: these events have no order at all."""
@@ -284,7 +305,11 @@ class _Scheduler:
         events = [event for events in self._waiting.values() for event in events]
         for event in events[:20]:
             choices = self._list_conditional_waits(event)
-            for first, second in sorted(choices, key=lambda pair: self._times[pair[0]] - self._times[pair[1]]):
+            if self._draws:
+                self._random.shuffle(choices)
+            else:
+                choices.sort(key=lambda pair: self._times[pair[0]] - self._times[pair[1]])
+            for first, second in choices:
                 if (second, first) not in self._learned and (first, second) not in self._learned:
                     self._learned.add((first, second))
                     self._roll_back(second)
