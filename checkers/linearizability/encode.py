@@ -84,7 +84,8 @@ class KeyHistory:
         """Returns the operation in that row of the arrays, in words."""
         call, ret = (f"{int(time) / 1e9:.9g} s" for time in (self.call[row], self.ret[row]))
         ended = "never known to return" if self.ret[row] == FOREVER else f"returned at {ret}"
-        details = f"operation {int(self.index[row])}, process {int(self.process[row])}, called at {call}, {ended}"
+        process = f"process {int(self.process[row])}" if self.process[row] >= 0 else "unnamed process"
+        details = f"operation {int(self.index[row])}, {process}, called at {call}, {ended}"
         return f"{self.texts[int(self.action[row])]} ({details})"
 
 

@@ -16,27 +16,33 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Final
 
-from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.model import INITIAL, Action, Call, InitialValues, Model, ModelError, Values
 
 READ, WRITE, APPEND = range(3)
 
 State = tuple[str | None, int]
 """A read string, and the number of its characters that are there. ``(None, 0)`` is the lost state."""
 
-EMPTY: Final[State] = ("", 0)
+START: Final[State] = ("", 0)
+"""The state for the initial string."""
+EMPTY: Final[State] = ("", -1)
+"""The state for the empty string, if the initial string is another one."""
 LOST: Final[State] = (None, 0)
 
 
 class ReadStrings:
-    """The strings that were read from one key. Compared by identity."""
+    """The strings that were read from one key, and its initial string. Compared by identity."""
 
-    def __init__(self, read: set[str]) -> None:
+    def __init__(self, read: set[str], initial: str = "") -> None:
+        self._initial = initial
         ordered = sorted(read)
         # In sorted order, a string that is a prefix of other strings is right before one of them.
         self._longest = [one for one, following in pairwise([*ordered, ""]) if not following.startswith(one)]
 
     def to_state(self, text: str) -> State:
         """Returns the state for a string. Equal strings have equal states."""
+        if text == self._initial:
+            return START
         if not text:
             return EMPTY
         index = bisect_left(self._longest, text)
@@ -49,7 +55,9 @@ class ReadStrings:
         text, length = state
         if text is None:
             return LOST
-        if len(self._longest) == 1 and text:  # no other string begins like it
+        if state == START:
+            return self.to_state(self._initial + suffix)
+        if len(self._longest) == 1 and text and not self._initial:  # no other string begins like it
             return (text, length + len(suffix)) if text.startswith(suffix, length) else LOST
         return self.to_state(text[:length] + suffix)
 
@@ -63,28 +71,37 @@ class Append:
 
 
 class KeyValue(Model):
-    """String store with ``read`` or ``get``, ``write`` or ``put``, and ``append``. Null, the initial value, counts as
-    an empty string."""
+    """String store with ``read`` or ``get``, ``write`` or ``put``, and ``append``. Null, the initial value by default,
+    counts as an empty string."""
 
     name = "kv"
-    initial: ClassVar[State] = EMPTY
+    takes_initial = True
+    initial: ClassVar[State] = START
     lost: ClassVar[State] = LOST
     compiled = False
 
+    def __init__(self, initial: Any = None) -> None:
+        self.initial_values = InitialValues(initial)
+
     def encode(self, call: Call) -> Action | None:
+        """Returns the operation's action. Its ``y`` is the initial string, for ``foresee``."""
+        value = self.initial_values.find(call.key)
+        initial = "" if value is None else self._string("the initial value", value)
         if call.f in ("read", "get"):
             if not call.known:
                 return None
-            return Action(READ, "" if call.result is None else self._string(call.f, call.result), reads=True)
+            text = "" if call.result is None else self._string(call.f, call.result)
+            return Action(READ, text, initial, reads=True)
         if call.f in ("write", "put"):
-            return Action(WRITE, self._string(call.f, call.argument), blind=True)
+            return Action(WRITE, self._string(call.f, call.argument), initial, blind=True)
         if call.f == "append":
-            return Action(APPEND, self._string(call.f, call.argument))
+            return Action(APPEND, self._string(call.f, call.argument), initial)
         raise self.unknown(call)
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
         """Replaces strings by states, and marks each append that a read must follow."""
-        strings = ReadStrings({str(action.x) for action in actions if action.f == READ})
+        initial = next((str(action.y) for action in actions), "")
+        strings = ReadStrings({str(action.x) for action in actions if action.f == READ}, initial)
         with_states: dict[Action, Action] = {}
         followed = _find_followed([action.f for action in actions], call, ret)
         foreseen = []
@@ -117,6 +134,8 @@ class KeyValue(Model):
         text, length = state
         if text is None:
             return "a string that is no prefix of any read string"
+        if state == START and values.text(INITIAL) != "null":
+            return values.text(INITIAL)
         if length <= 60:
             return repr(text[:length])
         return f"{text[:20]!r}...{text[length - 20 : length]!r} ({length} characters)"

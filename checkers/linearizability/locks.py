@@ -2,15 +2,16 @@
 
 The *owner* of a lock is the client that acquired it. Some tools name the client in the value of an operation, as
 ``{:client "n1", :fence 5}``. All other operations belong to the client of their process. If some operations of a key
-name clients, but those of a process name none or several, the client of this process is unknown. An unknown client may
-be any client, so the models accept each operation that is legal for one of them.
+name clients, but those of a process name none or several, the client of this process is unknown. So is the client of an
+operation without a process. An unknown client may be any client, so the models accept each operation that is legal for
+one of them.
 
 An ``acquire`` or ``release`` that ended ok with the result false was refused, which proves nothing.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
@@ -42,7 +43,7 @@ class Mutex(Model):
 class _ClaimedOwner(NamedTuple):
     """The process of an operation, and the number of the client that its value names."""
 
-    process: int
+    process: int | None
     client: int | None
 
 
@@ -58,7 +59,7 @@ class OwnedModel(Model):
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
         """Replaces each claimed owner by a number."""
-        clients: defaultdict[int, set[int]] = defaultdict(set)
+        clients: defaultdict[int | None, set[int]] = defaultdict(set)
         for action in actions:
             if isinstance(action.x, _ClaimedOwner) and action.x.client is not None:
                 clients[action.x.process].add(action.x.client)
@@ -68,9 +69,11 @@ class OwnedModel(Model):
         ]
 
 
-def _find_owner(claimed: _ClaimedOwner, clients: dict[int, set[int]]) -> int:
+def _find_owner(claimed: _ClaimedOwner, clients: Mapping[int | None, set[int]]) -> int:
     if claimed.client is not None:
         return claimed.client
+    if claimed.process is None:
+        return ANYONE
     if not clients:
         return -2 - claimed.process
     of_process = clients.get(claimed.process, set())
@@ -272,6 +275,7 @@ class LeaseMutex(OwnedModel):
 
     name = "lease-mutex"
     needs_arguments = "10"
+    needs_times = True
     initial: ClassVar[Lease] = Lease()
 
     def __init__(self, seconds: float = 1) -> None:

@@ -159,7 +159,10 @@ NIL_AT_FIRST: Final = InitialValues()
 
 @dataclass(frozen=True)
 class Origin:
-    """The process of an operation, and its times in nanoseconds. ``ret`` is None if the outcome is info."""
+    """The process of an operation, and its times in nanoseconds.
+
+    ``process`` is negative if the history names none. ``ret`` is None if the outcome is info.
+    """
 
     process: int = 0
     call: int = 0
@@ -185,10 +188,10 @@ class Call:
     """The parts of ``origin`` that ``encode`` has read: ``PROCESS`` and ``TIMES``."""
 
     @property
-    def process(self) -> int:
-        """The process that called the operation."""
+    def process(self) -> int | None:
+        """The process that called the operation; None if the history does not name it."""
         self.used.add(PROCESS)
-        return self.origin.process
+        return None if self.origin.process < 0 else self.origin.process
 
     @property
     def call_time(self) -> int:
@@ -228,6 +231,8 @@ class Model:
     with its own ``step``, ``initial`` or ``foresee`` must define it again.
     """
 
+    needs_times: ClassVar[bool] = False
+    """Whether the model measures durations, so that the order of the operations is not enough."""
     takes_initial: ClassVar[bool] = False
     """Whether ``INITIAL`` is the initial state, so that another initial value can be chosen."""
     needs_arguments: ClassVar[str] = ""

@@ -133,6 +133,11 @@ class Pairing:
         self._stamps, claim, self._by_time = self._times.settle(self._call, self._ret, numbered=self._indexed is True)
         return claim
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the stamps are the times of the file."""
+        return self._by_time
+
     def list_faults(self) -> tuple[ForeignFault, ...]:
         """Returns the faults that the events of the nemesis begin and end."""
         nemesis = NemesisEvents()

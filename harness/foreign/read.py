@@ -106,6 +106,8 @@ class ForeignHistory:
     """The real-time order that the file supports."""
     answers: tuple[ContradictoryAnswer, ...] = ()
     """Answers that contradict their calls. Their operations are in ``ops`` with an unknown outcome."""
+    timed: bool = False
+    """Whether the times of the operations are those of the file, and not only an order."""
     continued: int = 0
     """The number of operations whose process had ended ``:info`` before. They count as processes of their own."""
 
@@ -156,6 +158,7 @@ def read_history(
         time.perf_counter() - start,
         claim,
         pairing.list_answers(),
+        pairing.is_timed,
         pairing.continued,
     )
 

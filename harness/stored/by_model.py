@@ -28,6 +28,7 @@ from assay.checkers.linearizability.search import Report
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
 from assay.harness.core.printable import count_noun
+from assay.harness.foreign.pairing import UNNAMED
 from assay.harness.run.judging import OBSERVING_OPERATIONS, UNOBSERVED, add_doubts
 from assay.harness.stored.effects_from_ops import write_register_history
 
@@ -38,7 +39,7 @@ SQL_MODELS: Final = ("register", "cas-register")
 READING_OPERATIONS: Final = ("read", "get")
 """Operations of the built-in models that change no state. If no other one succeeded, their results prove little."""
 Operations: TypeAlias = pa.Table | HistoryReader
-"""Operations in memory, or in a history folder."""
+"""Operations of a file of another tool, or of a history folder."""
 BATCH: Final = 1_000_000
 
 
@@ -90,11 +91,24 @@ def judge_by_model(
                 with engines.open(history) as engine:
                     judgement = judge(history, contract, engine, progress=progress, requires_exposure=False)
                 return add_doubts(judgement, find_doubts(ops))
+    if not isinstance(ops, HistoryReader):
+        ops = name_clients(ops)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _to_table(ops)
     judgement = _judge_by_search(ops, model, spark, progress, limits, report)
     return add_doubts(judgement, find_doubts(ops, custom=custom))
+
+
+def name_clients(ops: pa.Table) -> pa.Table:
+    """Returns the operations of a file of another tool with their processes as in the file; -1 for none.
+
+    Each operation that follows one of unknown outcome in its process is a process of its own in ``ops``. But the owner
+    of a lock stays the same client.
+    """
+    named = pc.not_equal(ops["worker"], UNNAMED)
+    process = pc.if_else(named, ops["worker"], "-1").cast(pa.int32())
+    return ops.set_column(ops.schema.get_field_index("process"), ops.schema.field("process"), process)
 
 
 def _to_table(ops: Operations) -> pa.Table:

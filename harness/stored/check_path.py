@@ -30,6 +30,7 @@ from assay.harness.foreign import (
     ForeignFormat,
     ForeignHistory,
     KeyMode,
+    MalformedError,
     read_history,
     recognise_format,
     to_edn,
@@ -196,6 +197,10 @@ def _check_foreign(
     notes: tuple[str, ...] = ()
     if model is not None:
         require_keys(model, iterate_batches(foreign.ops))
+        if model.needs_times and not foreign.timed:
+            raise MalformedError(
+                path, None, f"the model {model.name} measures durations, which need a :time of each entry"
+            )
         judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request), report)
         hint = suggest_initial_values(iterate_batches(foreign.ops), judgement, model, to_edn)
         notes = (hint,) if hint else ()

@@ -11,6 +11,7 @@ import pytest
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
+from assay.checkers.linearizability.key_value import KeyValue
 from assay.checkers.linearizability.locks import LeaseMutex, OwnerSemaphore, ReentrantMutex
 from assay.checkers.linearizability.models import CasRegister, Register
 from assay.checkers.linearizability.searcher import search_key
@@ -261,14 +262,18 @@ def test_a_register_begins_with_its_initial_value(initial: Any) -> None:
     assert search(table([("k", [first])]), Register()).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("name", ["register", "cas-register"])
+BUILT: dict[str, Any] = {"register": Register, "cas-register": CasRegister, "kv": KeyValue}
+
+
+@pytest.mark.parametrize("name", sorted(BUILT))
 def test_initial_values_are_those_of_trying_every_order(name: str) -> None:
     rng = random.Random(name)
-    initials = [rng.choice([None, 1, 2, 7]) for _ in range(COUNT)]
+    possible = [None, "", "a", "ab", "cc"] if name == "kv" else [None, 1, 2, 7]
+    initials = [rng.choice(possible) for _ in range(COUNT)]
     histories = [history(name, rng, initial=initial) for initial in initials]
-    for initial in (None, 1, 2, 7):
+    for initial in possible:
         chosen = [number for number, one in enumerate(initials) if one == initial]
-        model = {"register": Register, "cas-register": CasRegister}[name](initial)
+        model = BUILT[name](initial)
         encoded = encode(table((str(number), histories[number]) for number in chosen), model)
         for number, key in enumerate(encoded.keys):
             found = search_key(encoded.history(number), Limits(seconds=None))
