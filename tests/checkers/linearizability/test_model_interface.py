@@ -17,7 +17,7 @@ from assay.checkers.linearizability.models import CasRegister, Register
 from assay.checkers.linearizability.searcher import search_key
 
 from helpers.linearizability_histories import OUTCOMES, history, operation, table
-from helpers.linearizability_oracle import MEANING, REFUSED, Choices, Op, legal, linearizable
+from helpers.linearizability_oracle import LASTS, LATEST, MEANING, REFUSED, Choices, Op, legal, linearizable
 
 COUNT = int(os.environ.get("ASSAY_HISTORIES", "500"))
 STATES = 4
@@ -97,6 +97,39 @@ def test_a_step_may_return_several_next_states(beam_width: int) -> None:
         assert order is not None
         assert legal([flat[index] for index in order], apply_automaton), ops
     assert min(verdicts.count(True), verdicts.count(False)) > len(verdicts) // 5
+
+
+class Lease(Model):
+    """A lock that its server frees ``LASTS`` after it was acquired. The exact moments are unknown."""
+
+    name = "lease"
+    compiled = False
+    initial = None
+
+    def encode(self, call: Call) -> Action:
+        end = LATEST if call.return_time is None else call.return_time
+        return Action(0, call.process, (call.call_time, end))
+
+    @staticmethod
+    def step(state: tuple[int, int] | None, f: int, x: int, y: tuple[int, int]) -> list[tuple[int, int]]:
+        earliest = y[0] if state is None else max(y[0], state[1] + LASTS)
+        return [(x, moment) for moment in range(earliest, y[1] + 1)]
+
+
+def test_a_lease_expires_by_the_clock() -> None:
+    """The example of the guide: each moment between call and return is a next state."""
+    rng = random.Random(4)
+    histories = [
+        [{**op, "f": "acquire"} for op in history("lease-mutex", rng, longest=5, spread=6)] for _ in range(COUNT // 3)
+    ]
+    encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), Lease())
+    verdicts = set()
+    for number, key in enumerate(encoded.keys):
+        ops = histories[int(str(key))]
+        expected = linearizable(ops, MEANING["lease-mutex"])
+        verdicts.add(expected)
+        assert (search_key(encoded.history(number), Limits(seconds=None)).why is None) == expected, ops
+    assert verdicts == {True, False}
 
 
 class Split(Automaton):
