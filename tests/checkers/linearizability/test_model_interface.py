@@ -119,9 +119,17 @@ class Lease(Model):
 def test_a_lease_expires_by_the_clock() -> None:
     """The example of the guide: each moment between call and return is a next state."""
     rng = random.Random(4)
-    histories = [
-        [{**op, "f": "acquire"} for op in history("lease-mutex", rng, longest=5, spread=6)] for _ in range(COUNT // 3)
-    ]
+    histories = []
+    for _ in range(COUNT // 5):
+        moments = [sum(rng.randint(1, 6) for _ in range(number + 1)) for number in range(4)]
+        ends = [None if rng.random() < 0.2 else moment + rng.randint(0, 3) for moment in moments]
+        histories.append(
+            [
+                operation("acquire", call=moment - rng.randint(0, 3), ret=end, outcome="info" if end is None else "ok",
+                          process=number)
+                for number, (moment, end) in enumerate(zip(moments, ends, strict=True))
+            ]
+        )  # fmt: skip
     encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), Lease())
     verdicts = set()
     for number, key in enumerate(encoded.keys):
