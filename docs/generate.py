@@ -24,6 +24,8 @@ from assay.checkers.transactions.family import TRANSACTION_ORDERS
 from assay.checkers.workload_checks.catalog import CHECKS as WORKLOAD_CHECKS
 from assay.harness.cli import main as cli
 from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KIND_MEANINGS, LOOK_MEANINGS
+from assay.harness.foreign.answers import ANOMALY as CONTRADICTORY_ANSWER
+from assay.harness.foreign.answers import MEANING as CONTRADICTORY_ANSWER_MEANING
 from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue
@@ -240,14 +242,20 @@ def make_anomalies_page() -> str:
         order = " The order of processes or of real time counts." if set(family.anomalies) & in_order else ""
         parts.append(f"## {family.name}\n\n{summarize_family(family)}{order}\n")
         parts.append(make_table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
-    others = [("no-recovery", NO_RECOVERY_MEANING), (NONLINEARIZABLE, MEANING)]
+    others = [
+        ("no-recovery", NO_RECOVERY_MEANING),
+        (NONLINEARIZABLE, MEANING),
+        (CONTRADICTORY_ANSWER, CONTRADICTORY_ANSWER_MEANING),
+    ]
     by_family = {anomaly for family in FAMILIES for anomaly in family.anomalies}
     others += [
         item for check in WORKLOAD_CHECKS.values() for item in check.meanings.items() if item[0] not in by_family
     ]
     parts.append(
-        "## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model, and the others "
-        "by the checks of [Jepsen's and Maelstrom's workloads](../../cookbook/jepsen_history.md#workloads).\n"
+        "## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model, "
+        f"[`{CONTRADICTORY_ANSWER}`](../anomalies.md#{CONTRADICTORY_ANSWER}) when a file of another tool is read, and "
+        "the others by the checks of "
+        "[Jepsen's and Maelstrom's workloads](../../cookbook/jepsen_history.md#workloads).\n"
     )
     parts.append(make_table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
     return "\n".join(parts)

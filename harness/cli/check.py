@@ -40,7 +40,8 @@ MIN_MEMORY: Final = 1_000_000
 DESCRIPTION: Final = """\
 Judges a history. A run is judged by the contract stored with it, a bare history folder by the strictest contract. A
 file of another tool (Jepsen's history.edn, lines of a jepsen.log) is judged by a model: is it linearizable? Or it is
-judged by the workload that made it, with the questions of Jepsen's checker of that name."""
+judged by the workload that made it, with the questions of Jepsen's checker of that name. The file is EDN (maps, or
+vectors of process, type, f and value), JSON or JSON lines, history.txt or a jepsen.log, and may be compressed (.gz)."""
 
 EXAMPLES: Final = """\
 examples:
@@ -52,6 +53,8 @@ examples:
   assay check history/ --model=kv                         Parquet folder ops/, by a model
   assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
   assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
+  assay check a.edn b.json.gz --workload=list-append      several files, a line each; exits with the worst
+  assay check history.txt --model=register                Jepsen's lines of process, type, f and value
   assay check jepsen.log --model=cas-register             lines such as INFO  jepsen.util - 0 :invoke :read nil
   assay check kv.txt --format=edn --model=kv --json       {:process 1, :type :invoke, :f :get, :key "7", :value nil}
   assay check history.edn --workload=bank --total=100     Jepsen's bank: transfers, and reads of all accounts
@@ -70,7 +73,7 @@ models:
 {models}
   The initial value is nil, for kv the empty string, unless --initial says another. Your own model is a subclass of
   Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
-exit codes: 0 pass, 1 fail, 2 unknown (also for too few operations), 64 wrong usage or a malformed file (one line
+exit codes: 0 pass, 1 fail, 2 unknown (also if no operation succeeded), 64 wrong usage or a malformed file (one line
   with file, line, column and reason), 130 Ctrl-C, after printing the result so far; of several runs the worst: 1,
   64 (one could not be judged), 2, 0
 """
@@ -86,7 +89,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH",
-        help="a run, a history folder, a file, or Jepsen's folder; or a store, or several runs and history folders",
+        help="a run, a history folder, a file, or Jepsen's folder; or a store, several runs, or several files",
     )  # fmt: skip
     parser.add_argument(
         "--format", choices=FORMATS, default=AUTO, help="format of a file (default: recognised by its beginning)"
@@ -144,7 +147,10 @@ def add(commands: Any) -> None:
         help="tuples: every value is [key value]; none: values are as they are (default: by the first call)",
     )  # fmt: skip
     parser.add_argument(
-        "--order", choices=ORDERS, default=ORDERS[0], help="time: by :time, if there is one; file: as in the file"
+        "--order",
+        choices=ORDERS,
+        default=ORDERS[0],
+        help="time: by :time; file: as in the file (default: by :time unless it goes backwards)",
     )
     parser.add_argument(
         "--cas-refusals", dest="refusals", action="store_true",
@@ -190,12 +196,16 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.run.registry import Registry
     from assay.harness.run.store import list_runs_below
-    from assay.harness.stored.check_path import check
+    from assay.harness.stored.check_path import check, find_foreign_files
 
     if not arguments.plugin and not arguments.trust_run and (arguments.model is None or ":" not in arguments.model):
         hide_pandas()  # importing it would take as long as the check of a small history
     registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
     engine = parse_engine(arguments.engine, arguments.spark_master)
+    if len(arguments.paths) > 1 and (files := find_foreign_files(make_request(arguments), arguments.paths)):
+        from assay.harness.cli.check_many import check_files
+
+        return check_files(files, arguments, engine)
     if len(arguments.paths) > 1 or list_runs_below(arguments.paths[0]):
         from assay.harness.cli.check_many import check_many
 

@@ -1,9 +1,9 @@
-"""``assay check PATH PATH ...``: judges many stored runs and prints a line for each."""
+"""``assay check PATH PATH ...``: judges many stored runs, or many files of other tools, and prints a line for each."""
 
 import argparse
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
@@ -11,18 +11,30 @@ from typing import Final
 import msgspec
 
 from assay.checkers.engine import Engines
+from assay.checkers.engine.duck import DEFAULT_MEMORY
+from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.cli.command import ExitCode, InputError, note, show
 from assay.harness.cli.time_estimate import show_estimate
+from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import join_some
 from assay.harness.run import store
+from assay.harness.run.registry import Registry
 from assay.harness.stored.batch_check import BatchResult, judge_many
+from assay.harness.stored.check_path import check
 from assay.harness.stored.request import CheckRequest
 
 NO_VERDICT: Final = "error"
 """Printed for a history that could not be judged."""
 MAX_NAMED: Final = 5
 """Maximum number of paths that a line names; it gives only the number of the others."""
+_OPTIONS: Final = {
+    "seconds": "time-limit",
+    "bytes": "memory-limit",
+    "refusals": "cas-refusals",
+    "every_key": "all-keys",
+}
+"""Options whose names differ from those of the fields of a request."""
 WORST_FIRST: Final = {
     Verdict.FAIL.value: ExitCode.FAIL,
     NO_VERDICT: ExitCode.USAGE,
@@ -35,31 +47,79 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
     """Prints a line for each run as it is judged, and at the end the number of runs per verdict."""
     _require_plain_options(arguments)
     paths = find_runs(arguments.paths)
-    counts: Counter[str] = Counter()
-    examples: dict[str, Path] = {}
     with Engines(engine, spark_master=arguments.spark_master) as engines, show_estimate() as estimate:
         estimate.step("checking", 0, len(paths))
         judging = judge_many(
             paths, engines, arguments.plugin, lambda done: estimate.step("checking", done, len(paths)),
             trust_runs=arguments.trust_run,
         )  # fmt: skip
+        options = [*map("--plugin={}".format, arguments.plugin), *(["--trust-run"] if arguments.trust_run else [])]
+        return _print_results(judging, len(paths), options, as_json=arguments.json)
+
+
+def check_files(requests: Sequence[CheckRequest], arguments: argparse.Namespace, engine: str) -> ExitCode:
+    """Prints a line for each file of another tool. All of them are judged by the same model or workload.
+
+    Raises ``SettingsError`` for options that no file could be judged by.
+    """
+    registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
+    memory = DEFAULT_MEMORY if arguments.bytes is None else f"{arguments.bytes}B"
+    with (
+        Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
+        show_estimate() as estimate,
+    ):
+        judging = _judge_files(requests, engines, registry, estimate.step)
+        return _print_results(judging, len(requests), list_options(requests[0]), as_json=arguments.json)
+
+
+def _judge_files(
+    requests: Sequence[CheckRequest], engines: Engines, registry: Registry, progress: ProgressCallback
+) -> Iterator[BatchResult]:
+    for request in requests:
         try:
-            for judged in judging:
-                verdict = NO_VERDICT if judged.judgement is None else judged.judgement.verdict.value
-                counts[verdict] += 1
-                examples.setdefault(verdict, judged.path)
-                if arguments.json:
-                    print(to_json(judged), flush=True)
-                else:
-                    show(describe_result(judged, verdict))
-        except KeyboardInterrupt:
-            note(f"interrupted; {counts.total()} of {len(paths)} histories were judged")
-            return ExitCode.INTERRUPTED
+            judged = check(request, engines, registry, progress)
+        except (HistoryError, OSError) as error:
+            yield BatchResult(request.path, None, str(error))
+            continue
+        yield BatchResult(request.path, judged.judgement, judged.text)
+        if judged.judgement.interrupted:
+            raise KeyboardInterrupt
+
+
+def list_options(request: CheckRequest) -> list[str]:
+    """Returns the options that differ from the defaults, as the user may write them."""
+    options = []
+    for field in fields(CheckRequest):
+        value, name = getattr(request, field.name), _name_option(field.name)
+        if field.name != "path" and value != field.default:
+            text = f"{value / 10**6:g}MB" if field.name == "bytes" else value
+            options.append(f"--{name}" if value is True else f"--{name}={text}")
+    return options
+
+
+def _name_option(field: str) -> str:
+    return _OPTIONS.get(field, field.replace("_", "-"))
+
+
+def _print_results(judging: Iterable[BatchResult], total: int, options: Sequence[str], *, as_json: bool) -> ExitCode:
+    """Prints each result and, at the end, the number of histories per verdict. Returns the worst exit code."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, Path] = {}
+    try:
+        for judged in judging:
+            verdict = NO_VERDICT if judged.judgement is None else judged.judgement.verdict.value
+            counts[verdict] += 1
+            examples.setdefault(verdict, judged.path)
+            if as_json:
+                print(to_json(judged), flush=True)
+            else:
+                show(describe_result(judged, verdict))
+    except KeyboardInterrupt:
+        note(f"interrupted; {counts.total()} of {total} histories were judged")
+        return ExitCode.INTERRUPTED
     worst = next(verdict for verdict in WORST_FIRST if counts[verdict])
-    if not arguments.json:
-        trust = ["--trust-run"] if arguments.trust_run else []
-        plugins = map("--plugin={}".format, arguments.plugin)
-        show(describe_counts(counts, worst, ["assay", "check", str(examples[worst]), *plugins, *trust]))
+    if not as_json:
+        show(describe_counts(counts, worst, ["assay", "check", str(examples[worst]), *options]))
     return WORST_FIRST[worst]
 
 
@@ -68,12 +128,7 @@ def _require_plain_options(arguments: argparse.Namespace) -> None:
     for field in fields(CheckRequest):
         given = getattr(arguments, field.name, None)
         if field.name != "path" and (tuple(given) if isinstance(given, list) else given) != field.default:
-            option = {
-                "seconds": "time-limit",
-                "bytes": "memory-limit",
-                "refusals": "cas-refusals",
-                "every_key": "all-keys",
-            }.get(field.name, field.name.replace("_", "-"))
+            option = _name_option(field.name)
             several = f"{len(arguments.paths)} paths were given"
             reason = several if len(arguments.paths) > 1 else f"{arguments.paths[0]} is a folder of runs"
             raise InputError(f"--{option} is for one history, and {reason}")

@@ -20,6 +20,7 @@ from assay.harness.foreign.answers import ContradictoryAnswer
 from assay.harness.foreign.edn import to_edn
 from assay.harness.foreign.entry_order import EntryOrder
 from assay.harness.foreign.keys import KeyMode
+from assay.harness.foreign.pairing import separate_processes
 from assay.harness.foreign.read import ForeignFormat, ForeignHistory, list_verbs, read_history, recognise_format
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
 from assay.harness.foreign.source import MalformedError
@@ -36,5 +37,6 @@ __all__ = [
     "list_verbs",
     "read_history",
     "recognise_format",
+    "separate_processes",
     "to_edn",
 ]  # fmt: skip

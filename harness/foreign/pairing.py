@@ -5,11 +5,12 @@ Only the value of an ``:ok`` completion is a result; the value of any other comp
 must differ. So an entry with the same time as the entry before it counts as one nanosecond later.
 
 Entries without a ``:process`` are calls each followed by its completion. Each such operation counts as a process of its
-own, because it is unknown which of them one client made. So does an operation whose process ended ``:info`` before.
+own, because it is unknown which of them one client made. A process may go on after an operation of unknown outcome,
+although that operation may still take effect. ``separate_processes`` makes another process of what follows.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -91,7 +92,8 @@ class Pairing:
         self._stamps: Sequence[int] = ()
         self._open: dict[int | None, _OpenCall] = {}
         self._crashed: set[int] = set()
-        self._anonymous = 0
+        self.unnamed = 0
+        """The number of operations without a process."""
         self._contradictions: list[_Contradiction] = []
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
         self._worker: list[str] = []
@@ -184,11 +186,8 @@ class Pairing:
         return pa.Table.from_arrays([columns[field.name] for field in OPS], schema=OPS)
 
     def _name_processes(self) -> list[int]:
-        """Returns the process of each row. Operations that are processes of their own get unused numbers."""
-        named = set(self._process)
-        first = max(named, default=0) + 1
-        enough = first + self._anonymous < MAX_PROCESSES
-        unused = (number for number in count(first if enough else 0) if enough or number not in named)
+        """Returns the process of each row. Operations without a process get unused numbers."""
+        unused = _iterate_unused(self._process)
         return [process if process != MISSING else next(unused) for process in self._process]
 
     def _add_call(self, entry: Entry, f: str, index: int, position: int) -> None:
@@ -200,9 +199,8 @@ class Pairing:
                 f"{who} two open calls: this one, and the one at line {before.place.line}, which has not ended; "
                 "if it never ended, add its completion with :type :info",
             )
-        own = process is None or process in self._crashed
         self.continued += process in self._crashed
-        self._anonymous += own
+        self.unnamed += process is None
         shape = self._find_shape(entry, f)
         if entry.unreadable is not None and not shape.ignores_values:
             require_readable(self._path, entry.unreadable, f"the value of :{f}")
@@ -211,7 +209,7 @@ class Pairing:
             self._fail(entry, f":{f} takes {shape.argument_text}, not {to_source(argument)}")
         self._open[process] = _OpenCall(len(self._index), f, entry.place, argument)
         self._index.append(index)
-        self._process.append(MISSING if own or process is None else process)
+        self._process.append(MISSING if process is None else process)
         self._worker.append(UNNAMED if process is None else self._intern(str(process)))
         self._f.append(self._intern(f))
         self._key.append(None if key is None else self._intern(key))
@@ -315,6 +313,34 @@ class Pairing:
 
     def _fail(self, entry: Entry, reason: str) -> NoReturn:
         raise MalformedError(self._path, entry.place, reason)
+
+
+def separate_processes(ops: pa.Table) -> pa.Table:
+    """Returns a copy in which no process has an operation after one that never returned.
+
+    The operations after it become a process with an unused number. ``worker`` keeps the number of the file.
+    """
+    processes = ops["process"].to_pylist()
+    unused = _iterate_unused(processes)
+    current: dict[int, int] = {}
+    ended: set[int] = set()
+    separate = []
+    for process, ret in zip(processes, ops["ret"].to_pylist(), strict=True):
+        if process in ended:
+            current[process] = next(unused)
+            ended.discard(process)
+        if ret is None:
+            ended.add(process)
+        separate.append(current.get(process, process))
+    return ops.set_column(ops.schema.get_field_index("process"), OPS.field("process"), pa.array(separate, pa.int32()))
+
+
+def _iterate_unused(processes: Sequence[int]) -> Iterator[int]:
+    """Yields numbers that no process has: above all of them if there is room, else from 0 on."""
+    used = set(processes)
+    first = max(used, default=0) + 1
+    begin = first if first + len(processes) < MAX_PROCESSES else 0
+    return (number for number in count(begin) if number not in used)
 
 
 def _shorten_answer(value: Any) -> str:

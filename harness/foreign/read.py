@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from assay.harness.core.printable import count_noun
 from assay.harness.foreign.answers import ContradictoryAnswer, find_verb
 from assay.harness.foreign.edn import EdnReader, Keyword
 from assay.harness.foreign.entry import Entry, read_entry
@@ -109,7 +110,9 @@ class ForeignHistory:
     timed: bool = False
     """Whether the times of the operations are those of the file, and not only an order."""
     continued: int = 0
-    """The number of operations whose process had ended ``:info`` before. They count as processes of their own."""
+    """The number of operations whose process had ended ``:info`` before."""
+    unnamed: int = 0
+    """The number of operations without a process."""
 
     @property
     def left_out(self) -> str:
@@ -120,7 +123,8 @@ class ForeignHistory:
     def notes(self) -> tuple[str, ...]:
         """Sentences on facts that the file lacks, and what was assumed."""
         continued = (
-            f"{self.continued} operations follow one of unknown outcome in their process, and count as other processes"
+            f"{count_noun(self.continued, 'operation')} came after one of unknown outcome in the same process, which "
+            "may still take effect"
         )
         return (*([self.order.note] if self.order.note else []), *([continued] if self.continued else []))
 
@@ -160,6 +164,7 @@ def read_history(
         pairing.list_answers(),
         pairing.is_timed,
         pairing.continued,
+        pairing.unnamed,
     )
 
 

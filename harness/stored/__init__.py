@@ -9,6 +9,7 @@ and ``harness.cli`` import it.
 - ``by_model``: judges operations by a model. ``initial_values``: initial values of registers
 - ``by_workload``: judges operations of another tool's workload. ``workload_table``: all workloads
 - ``recognised_workload``: recognises the workload of a file
+- ``element_numbers``: numbers for elements of transactions that are no integers
 - ``foreign_findings``: contradictory answers of a file of another tool, and the order that it supports
 - ``contracts``: the contract of a stored history, and the verdict if the contract is lost
 - ``batch_check``: judges many runs in one pass

@@ -33,6 +33,7 @@ from assay.harness.foreign import (
     MalformedError,
     read_history,
     recognise_format,
+    separate_processes,
     to_edn,
 )
 from assay.harness.run import store
@@ -43,7 +44,7 @@ from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again
 from assay.harness.stored.by_model import iterate_batches, judge_by_model, open_stored_operations
 from assay.harness.stored.by_workload import judge_workload
 from assay.harness.stored.contracts import read_given_contract
-from assay.harness.stored.foreign_findings import add_contradictory_answers, require_real_time
+from assay.harness.stored.foreign_findings import add_contradictory_answers, choose_processes, require_real_time
 from assay.harness.stored.initial_values import (
     add_initial_values,
     read_values,
@@ -152,6 +153,23 @@ def _validate_workload_options(request: CheckRequest) -> None:
         raise SettingsError("--all-keys applies only to the search with --model")
 
 
+def find_foreign_files(request: CheckRequest, paths: Sequence[Path]) -> list[CheckRequest]:
+    """Returns a request like ``request`` for each path if all of them are files of another tool; none if none is.
+
+    Raises ``SettingsError`` if only some of them are, and ``FileNotFoundError``.
+    """
+    requests = [dataclasses.replace(request, path=path) for path in paths]
+    files = [one for one in requests if one.path.exists() and find_foreign_file(one) is not None]
+    if files and len(files) < len(requests):
+        other = next(one.path for one in requests if one not in files)
+        if not other.exists():
+            raise FileNotFoundError(f"{other} does not exist")
+        raise SettingsError(
+            f"{files[0].path} is a file of another tool, and {other} is none: judge files and runs in separate calls"
+        )
+    return files
+
+
 def find_foreign_file(request: CheckRequest) -> Path | None:
     """Returns the file of another tool that the path names, or None for a folder of this one.
 
@@ -196,20 +214,22 @@ def _check_foreign(
     require_real_time(request, path, foreign)
     notes: tuple[str, ...] = ()
     if model is not None:
-        require_keys(model, iterate_batches(foreign.ops))
+        ops = choose_processes(model, path, foreign)
+        require_keys(model, iterate_batches(ops))
         if model.needs_times and not foreign.timed:
             raise MalformedError(
                 path, None, f"the model {model.name} measures durations, which need a :time of each entry"
             )
-        judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request), report)
-        hint = suggest_initial_values(iterate_batches(foreign.ops), judgement, model, to_edn)
+        judgement = judge_by_model(ops, model, engines, progress, _make_limits(request), report)
+        hint = suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
         notes = (hint,) if hint else ()
     else:
-        judgement, notes = judge_workload(foreign.ops, request, engines, progress, _make_limits(request))
-    judgement = add_contradictory_answers(judgement, foreign.answers, foreign.ops.num_rows)
+        ops = separate_processes(foreign.ops)
+        judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request))
+    judgement = add_contradictory_answers(judgement, foreign.answers, ops.num_rows)
     read = _add_reading_note(judgement, format, foreign)
     said = (*recognised, *notes, *foreign.notes, foreign.left_out)
-    return _describe_result(read, foreign.ops, *said, faults=foreign.faults, notation=to_edn)
+    return _describe_result(read, ops, *said, faults=foreign.faults, notation=to_edn)
 
 
 def _add_workload(request: CheckRequest, path: Path) -> tuple[CheckRequest, str]:

@@ -20,6 +20,7 @@ import msgspec
 from assay.harness.core import transactions
 from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.stored.element_numbers import number_elements
 
 DELAY: Final = 2
 """Nanoseconds by which all operations of a bank are delayed, so that its opening comes before them."""
@@ -175,9 +176,11 @@ def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
 def make_transaction_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of lists or registers, under any operation name. Raises ``HistoryError`` for other values."""
     _require_names(done)
+    numbered, names = number_elements(done)
     try:
         return WorkloadEffects(
-            [(completed, transactions.derive_effects(completed)) for completed in to_plain_values(done)]
+            [(completed, transactions.derive_effects(completed)) for completed in to_plain_values(numbered)],
+            names=names,
         )
     except ValueError as error:
         raise HistoryError(str(error)) from error

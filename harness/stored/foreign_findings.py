@@ -12,14 +12,21 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from assay.checkers.isolation.levels import Order, find_level
 from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, Verdict
-from assay.harness.foreign import ForeignHistory, MalformedError
+from assay.checkers.linearizability import Model
+from assay.checkers.linearizability.models import is_builtin
+from assay.harness.core.printable import count_noun
+from assay.harness.foreign import ForeignHistory, MalformedError, separate_processes
 from assay.harness.foreign.answers import ANOMALY, MEANING, ContradictoryAnswer
 from assay.harness.foreign.entry_order import REMEDY
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.workload_table import BY_NAME
+
+WITHOUT_PROCESSES: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set", "semaphore")
+"""Built-in models that do not depend on the process of a call."""
 
 _OUTCOME: Final = "it counts as an operation of unknown outcome, with the writes of its call"
 
@@ -63,6 +70,24 @@ def _make_finding(answer: ContradictoryAnswer) -> Finding:
         first_time=answer.ret,
         first_operation=answer.index,
     )
+
+
+def choose_processes(model: Model, path: Path, foreign: ForeignHistory) -> pa.Table:
+    """Returns the operations with the processes that a judgement by the model needs.
+
+    A model that reads the process of a call gets the numbers of the file. For the checks in SQL, a process has no
+    operation after one of unknown outcome. Raises ``MalformedError`` if the model needs processes that the file lacks.
+    """
+    if is_builtin(model) and model.name in WITHOUT_PROCESSES:
+        return separate_processes(foreign.ops)
+    if foreign.unnamed:
+        raise MalformedError(
+            path,
+            None,
+            f"--model={model.name} may depend on the process of a call, and {count_noun(foreign.unnamed, 'operation')} "
+            "have no :process; add it",
+        )
+    return foreign.ops
 
 
 def require_real_time(request: CheckRequest, path: Path, foreign: ForeignHistory) -> None:

@@ -268,7 +268,7 @@ def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.Captu
     for value, words in (
         ("nil", ":txn takes a vector of micro-operations such as [:r 1 nil]"),
         ("[[:r 1]]", ":txn takes a vector of micro-operations"),
-        ('[[:w 1 "a"]]', "'a'] is no micro-operation; there are [append, key, integer]"),
+        ("[[:append 1]]", ":txn takes a vector of micro-operations"),
         ('[[:w 1 2] [:w "1" 3]]', 'operation 0: the keys 1 and "1" would have one name, 1'),
         ('[[:w :x 2] [:w "x" 3]]', """operation 0: the keys {"keyword":"x"} and "x" would have one name, x"""),
     ):

@@ -1,0 +1,143 @@
+"""Mutated files of every format: read or refused with one line, within the time of their size, and never misread."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from assay.harness.foreign import ForeignFormat, ForeignHistory, MalformedError, read_history
+
+ROUNDS: Final = int(os.environ.get("ASSAY_FUZZED_FILES", "150"))
+"""Mutated files per format."""
+LINES: Final = [
+    (0, "invoke", "write", 1), (1, "invoke", "read", None), (0, "ok", "write", 1), (1, "ok", "read", 1),
+    (2, "invoke", "cas", [1, 2]), (0, "invoke", "read", None), (2, "info", "cas", [1, 2]), (0, "ok", "read", 2),
+]  # fmt: skip
+TOKENS: Final = (
+    "{", "}", "[", "]", "(", ")", "#{", '"', "\\", "\\u", "\\ud800", "##NaN", "#_", "^", "@", "~", "#object[", "#<",
+    ">",
+    "0x", "1/0", "1/3", "36rZ", "9" * 30, "-1", "1e999", ":", "::", "nil", "null", "true", ",", "\n", "\t", ":invoke",
+    ":ok", ":info", '"ok"', ":process", ":type", ":time", "-", "\x00", "\u2028", "é", "\U0001f600", "#:a{", ";", "NaN",
+)  # fmt: skip
+
+
+def to_edn(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{' '.join(map(to_edn, value))}]"
+    return "nil" if value is None else str(value)
+
+
+def as_edn() -> str:
+    return "".join(
+        f'{{:index {n}, :process {p}, :type :{kind}, :f :{f}, :value {to_edn(value)}, :time {n}, :error "x"}}\n'
+        for n, (p, kind, f, value) in enumerate(LINES)
+    )
+
+
+def as_json() -> str:
+    keys = ("process", "type", "f", "value")
+    return json.dumps([{**dict(zip(keys, line, strict=True)), "time": n} for n, line in enumerate(LINES)])
+
+
+WHOLE: Final = {
+    "edn": (ForeignFormat.EDN, as_edn()),
+    "edn in a vector": (ForeignFormat.EDN, f"[{as_edn()}]"),
+    "vectors": (ForeignFormat.EDN, "".join(f"[{p} :{k} :{f} {to_edn(v)}]\n" for p, k, f, v in LINES)),
+    "json": (ForeignFormat.JSON, as_json()),
+    "json lines": (ForeignFormat.JSON, "\n".join(map(json.dumps, json.loads(as_json())))),
+    "history.txt": (ForeignFormat.HISTORY_TXT, "".join(f"{p}\t:{k}\t:{f}\t{to_edn(v)}\n" for p, k, f, v in LINES)),
+    "log": (
+        ForeignFormat.JEPSEN_LOG,
+        "".join(f"INFO  jepsen.util - {p}\t:{k}\t:{f}\t{to_edn(v)}\n" for p, k, f, v in LINES),
+    ),
+}
+
+
+def mutate(text: str, random: Random) -> str:
+    for _ in range(random.randint(1, 3)):
+        at = random.randrange(len(text) + 1)
+        end = min(len(text), at + random.choice([0, 0, 1, 1, 5, 30]))
+        match random.randrange(5):
+            case 0:
+                text = text[:at] + random.choice(TOKENS) + text[at:]
+            case 1:
+                text = text[:at] + text[end:]
+            case 2:
+                text = text[:at] + random.choice(TOKENS) + text[end:]
+            case 3:
+                text = text[:end] + text[at:end] + text[end:]
+            case _:
+                text = text[:at] if random.random() < 0.3 else text[:at] + random.choice(TOKENS) * 3 + text[at:]
+    return text
+
+
+def read(path: Path, format: ForeignFormat, text: str) -> ForeignHistory | str:
+    path.write_text(text, encoding="utf-8")
+    try:
+        return read_history(path, format, "cas-register")
+    except MalformedError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_a_mutated_file_is_read_or_refused_with_one_line(tmp_path: Path, form: str) -> None:
+    format, whole = WHOLE[form]
+    refused = 0
+    for seed in range(ROUNDS):
+        begun = time.process_time()
+        result = read(tmp_path / "h", format, mutate(whole, Random(f"{form} {seed}")))
+        assert time.process_time() - begun < 5, f"seed {seed}"
+        if isinstance(result, str):
+            refused += 1
+            assert result.startswith(f"{tmp_path / 'h'}: "), f"seed {seed}"
+            assert result.isprintable(), f"seed {seed}: {result}"
+            assert not any(word in result for word in ("Keyword(", "Map(", "Tagged(", "Unreadable(", "object at 0x"))
+    assert ROUNDS < 50 or 0 < refused < ROUNDS
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_each_line_that_is_removed_or_repeated_changes_the_operations(tmp_path: Path, form: str) -> None:
+    """No line is skipped unnoticed. Without the ``:info`` of a call, its outcome is unknown all the same."""
+    format, whole = WHOLE[form]
+    base = read(tmp_path / "h", format, whole)
+    assert not isinstance(base, str)
+    assert base.ops.num_rows == 4
+    if "\n" in whole.strip():
+        lines = whole.splitlines(keepends=True)
+        for number in (number for number, line in enumerate(lines) if "info" not in line):
+            for changed in (lines[:number] + lines[number + 1 :], lines[: number + 1] + lines[number:]):
+                result = read(tmp_path / "h", format, "".join(changed))
+                assert isinstance(result, str) or not result.ops.equals(base.ops), (number, changed)
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        (ForeignFormat.EDN, "[" * 100_000),
+        (ForeignFormat.EDN, "{:a " * 100_000),
+        (ForeignFormat.EDN, "#_" * 100_000),
+        (ForeignFormat.EDN, "^a " * 100_000),
+        (ForeignFormat.EDN, "#<" * 100_000),
+        (ForeignFormat.EDN, '"' + "\\" * 200_001),
+        (ForeignFormat.EDN, "@" * 200_000),
+        (ForeignFormat.EDN, "{:error [" + "{1} " * 50_000 + "]}"),
+        (ForeignFormat.EDN, "9" * 500_000),
+        (ForeignFormat.JSON, "[" * 100_000),
+        (ForeignFormat.JSON, '{"a":' * 100_000),
+        (ForeignFormat.JSON, '"' + "\\" * 200_001),
+        (ForeignFormat.JSON, '{"process": ' + "9" * 500_000 + "}"),
+        (ForeignFormat.JSON, "[" + " " * 500_000),
+        (ForeignFormat.HISTORY_TXT, "0 " * 200_000 + "\n"),
+        (ForeignFormat.HISTORY_TXT, "0\t:invoke\t:read\tnil" + " " * 200_000 + "x\n"),
+    ],
+)
+def test_a_hostile_file_is_refused_in_linear_time(tmp_path: Path, format: ForeignFormat, text: str) -> None:
+    begun = time.process_time()
+    assert isinstance(read(tmp_path / "h", format, text), str)
+    assert time.process_time() - begun < 5
