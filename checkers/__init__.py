@@ -17,6 +17,7 @@ The checks, by family:
 - ``log``, ``groups``, ``register``, ``objects`` (counters, sets, queues, banks, ids), ``transactions``
 - ``liveness``: after the last fault, the system and its clients must make progress
 - ``servers``: events and states that servers report
+- ``isolation``: isolation levels of transactions, by a search for an order
 - ``administration``: topics and settings that an administrator changes
 - ``linearizability``: searches for a legal order of operations, by a model
 - ``workload_checks``: workloads of Jepsen and Maelstrom, by their operations

@@ -13,5 +13,6 @@
 - ``certificate``: verifies the order of a pass.
 - ``level_check``: the verdict for one level.
 
-The algorithms are pure Python and numpy; ``checkers.transactions`` reads the history and reports the findings.
+The algorithms are pure Python and numpy. ``checkers.transactions`` imports the package, reads the history and reports
+the findings.
 """

@@ -37,7 +37,7 @@ def test_rules_for_ipv6_addresses_are_of_another_filter_and_hide_no_machine_from
 
 def test_a_flow_is_matched_by_its_port_and_every_third_packet_by_the_kernels_counter() -> None:
     assert b"-s 1.1.1.1 -p tcp --sport 7001 -j DROP" in render_rules(["1.1.1.1"], flow=Flow(7001))
-    assert b"-s 1.1.1.1 -p tcp --dport 7001 -j DROP" in render_rules(["1.1.1.1"], flow=Flow(7001, answers=False))
+    assert b"-s 1.1.1.1 -p tcp --dport 7001 -j DROP" in render_rules(["1.1.1.1"], flow=Flow(7001, from_server=False))
     assert (
         b"-s 1.1.1.1 -p tcp --sport 7001 -m statistic --mode nth --every 3 --packet 2 ! --tcp-flags RST RST"
         b" -j REJECT --reject-with tcp-reset"

@@ -246,7 +246,7 @@ def test_hosts_are_known_by_ipv6_addresses_as_well(tmp_path: Path) -> None:
                 assert await echoes(one), "others reach it"
                 assert (await one.dropped())["n2"] > 0
                 await one.accept_all()
-                await one.reject_from([other], Flow(7000, answers=False))
+                await one.reject_from([other], Flow(7000, from_server=False))
                 assert "refused" in await other.shell(there)
                 assert list(await one.dropped()) == ["n2>7000"]
                 await one.accept_all()

@@ -79,7 +79,7 @@ def test_requests_that_are_held_back_arrive_after_the_heal() -> None:
         before = await counted(n1)
         _, heard = asking(n2, n1)
         await asyncio.sleep(0.3)
-        await n1.drop_from([n2], Flow(PORT, answers=False))
+        await n1.drop_from([n2], Flow(PORT, from_server=False))
         await asyncio.sleep(2)
         assert await counted(n1) == before + 1, "nothing arrived but ours"
         assert heard == []

@@ -443,7 +443,7 @@ async def three_of_which_the_second_is_rejected(world: World) -> asyncio.StreamR
     """Sent so soon after each other that the third is out when the reset for the second comes back."""
     reader, writer = await world.connect()
     await asyncio.sleep(1)
-    world.network.add_flow_rule(world.a.host, world.b.host, Flow(PORT, answers=False, every=2), rejects=True)
+    world.network.add_flow_rule(world.a.host, world.b.host, Flow(PORT, from_server=False, every=2), rejects=True)
     for word in (b"one", b"two", b"three"):
         writer.write(word)
         await asyncio.sleep(0.00001)
