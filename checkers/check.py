@@ -12,6 +12,8 @@ from dataclasses import InitVar, dataclass
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure, ExposureCount, read_count
@@ -140,6 +142,8 @@ class Check:
     """Template of the number of further operations of a finding, which are not listed: ``{times-2}``."""
     cycle: str = ""
     """The column that is 1 if the operations of a finding form a cycle, in this order."""
+    reasons: str = ""
+    """The column with the reasons of a cycle's edges, as a JSON list of sentences; null if there are none."""
     time: str = ""
     """The column with the time of a finding without operations: the time of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
@@ -434,7 +438,12 @@ def _to_finding(check: Check, row: Row, evidence: Evidence) -> Finding:
         first_time=row.get("earliest"),
         first_operation=row.get("earliest_op"),
         cycle=bool(check.cycle and row[check.cycle]),
+        reasons=_read_reasons(row[check.reasons]) if check.reasons else (),
     )
+
+
+def _read_reasons(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(map(shorten_times, msgspec.json.decode(text, type=list[str])))
 
 
 def _list_operations(value: int | str | None) -> list[int]:

@@ -17,10 +17,11 @@ from assay.checkers.engine import EngineError
 from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, find_beneath
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.reports.coverage import AnomalyPolicy, CheckRow, build_rows, find_meaning, find_policy
+from assay.reports.cycle_drawing import CycleDrawing, draw_cycle
 from assay.reports.edn_export import compress_history
 from assay.reports.failure_text import is_about_invariant, replace_numbers
 from assay.reports.faults import FaultBand, read_fault_bands
-from assay.reports.files import RunFiles, read_files
+from assay.reports.files import RunFiles, RunSummary, read_files
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.last_pass import Comparison, RunTotals, compare_with_last_pass, summarize
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
@@ -121,6 +122,8 @@ class FindingView:
     """For a lost element of a queue, operations that may have dequeued it."""
     first: FirstOccurrence | None
     """The first occurrence of the contradiction, if it is earlier than the operations above."""
+    drawing: CycleDrawing | None
+    """The drawing of a cycle whose reasons are known."""
     same_cause: tuple[Finding, ...]
     """Findings of the same cause, which are shown only beneath this finding."""
     start: int | None
@@ -176,7 +179,8 @@ class RecordedRun:
     worker_nodes: Mapping[str, str]
     """By worker, the node to which its clients connected, if known."""
     edn: bytes | None
-    """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
+    """All operations in the format of :mod:`assay.reports.edn_export`, compressed. None if there are too many, or
+    for a file of another tool."""
 
     @property
     def summary(self) -> RunTotals:
@@ -184,8 +188,21 @@ class RecordedRun:
 
 
 @dataclass(frozen=True)
+class ForeignFile:
+    """A file of another tool that a page is about.
+
+    - ``facts``: name and value of each fact at the head of the page
+    - ``notes``: sentences on how the file was read and judged
+    """
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Report:
-    """A run's report.
+    """The report of a run, or of a file of another tool.
 
     - ``recorded``: None if there is no operation to draw
     - ``last_pass``: comparison with the last passing run of its cell; None if there is none, or this run passed
@@ -201,6 +218,8 @@ class Report:
     roles: Roles
     last_pass: Comparison | None
     problems: tuple[str, ...]
+    file: ForeignFile | None = None
+    """The file of another tool; None for a run."""
 
     @property
     def findings(self) -> tuple[FindingView, ...]:
@@ -214,7 +233,28 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     """
     if not run_dir.is_dir():
         raise FileNotFoundError(f"{run_dir} is not a folder; a report needs a run's folder")
-    files = read_files(run_dir)
+    return _make_report(run_dir, read_files(run_dir), history)
+
+
+def read_file_report(file: ForeignFile, judgement: Judgement, folder: Path) -> Report:
+    """Reads the report of a file of another tool. ``folder`` holds ``history/``, made from the file."""
+    files = RunFiles(
+        run=RunSummary(test=file.name, notes=file.notes),
+        settings={},
+        judgement=judgement,
+        omitted=(),
+        shrinking=None,
+        sensitivity=None,
+        resources=None,
+        logs=(),
+        problems=(),
+    )
+    return _make_report(folder, files, None, file)
+
+
+def _make_report(
+    run_dir: Path, files: RunFiles, history: HistoryReader | None, file: ForeignFile | None = None
+) -> Report:
     problems = list(files.problems)
     judgement = files.judgement
     shown = _choose_findings(judgement)
@@ -224,10 +264,13 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
             with HistoryDatabase(history) as database:
                 rows = find_operations(database, _list_operations(shown))
-                dequeues = {
-                    number: find_possible_dequeues(database, finding) for number, finding in enumerate(shown, 1)
-                }
-                recorded = _read_recorded(database, run_dir, files, shown, rows, history.worker_nodes)
+                if file is None:  # the effects of a file are not stored
+                    dequeues = {
+                        number: find_possible_dequeues(database, finding) for number, finding in enumerate(shown, 1)
+                    }
+                recorded = _read_recorded(
+                    database, run_dir, files, shown, rows, history.worker_nodes, is_run=file is None
+                )
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
@@ -235,7 +278,7 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     faults = recorded.faults if recorded is not None else ()
     passed = judgement is not None and judgement.verdict is Verdict.PASS
     return Report(
-        name=run_dir.name,
+        name=run_dir.name if file is None else file.name,
         files=files,
         judgement=judgement,
         groups=() if judgement is None else group_findings(judgement, shown, rows, faults, dequeues),
@@ -243,9 +286,10 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
         recorded=recorded,
         roles=read_roles(files.settings),
         last_pass=None
-        if recorded is None or passed
+        if recorded is None or passed or file is not None
         else compare_with_last_pass(run_dir.resolve(), files, recorded.summary),
         problems=tuple(problems),
+        file=file,
     )
 
 
@@ -346,6 +390,7 @@ def _to_view(
         faults=tuple(faults[id] for id in finding.faults if id in faults),
         last_fault=None if finding.faults else _find_last_fault(finding, faults.values()),
         operations=found,
+        drawing=_draw(finding, rows),
         same_cause=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
         possible_dequeues=possible_dequeues,
@@ -353,6 +398,11 @@ def _to_view(
         start=min(times, default=None),
         stop=max(times, default=None),
     )
+
+
+def _draw(finding: Finding, rows: Mapping[int, OperationRow]) -> CycleDrawing | None:
+    processes = [(index, f"process {rows[index].process}" if index in rows else "") for index in finding.operations]
+    return draw_cycle(processes, finding.reasons) if finding.cycle else None
 
 
 def _find_last_fault(finding: Finding, faults: Iterable[FaultBand]) -> FaultBand | None:
@@ -368,7 +418,10 @@ def _read_recorded(
     shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
     worker_nodes: Mapping[str, str],
+    *,
+    is_run: bool,
 ) -> RecordedRun | None:
+    """Returns the data of a history. Only the values of a run are JSON, which groups and EDN are made from."""
     if database.operations == 0:
         return None
     end = database.end()
@@ -386,7 +439,7 @@ def _read_recorded(
         series=compute_series(database, end),
         operation_counts=count_operations(database),
         error_counts=count_errors(database),
-        ownership_counts=count_ownership(database),
+        ownership_counts=count_ownership(database) if is_run else (),
         faults=faults,
         more_faults=more,
         leadership=leadership,
@@ -397,7 +450,7 @@ def _read_recorded(
         phases={row["phase"]: int(row["start"]) for row in phases},
         resources=build_lines(files.resources, simulated=files.run.cluster == "sim"),
         worker_nodes=worker_nodes,
-        edn=compress_history(database),
+        edn=compress_history(database) if is_run else None,
     )
 
 

@@ -23,6 +23,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.printable import count_noun
 from assay.reports import html
 from assay.reports.coverage import describe_totals
+from assay.reports.cycle_drawing import BOX_HEIGHT, BOX_WIDTH, WIDTH
 from assay.reports.failure_text import join_reasons
 from assay.reports.faults import FaultBand, format_duration
 from assay.reports.last_pass import OperationRate
@@ -39,13 +40,14 @@ VISIBLE_CHARACTERS: Final = 110
 """Number of characters of an argument or a result that are visible. The reader can unfold the rest."""
 
 
-def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
-    """Writes ``report.html`` atomically into the run's folder, and returns its path.
+def render(run_dir: Path, history: HistoryReader | None = None, target: Path | None = None) -> Path:
+    """Writes the page of a run atomically, and returns its path.
 
-    ``history``: the run's history, if the caller has opened it. Raises ``FileNotFoundError`` if there is no such
+    ``history``: the run's history, if the caller has opened it. ``target``: the path of the page; None:
+    ``report.html`` in the run's folder. Raises ``FileNotFoundError`` if there is no such
     folder, and ``OSError`` if the page cannot be written.
     """
-    target = run_dir / "report.html"
+    target = target or run_dir / "report.html"
     write_atomically(target, render_html(read_report(run_dir, history)).encode())
     return target
 
@@ -83,7 +85,11 @@ def _build_environment() -> Environment:
         several=lambda number: "s" * (number != 1), lasted=format_lasting, injection=format_injection,
     )  # fmt: skip
     environment.globals.update(
-        long=VISIBLE_CHARACTERS, longest=LONGEST_LIST, shown=VISIBLE_FINDINGS, decimals=_count_decimals
+        box=(WIDTH, BOX_WIDTH, BOX_HEIGHT),
+        long=VISIBLE_CHARACTERS,
+        longest=LONGEST_LIST,
+        shown=VISIBLE_FINDINGS,
+        decimals=_count_decimals,
     )
     return environment
 
@@ -151,6 +157,8 @@ def _write_lead(report: Report) -> str:
     clear = sum(1 for check in report.checks if check.rows)
     faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.took_effect]
     under = f", under {count_noun(len(faults), 'fault')}" if faults else ", without faults"
+    if report.file is not None:
+        under = ""  # the nemesis of another tool proves no effect
     tolerated = sum(judgement.anomalies.values())
     found = f"{tolerated:,} tolerated anomalies and no forbidden one" if tolerated else "No anomaly"
     return f"{found} in {describe_totals(judgement)}{under}; {clear} checks had data."

@@ -163,7 +163,7 @@ def _draw_fault_bars(plot: PlotContext, panel: Any, recorded: RecordedRun, lane:
             "left": to_seconds([band.start or 0 for band in shown]),
             "confirmed": to_seconds([band.injected or 0 for band in shown]),
             "right": to_seconds([recorded.end if band.healed is None else band.healed for band in shown]),
-            "who": [to_label(band.target_text, 40) for band in shown],
+            "who": [to_label(band.target_text if band.targets else band.what, 40) for band in shown],
             "what": [band.what for band in shown],
             "meant": ["—" if band.intended is None else f"{band.intended / NANOSECONDS:.3f} s" for band in shown],
             "until": ["never" if band.healed is None else f"{band.healed / NANOSECONDS:.3f} s" for band in shown],

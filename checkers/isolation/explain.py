@@ -102,6 +102,12 @@ def describe(history: TransactionHistory, refutation: Refutation) -> str:
     return _Words(history).describe(refutation)
 
 
+def list_reasons(history: TransactionHistory, circle: Circle) -> list[str]:
+    """Returns a sentence for each step of a circle: why its source comes before its target."""
+    words = _Words(history)
+    return [words.give_reason(step) for step in circle.steps]
+
+
 class _Words:
     def __init__(self, history: TransactionHistory) -> None:
         self._history = history
@@ -130,7 +136,7 @@ class _Words:
 
     def _list(self, steps: Sequence[Step]) -> str:
         more = f" (and {len(steps) - _MOST_STEPS} more)" if len(steps) > _MOST_STEPS else ""
-        return "; ".join(map(self._reason, steps[:_MOST_STEPS])) + more
+        return "; ".join(map(self.give_reason, steps[:_MOST_STEPS])) + more
 
     def _name(self, number: int) -> str:
         return f"transaction {self._history.ops[number]}"
@@ -139,7 +145,7 @@ class _Words:
         values = (read.value for read in self._history.reads[reader] if (read.key, read.writer) == (key, writer))
         return str(next(values, self._history.writes[writer].get(key)))
 
-    def _reason(self, step: Step) -> str:
+    def give_reason(self, step: Step) -> str:
         history = self._history
         source, target = self._name(step.source), self._name(step.target)
         key = history.keys[step.key] if step.key >= 0 else ""

@@ -55,6 +55,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The operation that showed the contradiction at ``first_time``."""
     cycle: bool = False
     """Whether ``operations`` begin with a cycle, in its order; False in files of earlier versions."""
+    reasons: tuple[str, ...] = ()
+    """For a cycle, why each operation comes before the next one, the last before the first. Empty if the check does not
+    tell."""
 
 
 class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,7 +43,7 @@ from assay.checkers.judging.verdict import LONGEST_LIST, MOST_FINDINGS, MOST_OPE
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import previous, select_first
 from assay.checkers.times import seconds
-from assay.checkers.transactions.cycles import declare_cycle_check, load_cycles
+from assay.checkers.transactions.cycles import declare_cycle_check, encode_reasons, load_cycles
 from assay.checkers.transactions.edges import WW
 from assay.checkers.transactions.graph import ORDER, ClassifiedGraph, Graph, ShortCycles, classify, read_ints
 from assay.checkers.transactions.real_time import order_in_real_time
@@ -201,10 +201,11 @@ def _list_components(
         members: list[int] = ids[ids >= 0].tolist()
         if before.intersection(members):
             continue
-        cycle, key, claim = members, None, None
+        cycle, key, claim, reasons = members, None, None, None
         if len(rows) < MOST_FINDINGS:
             cycle = [link.source for link in to_links(cycles.shortest(component)[1])]
-            key, claim = _describe_cycle(cycle, len(members), graph.read_operations(cycle))
+            sentences, key = _list_reasons(cycle, graph.read_operations(cycle))
+            claim, reasons = _describe_cycle(cycle, len(members), sentences), encode_reasons(sentences)
         ops = cycle[:MOST_OPERATIONS]
         rows.append(
             {
@@ -215,6 +216,7 @@ def _list_components(
                 "more": len(members) - len(ops),
                 "claim": claim,
                 "cycle": int(claim is not None),
+                "reasons": reasons,
                 "first_op": ops[0],
                 "second_op": ops[1],
                 "members": members,
@@ -223,8 +225,8 @@ def _list_components(
     return rows
 
 
-def _describe_cycle(cycle: Sequence[int], size: int, known: Mapping[int, _ObservedOperation]) -> tuple[str | None, str]:
-    """Returns the first value that grows along the cycle, and the claim: one sentence for each step."""
+def _list_reasons(cycle: Sequence[int], known: Mapping[int, _ObservedOperation]) -> tuple[Sequence[str], str | None]:
+    """Returns one sentence for each step of the cycle, and the first value that grows along it."""
     sentences, keys = list[str](), list[str]()
     for op, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
         first, second = known[op], known[following]
@@ -239,11 +241,15 @@ def _describe_cycle(cycle: Sequence[int], size: int, known: Mapping[int, _Observ
         else:
             ended, began = seconds(first.ret), seconds(second.call)
             sentences.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
+    return sentences, keys[0] if keys else None
+
+
+def _describe_cycle(cycle: Sequence[int], size: int, sentences: Sequence[str]) -> str:
+    """Returns the claim. ``sentences``: one for each step."""
     more = f" (and {len(sentences) - LONGEST_LIST} more)" if len(sentences) > LONGEST_LIST else ""
     others = f"; {size} operations contradict each other in all" if size > len(cycle) else ""
     steps = "; ".join(sentences[:LONGEST_LIST])
-    claim = f"{len(cycle)} operations come before each other in a circle: {steps}{more}{others}."
-    return keys[0] if keys else None, claim
+    return f"{len(cycle)} operations come before each other in a circle: {steps}{more}{others}."
 
 
 MONOTONIC: Final = declare_family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), MONOTONIC_VIEWS, find_cycles)

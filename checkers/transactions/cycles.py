@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from assay.checkers.check import Check, EachOperation, UndecidedKeys, build, name_violations
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure
@@ -57,6 +59,7 @@ ORDERS: Final = (PROCESS, REAL_TIME)
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
     "ops": "string", "more": "int64", "claim": "string", "cycle": "int64",
+    "reasons": "string",
 }  # fmt: skip
 
 
@@ -149,13 +152,14 @@ class _CycleSearch:
         rows: list[dict[str, Any]] = []
         for instance in self._instances:
             number = numbers[instance.anomaly] = numbers.get(instance.anomaly, 0) + 1
-            key = claim = None
+            key = claim = sentences = None
             if instance.repeat is not None:
                 key, claim = instance.repeat["key"], describe_repeated_read(instance.repeat)
             elif instance.cycle:
                 why = next((f" by {order} order" for order in ORDERS if instance.anomaly.endswith(order)), "")
                 key = reasons.find_key(instance.cycle)
                 claim = describe_cycle(instance.cycle, instance.size, why, reasons, times)
+                sentences = encode_reasons([reasons.describe(link, times) for link in instance.cycle])
             ops = instance.ops[:MOST_OPERATIONS]
             shown = [op for op in reasons.list_readers(instance.cycle) if op not in ops][: MOST_OPERATIONS - len(ops)]
             rows.append(
@@ -169,6 +173,7 @@ class _CycleSearch:
                     "more": instance.size - len({*ops, *shown}.intersection(instance.members or ops)),
                     "claim": claim,
                     "cycle": int(bool(instance.cycle)),
+                    "reasons": sentences,
                 }
             )
         return rows
@@ -256,7 +261,7 @@ def declare_cycle_check(
         meaning=meaning,
         violations=f"select * from {found} where anomaly = '{anomaly}'",
         evidence=f"""
-            select key, claim, ops, more, first_op, second_op, cycle from {name_violations(anomaly)}
+            select key, claim, ops, more, first_op, second_op, cycle, reasons from {name_violations(anomaly)}
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {examined}",
@@ -265,16 +270,25 @@ def declare_cycle_check(
         operations=("ops",),
         more="{more}",  # how many operations are not listed
         cycle="cycle",
+        reasons="reasons",
         about=about,
         explained_by=explained_by,
     )
 
 
 def load_cycles(engine: Engine, table: str, found: Sequence[Mapping[str, Any]]) -> None:
-    """Creates a table of components with cycles, one row each. Fields that ``_COLUMNS`` lacks are ignored."""
-    rows = [{name: row[name] for name in _COLUMNS} for row in found]
+    """Creates a table of components with cycles, one row each. Fields that ``_COLUMNS`` lacks are ignored.
+
+    ``reasons`` may be missing: why each operation of the cycle comes before the next one (``encode_reasons``).
+    """
+    rows = [{"reasons": None, **{name: row[name] for name in _COLUMNS if name in row}} for row in found]
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
     engine.load(table, pa.Table.from_pylist(rows, schema=schema))
+
+
+def encode_reasons(sentences: Sequence[str]) -> str | None:
+    """Returns the column ``reasons``: the sentences of a cycle of at most ``MOST_OPERATIONS``, or None."""
+    return None if len(sentences) > MOST_OPERATIONS else msgspec.json.encode(sentences).decode()
 
 
 _MEANINGS: Final = dict(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError
-from assay.checkers.isolation.explain import describe, find_class
+from assay.checkers.isolation.explain import describe, find_class, list_reasons
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import Level, find_level
 from assay.checkers.isolation.refutation import Circle, Refutation, iterate_circles
 from assay.checkers.isolation.transactions import Row, TransactionHistory, make_history
 from assay.checkers.judging.verdict import MOST_OPERATIONS
-from assay.checkers.transactions.cycles import load_cycles
+from assay.checkers.transactions.cycles import encode_reasons, load_cycles
 from assay.checkers.transactions.views import SOURCE_VIEWS
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.printable import count_noun
@@ -67,6 +67,14 @@ def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
     return f"{said}; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"
 
 
+def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str | None:
+    """Returns the reasons of a circle that meets no transaction twice, because a drawing has one box for each."""
+    if not isinstance(refutation, Circle):
+        return None
+    sources = [step.source for step in refutation.steps]
+    return None if len({*sources}) < len(sources) else encode_reasons(list_reasons(history, refutation))
+
+
 def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[str, Any]:
     """Returns a row of ``txn_found``."""
     steps = [step for circle in iterate_circles(refutation) for step in circle.steps]
@@ -84,4 +92,5 @@ def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[s
         "more": max(0, len(ops) - MOST_OPERATIONS),
         "claim": describe(history, refutation),
         "cycle": int(isinstance(refutation, Circle)),
+        "reasons": _encode_reasons(history, refutation),
     }

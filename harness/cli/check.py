@@ -92,12 +92,21 @@ def add(commands: Any) -> None:
         help="a run, a history folder, a file, or Jepsen's folder; or a store, several runs, or several files",
     )  # fmt: skip
     parser.add_argument(
-        "--format", choices=FORMATS, default=AUTO, help="format of a file (default: recognised by its beginning)"
-    )
-    parser.add_argument(
         "--contract", metavar="FILE",
         help="for a run that has lost its contract: a settings.json of the same test, or the word strictest",
     )  # fmt: skip
+    add_file_options(parser)
+    add_plugin_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
+    add_engine_options(parser)
+    parser.set_defaults(run=run)
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say how the history of another tool is read and judged, for all verbs that judge one."""
+    parser.add_argument(
+        "--format", choices=FORMATS, default=AUTO, help="format of a file (default: recognised by its beginning)"
+    )
     parser.add_argument(
         "--model", type=_parse_model, metavar="MODEL",
         help=f"the model of the operations ({', '.join(MODELS)}, or your own: package.module:Class), perhaps with "
@@ -160,8 +169,10 @@ def add(commands: Any) -> None:
         "--all-keys", dest="every_key", action="store_true",
         help="with --model: search each key to its limit even if another key is wrong (default: a second for each)",
     )  # fmt: skip
-    add_plugin_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say where the checks run."""
     parser.add_argument(
         "--engine", choices=ENGINES, default=ENGINES[0],
         help="default: sqlite for a small history, duckdb while it fits, else spark",
@@ -169,7 +180,6 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
     )
-    parser.set_defaults(run=run)
 
 
 class ChooseWorkload(argparse.Action):
@@ -216,7 +226,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
         show_estimate() as estimate,
         _note_wait(arguments.paths[0]) as end_wait,
-        _note_findings() as report,
+        note_findings() as report,
     ):
 
         def show_progress(stage: str, done: int, total: int) -> None:
@@ -250,7 +260,7 @@ def _note_wait(path: Path) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _note_findings() -> Iterator[Callable[[Finding], None]]:
+def note_findings() -> Iterator[Callable[[Finding], None]]:
     """Prints findings of a search that goes on, because other keys may take long. A search that ends within
     ``PATIENCE`` prints none, because the result has them all.
 

@@ -1,30 +1,119 @@
-"""``assay report PATH``: writes the HTML report of a run again."""
+"""``assay report PATH``: writes the HTML report of a run again, or the page of a history of another tool."""
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings
 from assay.harness.cli.command import ExitCode, InputError, note
+
+if TYPE_CHECKING:
+    from assay.harness.stored.check_path import JudgedFile
+    from assay.harness.stored.request import CheckRequest
+
+PAGE_MARK: Final = b'<meta name="generator" content="assay report">'
+"""Part of each page (``reports/template.html``). A file without it is not replaced."""
+DESCRIPTION: Final = """\
+Writes a page with timeline and findings: of a stored run again, or of a history of another tool, which is judged by the
+options of `assay check`.
+
+  assay report store/latest                              report.html in the run's folder
+  assay report history.edn --workload=rw-register        history.edn.html beside the file
+  assay report history.edn --model=cas-register --out=page.html
+"""
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("report", help="write a run's HTML report again")
-    parser.add_argument("path", type=Path, metavar="PATH")
-    parser.set_defaults(run=run)
+    parser = commands.add_parser(
+        "report", help="write a run's HTML report again, or a page of a history from elsewhere", description=DESCRIPTION
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="a run, a file, or Jepsen's folder")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help="the page (default: report.html in the run's folder, or beside the file, named like it); a file that is "
+        "no such page is not replaced",
+    )  # fmt: skip
+    add_file_options(parser)
+    add_engine_options(parser)
+    parser.set_defaults(run=run, contract=None)
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.stored.check_path import find_foreign_file
+
+    arguments.paths = [arguments.path]
+    request = make_request(arguments)
+    file = find_foreign_file(request)
+    if file is None:
+        _require_no_options(request)
+        print(_render_run(arguments.path, arguments.out))
+        return ExitCode.PASS
+    target = arguments.out or file.with_name(f"{file.name}.html")
+    _require_page(target)  # before the judging, which may take long
+    from assay.harness.core.files import write_atomically
+    from assay.harness.stored.foreign_page import render_file
+
+    judged = _judge(arguments, request, file)
+    note(f"the verdict is {judged.judgement.verdict}")
+    html = render_file(judged)
+    _require_page(target)
+    write_atomically(target, html.encode())
+    print(target)
+    return ExitCode.PASS
+
+
+def _render_run(path: Path, target: Path | None) -> Path:
     from assay.checkers.judging.history_views import open_history
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.files import describe_outside_logs
     from assay.reports.page import render
 
-    stored = open_stored(arguments.path)
+    stored = open_stored(path)
     if stored.run is None:
-        raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
+        raise InputError(f"{path} is a bare history; a report needs the run folder around it")
+    if target is not None:
+        _require_page(target)
     history = open_history(stored.history)
     history.require_values()
     for line in describe_outside_logs(stored.run):
         note(line)
-    print(render(stored.run, history))
-    return ExitCode.PASS
+    return render(stored.run, history, target)
+
+
+def _judge(arguments: argparse.Namespace, request: "CheckRequest", file: Path) -> "JudgedFile":
+    from assay.checkers.engine import Engines
+    from assay.checkers.engine.duck import DEFAULT_MEMORY
+    from assay.harness.cli.time_estimate import show_estimate
+    from assay.harness.run.settings import parse_engine
+    from assay.harness.stored.check_path import judge_file
+
+    engine = parse_engine(arguments.engine, arguments.spark_master)
+    memory = DEFAULT_MEMORY if arguments.bytes is None else f"{arguments.bytes}B"
+    with (
+        Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
+        show_estimate() as estimate,
+        note_findings() as report,
+    ):
+        return judge_file(request, file, engines, estimate.step, report)
+
+
+def _require_no_options(request: "CheckRequest") -> None:
+    """Raises ``InputError`` for options on a run, because its contract judged it."""
+    from assay.harness.stored.request import CheckRequest
+
+    if request != CheckRequest(request.path):
+        raise InputError(
+            f"{request.path} is a folder, whose verdict is stored; options of judging are for a file of another tool"
+        )
+
+
+def _require_page(target: Path) -> None:
+    """Raises ``InputError`` if ``target`` exists and is no page of this command."""
+    from assay.harness.core.files import read_file
+
+    if target.is_symlink():
+        raise InputError(f"{target} is a symbolic link, and is not replaced; remove it, or give another --out")
+    if not target.exists():
+        return
+    if not target.is_file() or PAGE_MARK not in read_file(target):
+        raise InputError(f"{target} is no page of `assay report`, and is not replaced; move it, or give another --out")

@@ -116,17 +116,20 @@ class ForeignHistory:
 
     @property
     def left_out(self) -> str:
-        """A sentence on the entries that were skipped."""
-        return f"{self.nemesis} events of the nemesis, which change no verdict; {self.skipped} other lines left out"
+        """A sentence on the entries that were skipped; empty if there are none."""
+        change = "changes" if self.nemesis == 1 else "change"
+        nemesis = f"{count_noun(self.nemesis, 'event')} of the nemesis, which {change} no verdict"
+        skipped = f"{count_noun(self.skipped, 'other line')} left out"
+        return "; ".join([*([nemesis] if self.nemesis else []), *([skipped] if self.skipped else [])])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on facts that the file lacks, and what was assumed."""
+        """Sentences on facts that the file lacks, what was assumed, and what was left out."""
         continued = (
             f"{count_noun(self.continued, 'operation')} came after one of unknown outcome in the same process, which "
             "may still take effect"
         )
-        return (*([self.order.note] if self.order.note else []), *([continued] if self.continued else []))
+        return tuple(filter(None, (self.order.note, continued if self.continued else "", self.left_out)))
 
 
 def read_history(

@@ -10,6 +10,7 @@ and ``harness.cli`` import it.
 - ``by_workload``: judges operations of another tool's workload. ``workload_table``: all workloads
 - ``recognised_workload``: recognises the workload of a file
 - ``element_numbers``: numbers for elements of transactions that are no integers
+- ``foreign_page``: the HTML page of a file of another tool
 - ``foreign_findings``: contradictory answers of a file of another tool, and the order that it supports
 - ``contracts``: the contract of a stored history, and the verdict if the contract is lost
 - ``batch_check``: judges many runs in one pass

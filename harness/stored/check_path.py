@@ -75,6 +75,22 @@ JEPSEN_HISTORIES: Final = ("history.edn", "history.edn.gz", "history.txt", "hist
 """Files of a Jepsen folder, of which the first one that exists is judged."""
 
 
+@dataclasses.dataclass(frozen=True)
+class JudgedFile:
+    """The file of another tool at ``path`` with its judgement.
+
+    - ``request``: with the workload, if it was recognised
+    - ``foreign``: with the operations as they were judged, which may have other processes
+    - ``notes``: sentences on how the file was read and judged
+    """
+
+    path: Path
+    request: CheckRequest
+    foreign: ForeignHistory
+    judgement: Judgement
+    notes: tuple[str, ...]
+
+
 def check(
     request: CheckRequest,
     engines: Engines,
@@ -88,17 +104,13 @@ def check(
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.
     """
-    name = None if request.model is None else split_model(request.model)[0]
-    if request.initial and name is None and request.workload is None:
-        raise SettingsError("--initial gives the initial value of registers that are judged by --model")
-    if request.refusals and name is not None and "cas" not in MODELS.get(name, ("cas",)):
-        raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
-    _validate_workload_options(request)
     path = find_foreign_file(request)
-    if request.contract is not None and (path is not None or request.model is not None):
-        raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
     if path is not None:
-        return _check_foreign(request, path, engines, progress, report)
+        judged = judge_file(request, path, engines, progress, report)
+        return _describe_result(
+            judged.judgement, judged.foreign.ops, *judged.notes, faults=judged.foreign.faults, notation=to_edn
+        )
+    _validate(request, is_file=False)
     if request.workload is not None:
         raise SettingsError(
             f"--workload is for a file of another tool; {request.path} is a folder, whose effects select the checks"
@@ -130,6 +142,18 @@ def check(
 def _find_model(name: str, request: CheckRequest) -> Model:
     """Returns the model with its arguments and initial values. Raises ``SettingsError``."""
     return add_initial_values(find_model(name, read_values=read_values), request.initial)
+
+
+def _validate(request: CheckRequest, *, is_file: bool) -> None:
+    """Raises ``SettingsError`` for options that do not go together. ``is_file``: whether the history is a file."""
+    name = None if request.model is None else split_model(request.model)[0]
+    if request.initial and name is None and request.workload is None:
+        raise SettingsError("--initial gives the initial value of registers that are judged by --model")
+    if request.refusals and name is not None and "cas" not in MODELS.get(name, ("cas",)):
+        raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
+    _validate_workload_options(request)
+    if request.contract is not None and (is_file or request.model is not None):
+        raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
 
 
 def _validate_workload_options(request: CheckRequest) -> None:
@@ -187,9 +211,18 @@ def find_foreign_file(request: CheckRequest) -> Path | None:
     return path
 
 
-def _check_foreign(
-    request: CheckRequest, path: Path, engines: Engines, progress: ProgressCallback, report: Report
-) -> JudgedHistory:
+def judge_file(
+    request: CheckRequest,
+    path: Path,
+    engines: Engines,
+    progress: ProgressCallback,
+    report: Report = lambda finding: None,
+) -> JudgedFile:
+    """Judges the file of another tool at ``path``, which ``find_foreign_file`` has found. ``report``: as in ``check``.
+
+    Raises ``HistoryError`` for a file that cannot be judged, ``SettingsError`` for wrong usage.
+    """
+    _validate(request, is_file=True)
     recognised: tuple[str, ...] = ()
     if request.workload is None and request.model is None:
         request, clause = _add_workload(request, path)
@@ -228,8 +261,8 @@ def _check_foreign(
         judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request))
     judgement = add_contradictory_answers(judgement, foreign.answers, ops.num_rows)
     read = _add_reading_note(judgement, format, foreign)
-    said = (*recognised, *notes, *foreign.notes, foreign.left_out)
-    return _describe_result(read, ops, *said, faults=foreign.faults, notation=to_edn)
+    judged = dataclasses.replace(foreign, ops=ops)
+    return JudgedFile(path, request, judged, read, (*recognised, *notes, *foreign.notes))
 
 
 def _add_workload(request: CheckRequest, path: Path) -> tuple[CheckRequest, str]:
@@ -261,7 +294,7 @@ def _add_reading_note(judgement: Judgement, format: ForeignFormat, foreign: Fore
         check=f"reading {format}",
         rows=foreign.ops.num_rows,
         seconds=foreign.seconds,
-        note="; ".join((*foreign.notes, foreign.left_out)),
+        note="; ".join(foreign.notes) or None,
     )
     return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
 

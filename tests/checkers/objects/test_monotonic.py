@@ -139,6 +139,7 @@ def test_each_says_who_saw_what() -> None:
         "2 operations come before each other in a circle: operation 0 saw 1 of y, and operation 1 saw 2; operation 1 "
         "saw 1 of x, and operation 0 saw 2."
     )
+    assert f": {'; '.join(circle.reasons)}." in circle.claim
     (by_process,) = found(WRONG["two processes that look at one value after the other"][0])
     assert "process 0 made operation 1 after 0; operation 1 saw 1 of y, and operation 2 saw 2" in by_process.claim
     assert by_process.cycle

@@ -154,6 +154,8 @@ def test_the_strongest_class_of_a_component_is_reported_with_a_shortest_cycle(tm
     assert judgement.anomalies == {"G0": 1}
     (finding,) = judgement.findings
     assert (finding.operations, finding.omitted, finding.cycle) == ((0, 1, 2, 3), 0, True)
+    assert f": {'; '.join(finding.reasons)}" in finding.claim
+    assert len(finding.reasons) == 3, "operation 3 only shows the order"
     assert finding.claim == (
         "3 transactions go round in a circle: "
         "transaction 1 appended 2 to x after 1 of transaction 0, by what transaction 3 read; "

@@ -75,4 +75,5 @@ def test_the_text_names_the_faults_of_the_file_and_says_none_only_if_it_is_known
     text = capsys.readouterr().out.splitlines()
     found = [line for line in text if line.startswith(("  faults in force", "    partition", "    kill"))]
     assert found == lines
-    assert text[-1] == f"{len(nemesis)} events of the nemesis, which change no verdict; 0 other lines left out"
+    counted = [line for line in text if line.endswith(" no verdict")]
+    assert counted == ([f"{len(nemesis)} events of the nemesis, which change no verdict"] if nemesis else [])

@@ -78,10 +78,7 @@ def test_a_register_in_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[
     judgement = msgspec.json.decode(out, type=Judgement)
     assert judgement.operations == 24
     assert judgement.examined[0].rows == 24
-    assert (
-        judgement.examined[0].note
-        == f"0 events of the nemesis, which change no verdict; {form == 'log':d} other lines left out"
-    )
+    assert judgement.examined[0].note == ("1 other line left out" if form == "log" else None)
     if reads:
         assert judgement.anomalies == {"stale-read": 1}
 
@@ -130,7 +127,8 @@ def test_what_is_wrong_is_reported_with_the_operations_of_the_file(
     out = capsys.readouterr().out
     assert out.startswith("FAIL stale-read: ")
     assert "read by process 1, 0.030 - 0.031 s: ok 5" in out
-    assert out.splitlines()[-1] == "0 events of the nemesis, which change no verdict; 0 other lines left out"
+    assert "nemesis" not in out
+    assert "left out" not in out
 
 
 def test_a_key_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
