@@ -197,7 +197,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             seconds = getattr(self, name)
             if seconds is not None and not 0 <= seconds < MAX_SECONDS:
                 raise ValueError(f"{name} is {seconds} s; it cannot be negative, and is shorter than {MAX_SECONDS} s")
-        for name in ("recovery_deadline", "reading_deadline", "progress_deadline", *DEADLINES):
+        if self.transaction_level is not None:
+            find_level(self.transaction_level)  # a stored contract may have any text here
+        for name in (
+            "recovery_deadline", "reading_deadline", "progress_deadline", "transaction_seconds", *DEADLINES,
+        ):  # fmt: skip
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds < MAX_SECONDS:
                 raise ValueError(f"{name} is {seconds} s; it must be positive, and shorter than {MAX_SECONDS} s")

@@ -103,7 +103,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
     engine.view(
         "txn_declared",
         f"select '{contract.transaction_order}' as transaction_order, "
-        f"'{contract.transaction_level or ''}' as transaction_level, "
+        f"{quote_texts([contract.transaction_level or ''])} as transaction_level, "
         f"cast({contract.transaction_seconds} as double) as transaction_seconds",
     )
     define_log_effects(engine)

@@ -97,8 +97,11 @@ def split_model(name: str) -> tuple[str, str | None]:
 
 
 def read_json_values(text: str) -> list[Any]:
-    """Reads JSON values, with commas in between. Raises ``ValueError``."""
-    values: list[Any] = json.loads(f"[{text}]")
+    """Reads JSON values, with commas in between. Raises ``ValueError``, also for values nested too deep."""
+    try:
+        values: list[Any] = json.loads(f"[{text}]")
+    except RecursionError:
+        raise ValueError("they are nested too deep") from None
     return values
 
 

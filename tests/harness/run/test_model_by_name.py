@@ -14,6 +14,7 @@ from assay.checkers.linearizability import MODELS
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.run.import_by_name import find_model
+from assay.harness.run.settings import SettingsError
 
 MODULE = """
 from abc import abstractmethod
@@ -127,3 +128,8 @@ def test_an_operation_that_it_cannot_take_is_named(bank: Path, capsys: pytest.Ca
 def test_those_that_come_along_go_by_their_names() -> None:
     names = [name for name, model in MODELS.items() if not model.needs_arguments]
     assert [find_model(name) for name in names] == [MODELS[name] for name in names]
+
+
+def test_arguments_that_are_nested_too_deep_are_rejected() -> None:
+    with pytest.raises(SettingsError, match="nested too deep"):
+        find_model(f"register({'[' * 5000})")

@@ -72,6 +72,16 @@ def without_what_is_forbidden(run: Path) -> Path:
     return run
 
 
+def with_promise(name: str, value: object) -> Lose:
+    def change(run: Path) -> Path:
+        settings = msgspec.json.decode((run / "settings.json").read_bytes())
+        settings["contract"][name] = value
+        (run / "settings.json").write_bytes(msgspec.json.encode(settings))
+        return run
+
+    return change
+
+
 def bare(run: Path) -> Path:
     return Path(shutil.move(run / "history", run.parent / "brought"))
 
@@ -101,6 +111,11 @@ WAYS: dict[str, Lose] = {
     "a run of a newer version": newer_run,
     "a promise of a newer version": newer_promise,
     "nothing forbidden": without_what_is_forbidden,
+    "an unknown isolation level": with_promise("transaction_level", "bogus"),
+    "SQL as an isolation level": with_promise(
+        "transaction_level", "' || (select content from read_text('/etc/passwd')) || '"
+    ),
+    "an endless search": with_promise("transaction_seconds", 1e300),
     "a bare history": bare,
     "two data sets": bare_parts,
     "no run.json": without_run,
