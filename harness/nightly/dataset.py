@@ -201,11 +201,27 @@ def _find_runs(path: Path, on_skipped: Callable[[Path], None]) -> list[Path]:
 
 
 def _require_own_folder(into: Path) -> None:
-    """Raises :class:`DataSetError` for a folder that has other files and no data set."""
+    """Raises :class:`DataSetError` for a folder that has other files and no data set, or a run that must stay."""
     if not into.exists():
         return
     if not into.is_dir() or ({one.name for one in into.iterdir()} - {LOCK} and not any(into.glob(f"{PARTITION}*"))):
         raise DataSetError(f"{into} holds something else; give a new folder, or one that `assay nights add` has made")
+    _require_own_files(into)
+
+
+def _require_own_files(dataset: Path) -> None:
+    """Raises :class:`DataSetError` for files of runs that must not be moved to another night.
+
+    A second file of a run is a copy that someone made. A file behind a link belongs to another data set.
+    """
+    seen: dict[str, Path] = {}
+    for part in sorted(_find_parts(dataset, "*")):
+        if part.name == PACKED:
+            continue
+        if part.parent.is_symlink():
+            raise DataSetError(f"{part.parent} is a symbolic link to files of runs: put the folder itself there")
+        if seen.setdefault(part.name, part) != part:
+            raise DataSetError(f"{part}: its run is also in {seen[part.name]}: move the copy out of the data set")
 
 
 def store_run(into: Path, night: date, run: RunRow) -> None:

@@ -156,6 +156,24 @@ def test_a_copy_of_a_file_is_neither_counted_nor_removed(tmp_path: Path, name: s
     assert counted(tmp_path) == {run.run: (str(FIRST), run) for run in RUNS[:3]}
 
 
+def test_adding_a_run_moves_neither_a_copy_of_its_file_nor_a_file_behind_a_link(tmp_path: Path) -> None:
+    run_folder(tmp_path / "store", datetime(2026, 11, 21, 2, tzinfo=UTC))
+    data, linked = tmp_path / "data", tmp_path / "linked"
+    add_stores([tmp_path / "store"], data, None, lambda run: None)
+    part = list_parts(data)[0]
+    linked.mkdir()
+    (linked / part.parent.name).symlink_to(part.parent)
+    with pytest.raises(DataSetError, match="is a symbolic link to files of runs"):
+        add_stores([tmp_path / "store"], linked, FIRST, lambda run: None)
+    copy = part.parent.with_name(f"{part.parent.name}.bak") / part.name
+    copy.parent.mkdir()
+    copy.write_bytes(b"old")
+    with pytest.raises(DataSetError, match="move the copy out of the data set"):
+        add_stores([tmp_path / "store"], data, None, lambda run: None)
+    assert part.is_file()
+    assert copy.read_bytes() == b"old"
+
+
 def test_a_damaged_part_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
     store_run(tmp_path, FIRST, RUNS[0])
     store_run(tmp_path, FIRST, RUNS[1])
