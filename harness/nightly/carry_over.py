@@ -71,11 +71,20 @@ class _Target:
             write_atomically(place, data)
 
     def accepts_run(self, place: Path, run: Path) -> bool:
-        """Returns whether ``place`` has no run, or this run."""
+        """Returns whether ``place`` has no run, or this run in the same state or an earlier one."""
         existing, new = store.read_info(place), store.read_info(run)
-        if existing is None or new is None or _identify(existing) == _identify(new):
+        if existing is None:
             return True
-        return self._refuse(f"{place} is another run than {run} and stays; rename one of the two folders")
+        if new is None:
+            return self._refuse(f"{run / 'run.json'} cannot be read, so {place} stays; remove {run}")
+        if _identify(existing) != _identify(new):
+            return self._refuse(f"{place} is another run than {run} and stays; rename one of the two folders")
+        if None not in (existing.verdict, new.verdict) and existing.verdict != new.verdict:
+            return self._refuse(
+                f"{place} has the verdict {existing.verdict} and stays, although {run} has {new.verdict}; remove the "
+                "wrong one of the two"
+            )
+        return _get_progress(existing) <= _get_progress(new)
 
     def copy_night(self, night: Path, is_file: Callable[[Path], bool], strays: Mapping[str, str]) -> bool:
         """Copies the record of a night, unless the target has this or a later state. Returns whether it was copied.
@@ -134,8 +143,9 @@ def carry(
 ) -> tuple[int, int]:
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
-    These are not replaced in ``target``: a run with its history, a later record of the same night, and the record of
-    another night of the same name. A part of an older night of the same name is not copied.
+    These are not replaced in ``target``: a run with its history, a later state or another verdict of the same run, a
+    later record of the same night, and the record of another night of the same name. A part of an older night of the
+    same name is not copied.
 
     - ``skipped`` is called with each link and each special file that is left out.
     - ``refused`` is called with each obstacle and its remedy.
@@ -224,6 +234,11 @@ def _is_complete(run: Path) -> bool:
 
 def _identify(run: store.RunInfo) -> tuple[object, ...]:
     return (run.test, run.owner, run.seed, run.started)
+
+
+def _get_progress(run: store.RunInfo) -> tuple[bool, bool]:
+    """Returns how far a run was when its ``run.json`` was written: a later state is greater."""
+    return run.status != store.RUNNING, run.verdict is not None
 
 
 def _is_our_run(folder: Path) -> bool:

@@ -124,6 +124,33 @@ def test_a_run_is_not_replaced_by_another_one_of_its_name(tmp_path: Path) -> Non
     assert msgspec.json.decode(found.read_bytes())["verdict"] == "fail"
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"status": "running", "verdict": None, "in_use": True, "machine": "another"}, ""),
+        ({"verdict": None}, ""),
+        ({"verdict": "pass"}, "has the verdict fail and stays, although"),
+        (None, "cannot be read, so"),
+    ],
+    ids=["running", "without a verdict", "another verdict", "damaged"],
+)
+def test_a_failed_run_is_not_replaced_by_another_state_of_it(
+    tmp_path: Path, change: dict[str, object] | None, said: str
+) -> None:
+    run, refused = write(tmp_path / "store", Made(verdict="fail")), list[str]()
+    past = tmp_path / "past"
+    assert carry(tmp_path / "store", past) == (1, 0)
+    info = msgspec.json.decode((run / "run.json").read_bytes())
+    (run / "run.json").write_bytes(b"{" if change is None else msgspec.json.encode(info | change))
+    assert carry(tmp_path / "store", past, refused=refused.append) == (0, 0)
+    assert len(refused) == bool(said)
+    assert said in "".join(refused)
+    (found,) = past.glob("*/*/run.json")
+    assert msgspec.json.decode(found.read_bytes())["verdict"] == "fail"
+    (run / "run.json").write_bytes(msgspec.json.encode(info))
+    assert carry(tmp_path / "store", past) == (1, 0)
+
+
 def test_what_a_night_learnt_after_its_last_cell_is_carried_as_well(tmp_path: Path) -> None:
     """That it ended, and what was made small."""
     store, past = tmp_path / "store", tmp_path / "past"
