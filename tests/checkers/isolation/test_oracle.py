@@ -13,6 +13,7 @@ from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import LEVELS, Level, Rule
 from assay.checkers.isolation.transactions import make_history
+from assay.checkers.isolation.weak_levels import list_demanded_edges
 from assay.checkers.judging.verdict import Verdict
 
 from helpers.isolation_oracle import draw_history, satisfies, to_rows
@@ -44,3 +45,12 @@ def test_a_level_gets_the_answer_of_brute_force(count: int, level: Level, lists:
         total[result.verdict] += 1
     assert total[Verdict.PASS] > count // 50, total
     assert total[Verdict.FAIL] > count // 50 or level.rule is Rule.READ_UNCOMMITTED, total
+
+
+@pytest.mark.parametrize("name", ["read-atomic", "axiomatic-read-committed"])
+def test_a_transaction_that_reads_a_key_often_demands_few_edges(name: str) -> None:
+    many = 300
+    writes = [(op, 0, 0, "x", "txn-write", None, op + 1, 2 * op, 2 * op + 1, "ok") for op in range(many)]
+    reads = [(many, sub, 1, "x", "txn-read", None, sub + 1, 2 * many, 2 * many + 1, "ok") for sub in range(many)]
+    edges = list_demanded_edges(make_history([*writes, *reads]), LEVELS[name])
+    assert many < len(edges) < 5 * many
