@@ -82,8 +82,8 @@ def _demand(key: int, reader: int, writer: int, other: int) -> Edge:
 def _list_order_within_transactions(history: TransactionHistory) -> list[Edge]:
     """Returns the edges of axiomatic read committed, except those that follow from others.
 
-    What a transaction saw must come before the next writer that it reads of the same key, and that writer before the
-    next. A reader of an initial value that follows closes a cycle by itself. So the number of edges is linear.
+    A writer that a transaction saw comes before the next writer whose version of the same key it reads. The writers of
+    successive reads of a key follow each other. So the number of edges is linear.
     """
     edges = []
     for reader, reads in enumerate(history.reads):

@@ -143,9 +143,9 @@ def carry(
 ) -> tuple[int, int]:
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
-    These are not replaced in ``target``: a run with its history, a later state or another verdict of the same run, a
-    later record of the same night, and the record of another night of the same name. A part of an older night of the
-    same name is not copied.
+    These are not replaced in ``target``: a run with its history, a later record of the same night, and the record of
+    another night of the same name. A run in a later state, or with another verdict, stays as well. A part of an older
+    night of the same name is not copied.
 
     - ``skipped`` is called with each link and each special file that is left out.
     - ``refused`` is called with each obstacle and its remedy.
