@@ -73,7 +73,9 @@ G1B: Final = Check(
         select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
             select key, value, writer, op from txn_list_seen where final = 0 and writer <> op
             union all
-            select key, value, writer, op from txn_register_seen where final = 0 and writer <> op) as seen
+            select r.key, r.value, w.op, r.op from txn_register_reads r
+                join txn_writers w on r.key = w.key and r.value = w.value
+            where w.final = 0 and w.op <> r.op) as seen
         group by key, value, writer
         """,
     evidence=f"""

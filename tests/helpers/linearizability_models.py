@@ -6,9 +6,27 @@ import json
 import os
 import signal
 
-from assay.checkers.linearizability import Action, Call, Model
+from assay.checkers.linearizability import MODELS, Action, Call, Model
+from assay.checkers.linearizability.locks import (
+    FencedReentrantMutex,
+    LeaseMutex,
+    OwnerSemaphore,
+    ReentrantMutex,
+    Semaphore,
+)
 from assay.checkers.linearizability.models import Register
 
+from helpers.linearizability_oracle import LASTS, PERMITS
+
+TESTED: dict[str, Model] = {
+    **MODELS,
+    "reentrant-mutex": ReentrantMutex(PERMITS),
+    "fenced-reentrant-mutex": FencedReentrantMutex(PERMITS),
+    "lease-mutex": LeaseMutex(LASTS / 1e9),
+    "semaphore": Semaphore(PERMITS),
+    "owner-semaphore": OwnerSemaphore(PERMITS),
+}
+"""The built-in models with the arguments that the oracle assumes."""
 DIE = 7
 
 

@@ -12,30 +12,15 @@ import pytest
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
-from assay.checkers.linearizability.locks import (
-    FencedReentrantMutex,
-    LeaseMutex,
-    OwnerSemaphore,
-    ReentrantMutex,
-    Semaphore,
-)
 from assay.checkers.linearizability.models import Register
 from assay.checkers.linearizability.searcher import SearchResult, search_key
 from assay.checkers.linearizability.zones import judge_zones
 
 from helpers.linearizability_histories import LOCKS, SEMAPHORES, history, operation, table
-from helpers.linearizability_models import Mixer, Stack
-from helpers.linearizability_oracle import LASTS, MEANING, PERMITS, Op, legal, linearizable
+from helpers.linearizability_models import TESTED, Mixer, Stack
+from helpers.linearizability_oracle import MEANING, Op, legal, linearizable
 
 HISTORIES = int(os.environ.get("ASSAY_HISTORIES", "700"))
-TESTED: dict[str, Model] = {
-    **MODELS,
-    "reentrant-mutex": ReentrantMutex(PERMITS),
-    "fenced-reentrant-mutex": FencedReentrantMutex(PERMITS),
-    "lease-mutex": LeaseMutex(LASTS / 1e9),
-    "semaphore": Semaphore(PERMITS),
-    "owner-semaphore": OwnerSemaphore(PERMITS),
-}
 AMPLE = Limits(seconds=None)
 
 

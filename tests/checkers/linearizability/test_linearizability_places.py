@@ -35,7 +35,7 @@ from assay.checkers.linearizability.pool import NotPortableError, WorkerPool
 
 from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, table
-from helpers.linearizability_models import Deadly, Mixer, Unsaid
+from helpers.linearizability_models import TESTED, Deadly, Mixer, Unsaid
 from helpers.linearizability_oracle import MEANING, Op, linearizable
 from helpers.process_tree import descendants, left
 
@@ -78,7 +78,7 @@ def keyed(model: str, count: int) -> tuple[list[list[Op]], pa.Table]:
 def check_alike(model: str, place: Place, count: int) -> None:
     """As in one process, and as every order says."""
     histories, ops = keyed(model, count)
-    one, other = (searched(ops, MODELS[model], where, limits=AMPLE) for where in (HERE, place))
+    one, other = (searched(ops, TESTED[model], where, limits=AMPLE) for where in (HERE, place))
     assert without_times(one) == without_times(other)
     judged = [linearizable(mine, MEANING[model]) for mine in histories]
     assert 0 < judged.count(False) < count, "some are right, some are wrong"
@@ -113,7 +113,7 @@ def test_spark_says_what_one_process_says_of_many_keys(model: str, spark: OnSpar
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_what_is_said_of_a_key_does_not_depend_on_its_neighbours(model: str) -> None:
     """Whatever values they have, and in whatever order the rows lie."""
-    _, ops = keyed(model, 40)
+    _, ops = keyed(model, 200)
     whole = {finding.key: finding for finding in search(ops, MODELS[model], limits=AMPLE, place=HERE).findings}
     assert len(whole) > 3
     backwards = ops.take(pa.array(range(len(ops) - 1, -1, -1)))

@@ -359,4 +359,7 @@ def test_the_checks_keep_to_a_memory_limit(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_time_limit_is_for_the_search_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(good(tmp_path / "history")), "--time-limit=5"]) == ExitCode.USAGE
-    assert capsys.readouterr().err == "assay: --time-limit applies only to the search with --model\n"
+    assert (
+        capsys.readouterr().err
+        == "assay: --time-limit applies only to the search with --model, and to isolation levels\n"
+    )

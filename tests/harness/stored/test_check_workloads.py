@@ -379,6 +379,10 @@ SKEWED_APPENDS = [
 ]
 
 
+READ_BEHIND_OWN_WRITE = [*done(0, "txn", "[[:w :x 1] [:w :x 2]]"), *done(1, "txn", "[[:w :x 3] [:r :x 1]]")]
+"""The second transaction reads an intermediate value of the first, after it has itself written to the register."""
+
+
 def padded(events: list[Event]) -> list[Event]:
     """Adds reads of other keys, because a contract asks for ten operations."""
     return [*events, *(event for key in range(10) for event in done(90, "txn", f"[[:r {900 + key} nil]]"))]
@@ -405,6 +409,20 @@ def test_transactions_are_judged_by_an_isolation_level(
 ) -> None:
     verdict, anomalies, _ = checked(tmp_path / "h.edn", capsys, padded(events), *options)
     assert (verdict, anomalies) == (("pass", {}) if anomaly is None else ("fail", {anomaly: 1}))
+
+
+@pytest.mark.parametrize(
+    ("level", "verdict"),
+    [("read-uncommitted", "pass"), ("read-committed", "fail"), ("strong-read-committed", "fail"), ("causal", "fail")],
+)
+def test_an_intermediate_read_behind_an_own_write_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], level: str, verdict: str
+) -> None:
+    found = checked(
+        tmp_path / "h.edn", capsys, padded(READ_BEHIND_OWN_WRITE), "--workload=rw-register", f"--level={level}"
+    )
+    assert found[0] == verdict
+    assert "G1b" in found[1]
 
 
 def test_the_output_states_the_level_and_what_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
