@@ -53,7 +53,7 @@ DEADLINE: Final = "it is about a deadline"
 SERVERS: Final = "it is about servers' event logs, disks and answers at rest, not about what clients saw"
 WHOLE_RUN: Final = "it is about the whole run, not about an object"
 OWN_CHECK: Final = "it is found by a check of your own"
-OWN_MODEL: Final = "it is found by a model of your own"
+OWN_MODEL: Final = "it is found by a model for which there is no plant"
 TOPICS: Final = "it depends on the settings or former lives of a topic, which a copy of one object lacks"
 
 MANY: Final = 30
@@ -153,8 +153,9 @@ def measure(
     copies: list[PlantedCopy] = []
     found: dict[Plant, tuple[int, int]] = {}
     gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
-    by_model = [MODEL_PLANTS[model.name]] if model is not None and MODELS.get(model.name) is model else []
-    all_plants = (*PLANTS, *by_model)
+    is_built_in = model is not None and MODELS.get(model.name) is model
+    by_model = MODEL_PLANTS.get(model.name) if model is not None and is_built_in else None
+    all_plants = PLANTS if by_model is None else (*PLANTS, by_model)
     for plant in all_plants:
         if plant.anomaly in wanted and plant.requires(contract):
             objects = _draw_operations(history, seed) if plant.of_model else gathered[plant.gather]

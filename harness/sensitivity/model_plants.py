@@ -6,9 +6,11 @@ so the search must find it:
 - ``register``, ``cas-register``: a read returns a value that had been replaced: all its writes had ended before another
   write began, and this other write had ended before the read.
 - ``kv``: a read finds nothing, although a value was written before and was never cleared.
-- ``set``: a read lacks an element that had been added before.
+- ``set``: a read lacks an element that had been added before, and that was never removed.
 - ``fifo-queue``: a value that was enqueued once is dequeued twice.
-- ``mutex``: an acquire gets a lock that another owner holds all the time.
+- ``mutex``, ``owner-mutex``, ``fenced-mutex``: an acquire gets a lock that is held all the time.
+
+Other locks and semaphores have no plant: a lock may be reentrant or expire, and a semaphore has several holders.
 """
 
 from bisect import bisect_left
@@ -85,7 +87,8 @@ def _find_reads(rows: Rows, bound: int, *, strings: bool) -> list[Claim]:
 
 def _find_set_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists reads, each with a wrong answer: without an element that had been added before its call."""
-    added = sorted((row for row in rows if is_ok(row, "add")), key=get_return_time)
+    removed = {row["argument"] for row in rows if row["kind"] == "remove" and row["outcome"] != "fail"}
+    added = sorted((row for row in rows if is_ok(row, "add") and row["argument"] not in removed), key=get_return_time)
     claims = []
     for row in (row for row in rows if is_ok(row, "read")):
         element = _decode(added[0]["argument"]) if added and get_return_time(added[0]) < row["call"] else None
@@ -144,6 +147,9 @@ _REGISTER: Final = _declare(
     _READS,
     partial(_find_reads, strings=False),
 )
+_MUTEX: Final = _declare(
+    "an acquire gets a lock that is held", "the lock may have been free", ("acquire",), _find_failed_acquires
+)
 MODEL_PLANTS: Final[Mapping[str, Plant]] = {
     "register": _REGISTER,
     "cas-register": _REGISTER,
@@ -153,9 +159,9 @@ MODEL_PLANTS: Final[Mapping[str, Plant]] = {
         _READS,
         partial(_find_reads, strings=True),
     ),
-    "mutex": _declare(
-        "an acquire gets a lock that is held", "the lock may have been free", ("acquire",), _find_failed_acquires
-    ),
+    "mutex": _MUTEX,
+    "owner-mutex": _MUTEX,
+    "fenced-mutex": _MUTEX,
     "fifo-queue": _declare(
         "a value is dequeued twice", "no other value was dequeued that was enqueued once", ("dequeue",), _find_dequeues
     ),

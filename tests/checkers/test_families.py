@@ -8,10 +8,13 @@ from pathlib import Path
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
+from assay.checkers.workload_checks.catalog import CHECKS
+from assay.harness.foreign import answers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "anomalies.md").read_text(encoding="utf-8")
 IN_ORDER = {anomaly for family in TRANSACTION_ORDERS for anomaly in family.anomalies}
-KNOWN = list_meanings(FAMILIES) | {NONLINEARIZABLE: MEANING}
+OF_WORKLOADS = {anomaly: meaning for check in CHECKS.values() for anomaly, meaning in check.meanings.items()}
+KNOWN = list_meanings(FAMILIES) | OF_WORKLOADS | {NONLINEARIZABLE: MEANING, answers.ANOMALY: answers.MEANING}
 
 
 def test_each_anomaly_is_that_of_one_check() -> None:
@@ -35,7 +38,11 @@ def test_each_meaning_is_a_clause_that_a_reader_takes_in_at_a_glance() -> None:
 def test_the_page_of_anomalies_explains_each_that_a_check_finds() -> None:
     explained = {
         *re.findall(r"^### ([\w-]+)$", PAGE, re.MULTILINE),
-        *re.findall(r"^\| `([\w-]+)` ", PAGE, re.MULTILINE),
+        *(
+            name
+            for cell in re.findall(r"^\| (`[\w-]+`(?:, `[\w-]+`)*) ", PAGE, re.MULTILINE)
+            for name in re.findall(r"`([\w-]+)`", cell)
+        ),
     }
     assert set(KNOWN) - IN_ORDER - explained == {NONLINEARIZABLE}, "an anomaly has neither a section nor a row"
     assert explained - set(KNOWN) == {"unknown"}, "a section or a row is about no anomaly that a check finds"
