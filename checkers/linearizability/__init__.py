@@ -1,7 +1,7 @@
 """Linearizability by a model, for models whose operations require a search.
 
 - ``model``: the interface of a model. ``models``: the built-in models. ``key_value``: a built-in model that uses
-  later operations. ``fifo_queue``, ``sets``: models of a queue and of a set. ``locks``: mutexes and semaphores.
+  later operations. ``queues``, ``sets``: models of queues and of a set. ``locks``: mutexes and semaphores.
 - ``encode``: encodes operations as integers.
 - ``search``: the entry point; chooses the algorithm of each key. ``limits``: limits of a search.
 - ``zones``: the near-linear algorithm for registers with unique values.

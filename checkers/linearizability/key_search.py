@@ -6,6 +6,7 @@
 | set | removals, but no reads of the whole set | each element alone (``set_elements``) |
 | set | both | each element alone, which may find a contradiction; then the search |
 | FIFO queue | no value enqueued twice | pairs of values (``queue_order``) |
+| unordered queue | no value enqueued twice, or no answer that it is empty | each value alone (``queue_order``) |
 | any | any | the search (``searcher``) |
 
 Registers with unique values are judged before, for all keys at once (``zones``).
@@ -19,17 +20,23 @@ from dataclasses import replace
 from typing import Final
 
 from assay.checkers.linearizability.encode import KeyHistory
-from assay.checkers.linearizability.fifo_queue import QUEUE
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE, KeyResult
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import ModelError, find_exact_algorithm
-from assay.checkers.linearizability.queue_order import find_queue_contradiction, has_distinct_values
+from assay.checkers.linearizability.queue_order import (
+    find_queue_contradiction,
+    find_unordered_contradiction,
+    has_distinct_values,
+    has_empty_answers,
+)
+from assay.checkers.linearizability.queues import QUEUE, UNORDERED
 from assay.checkers.linearizability.set_elements import judge_elements
 from assay.checkers.linearizability.set_order import find_set_contradiction, has_removals
 from assay.checkers.linearizability.sets import SET
 
 LAYERS: Final = "layers of elements"
 PAIRS: Final = "pairs of values"
+VALUES: Final = "values"
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
@@ -83,8 +90,17 @@ def _judge_queue(history: KeyHistory, limits: Limits) -> KeyResult | None:
     return KeyResult(len(history), finding=finding, method=PAIRS)
 
 
+def _judge_unordered(history: KeyHistory, limits: Limits) -> KeyResult | None:
+    if has_empty_answers(history) and not has_distinct_values(history):
+        return None
+    found = find_unordered_contradiction(history)
+    finding = None if found is None else found.to_finding(NONLINEARIZABLE, history)
+    return KeyResult(len(history), finding=finding, method=VALUES)
+
+
 ALGORITHMS: Final[Mapping[str, Callable[[KeyHistory, Limits], KeyResult | None]]] = {
     SET: _judge_set,
     QUEUE: _judge_queue,
+    UNORDERED: _judge_unordered,
 }
 """By ``Model.exact``."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from assay.checkers.linearizability.fifo_queue import FifoQueue
 from assay.checkers.linearizability.key_value import KeyValue
 from assay.checkers.linearizability.locks import (
     FencedMutex,
@@ -16,6 +15,7 @@ from assay.checkers.linearizability.locks import (
     Semaphore,
 )
 from assay.checkers.linearizability.model import Action, Call, InitialValues, Model, ModelError, Values
+from assay.checkers.linearizability.queues import FifoQueue, UnorderedQueue
 from assay.checkers.linearizability.sets import Set
 
 READ, WRITE, CAS, CAS_REFUSED = range(4)
@@ -85,7 +85,8 @@ MODELS: Final[Mapping[str, Model]] = {
     model.name: model
     for model in (
         Register(), CasRegister(), KeyValue(), Mutex(), OwnerMutex(), ReentrantMutex(), FencedMutex(),
-        FencedReentrantMutex(), LeaseMutex(), Semaphore(), OwnerSemaphore(), FifoQueue(), Set(),
+        FencedReentrantMutex(), LeaseMutex(), Semaphore(), OwnerSemaphore(), FifoQueue(), UnorderedQueue(),
+        Set(),
     )
 }  # fmt: skip
 """The models by name, as ``--model`` accepts them."""

@@ -1,4 +1,4 @@
-"""FIFO queues with distinct values in near-linear time, without a search.
+"""Queues in near-linear time, without a search: FIFO queues with distinct values, and unordered queues.
 
 *Sources* of the patterns: Henzinger, Sezgin and Vafeiadis, "Aspect-oriented linearizability proofs" (2013); Bouajjani,
 Emmi, Enea and Hamza, "On reducing linearizability to state reachability" (2015). Near-linear algorithms for queues are
@@ -21,18 +21,23 @@ each deadline at least as many of them were called as values must have left (Hal
 that were enqueued before the moment at which the queue is empty must have left by then.
 
 An enqueue of unknown outcome counts iff its value was dequeued.
+
+An unordered queue obeys rules 1 and 3 alone, and a value has a deadline only by rule 3. If no answer says that the
+queue is empty, values may repeat. Then, at the return of each dequeue, at least as many enqueues of its value must have
+been called as dequeues of it have returned (Hall's condition again).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
-from assay.checkers.linearizability.fifo_queue import DEQUEUE, EMPTY, ENQUEUE
 from assay.checkers.linearizability.key_result import Contradiction
+from assay.checkers.linearizability.queues import DEQUEUE, EMPTY, ENQUEUE
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.printable import count_noun
 
@@ -85,6 +90,55 @@ def find_queue_contradiction(history: KeyHistory) -> Contradiction | None:
     queue = _sort_by_kind(history)
     call, ret = history.call.tolist(), history.ret.tolist()
     return _find_impossible_dequeue(history, queue, call, ret) or _Order(history, queue, call, ret).find()
+
+
+def has_empty_answers(history: KeyHistory) -> bool:
+    """Returns whether a dequeue found the queue empty."""
+    empty = [number for number, action in enumerate(history.actions) if action.f == EMPTY]
+    return bool(np.isin(history.action, empty).any())
+
+
+def find_unordered_contradiction(history: KeyHistory) -> Contradiction | None:
+    """Returns operations of an unordered queue that contradict each other, or None if the key is linearizable.
+
+    Values must be distinct if a dequeue found the queue empty.
+    """
+    call, ret = history.call.tolist(), history.ret.tolist()
+    if not has_distinct_values(history):
+        return _find_excess(history, call, ret)
+    queue = _sort_by_kind(history)
+    return (
+        _find_impossible_dequeue(history, queue, call, ret)
+        or _Order(history, queue, call, ret, first_in_first_out=False).find_false_empty()
+    )
+
+
+def _find_excess(history: KeyHistory, call: list[int], ret: list[int]) -> Contradiction | None:
+    """Finds a value that was dequeued more often than enqueued, up to the return of one of its dequeues."""
+    enqueues: dict[Hashable, list[int]] = {}
+    dequeues: dict[Hashable, list[int]] = {}
+    for row, number in enumerate(history.action.tolist()):
+        action = history.actions[number]
+        if action.f in (ENQUEUE, DEQUEUE):
+            (enqueues if action.f == ENQUEUE else dequeues).setdefault(action.x, []).append(row)
+    for value, removals in dequeues.items():
+        sources = sorted(enqueues.get(value, ()), key=call.__getitem__)
+        begins = [call[row] for row in sources]
+        removals.sort(key=ret.__getitem__)
+        for count, row in enumerate(removals, start=1):
+            begun = bisect_right(begins, ret[row])
+            if begun >= count:
+                continue
+            if not sources:
+                return Contradiction(
+                    f"{history.describe_operation(row)} returned a value that no one enqueued.", (row,)
+                )
+            claim = (
+                f"{history.describe_operation(row)} was the dequeue number {count} of its value to return; yet only "
+                f"{count_noun(begun, 'enqueue')} of the value had been called."
+            )
+            return Contradiction(claim, (*reversed(removals[:count]), *sources[:begun]))
+    return None
 
 
 def _sort_by_kind(history: KeyHistory) -> _Queue:
@@ -142,8 +196,17 @@ def _earlier_gone(one: _Passage, other: _Passage) -> _Passage:
 class _Order:
     """Rules 2 and 3 for one key."""
 
-    def __init__(self, history: KeyHistory, queue: _Queue, call: list[int], ret: list[int]) -> None:
+    def __init__(
+        self,
+        history: KeyHistory,
+        queue: _Queue,
+        call: list[int],
+        ret: list[int],
+        *,
+        first_in_first_out: bool = True,
+    ) -> None:
         self._history = history
+        self._first_in_first_out = first_in_first_out
         self._call = call
         self._ret = ret
         self._empties = queue.empties
@@ -168,7 +231,7 @@ class _Order:
         self._first_leave = self._list_first_leaves()
 
     def find(self) -> Contradiction | None:
-        return self._find_overtaking() or self._find_late_removal() or self._find_false_empty()
+        return self._find_overtaking() or self._find_late_removal() or self.find_false_empty()
 
     def _describe(self, row: int) -> str:
         return self._history.describe_operation(row)
@@ -225,7 +288,7 @@ class _Order:
             return Contradiction(claim, tuple(dict.fromkeys((*shown, *reversed(rows)))))
         return None
 
-    def _find_false_empty(self) -> Contradiction | None:
+    def find_false_empty(self) -> Contradiction | None:
         """Rule 3."""
         if not self._empties:
             return None
@@ -249,7 +312,7 @@ class _Order:
     def _plan_removals(self) -> _Removals:
         ends = []
         for row in self._left_over:
-            behind = self._find_deadline(row)
+            behind = self._find_deadline(row) if self._first_in_first_out else None
             ends.append((FOREVER if behind is None else behind.leave_until, self._ret[row]))
         return _Removals(ends, self._takers)
 

@@ -130,6 +130,7 @@ _APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string;
 _PUT: Final = replace(_APPEND, allows=allow_repeated)
 _REGISTER: Final = {"read": OperationShape(), "write": OperationShape(allows=allow_repeated)}
 _MUTEX: Final = {"acquire": OperationShape(ignores_values=True), "release": OperationShape(ignores_values=True)}
+_ENQUEUE_DEQUEUE: Final = {"enqueue": OperationShape(allows=allow_repeated), "dequeue": OperationShape()}
 _LOCK: Final = {"acquire": OperationShape(), "release": OperationShape()}
 """Values name the client, the fence or the number of permits, if there are any."""
 
@@ -148,7 +149,8 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "lease-mutex": {**_LOCK, "renew": OperationShape()},
     "semaphore": _LOCK,
     "owner-semaphore": _LOCK,
-    "fifo-queue": {"enqueue": OperationShape(allows=allow_repeated), "dequeue": OperationShape()},
+    "fifo-queue": _ENQUEUE_DEQUEUE,
+    "unordered-queue": _ENQUEUE_DEQUEUE,
     "set": {
         "add": OperationShape(allows=allow_repeated),
         "remove": OperationShape(allows=allow_repeated),
@@ -197,7 +199,7 @@ _TALLY: Final = {
     "read": OperationShape(result_fits=_is_number, result_text="a whole number"),
 }
 _QUEUE: Final = {
-    **MODELS["fifo-queue"],
+    **_ENQUEUE_DEQUEUE,
     "drain": OperationShape(
         result_fits=_is_collection_or_nil, result_text="a vector, list or set", returns_elements=True
     ),

@@ -7,7 +7,7 @@ so the search must find it:
   write began, and this other write had ended before the read.
 - ``kv``: a read finds nothing, although a value was written before and was never cleared.
 - ``set``: a read lacks an element that had been added before, and that was never removed.
-- ``fifo-queue``: a value that was enqueued once is dequeued twice.
+- ``fifo-queue``, ``unordered-queue``: a value that was enqueued once is dequeued twice.
 - ``mutex``, ``owner-mutex``, ``fenced-mutex``: an acquire gets a lock that is held all the time.
 
 Other locks and semaphores have no plant: a lock may be reentrant or expire, and a semaphore has several holders.
@@ -150,6 +150,9 @@ _REGISTER: Final = _declare(
 _MUTEX: Final = _declare(
     "an acquire gets a lock that is held", "the lock may have been free", ("acquire",), _find_failed_acquires
 )
+_QUEUE: Final = _declare(
+    "a value is dequeued twice", "no other value was dequeued that was enqueued once", ("dequeue",), _find_dequeues
+)
 MODEL_PLANTS: Final[Mapping[str, Plant]] = {
     "register": _REGISTER,
     "cas-register": _REGISTER,
@@ -162,9 +165,8 @@ MODEL_PLANTS: Final[Mapping[str, Plant]] = {
     "mutex": _MUTEX,
     "owner-mutex": _MUTEX,
     "fenced-mutex": _MUTEX,
-    "fifo-queue": _declare(
-        "a value is dequeued twice", "no other value was dequeued that was enqueued once", ("dequeue",), _find_dequeues
-    ),
+    "fifo-queue": _QUEUE,
+    "unordered-queue": _QUEUE,
     "set": _declare(
         "a read lacks an element that was added", "nothing had been added before", ("read",), _find_set_reads
     ),

@@ -25,7 +25,16 @@ from assay.harness.foreign.entry_order import REMEDY
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.workload_table import BY_NAME
 
-WITHOUT_PROCESSES: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set", "semaphore")
+WITHOUT_PROCESSES: Final = (
+    "register",
+    "cas-register",
+    "kv",
+    "mutex",
+    "fifo-queue",
+    "unordered-queue",
+    "set",
+    "semaphore",
+)
 """Built-in models that do not depend on the process of a call."""
 
 _OUTCOME: Final = "it counts as an operation of unknown outcome, with the writes of its call"

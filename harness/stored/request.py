@@ -23,6 +23,7 @@ MODELS: Final[Mapping[str, str]] = {
     "semaphore(2)": "acquire, release of 2 permits",
     "owner-semaphore(2)": "only who acquired a permit may release it",
     "fifo-queue": "enqueue, dequeue",
+    "unordered-queue": "enqueue, dequeue in any order",
     "set": "add, remove, contains, read",
 }
 """The built-in models, with an example of the arguments that a model needs, and what they are about."""

@@ -50,6 +50,23 @@ def fifo_queue(state: Any, op: Op) -> Any:
     return queue[1:] if queue and queue[0] == op["result"] else REFUSED
 
 
+def unordered_queue(state: Any, op: Op) -> Any:
+    inside = state or []
+    if op["f"] == "enqueue":
+        return sorted([*inside, op["argument"]])
+    if op["outcome"] == "info":
+        return Choices([_without(inside, each) for each in inside] or [inside])
+    if op["result"] is None:
+        return REFUSED if inside else inside
+    return _without(inside, op["result"]) if op["result"] in inside else REFUSED
+
+
+def _without(values: list[Any], value: Any) -> list[Any]:
+    left = [*values]
+    left.remove(value)
+    return left
+
+
 def elements(state: Any, op: Op) -> Any:
     there = state or []
     if op["f"] == "add":
@@ -135,6 +152,7 @@ MEANING: dict[str, Apply] = {
     "kv": key_value,
     "mutex": mutex,
     "fifo-queue": fifo_queue,
+    "unordered-queue": unordered_queue,
     "set": elements,
 }
 

@@ -13,12 +13,12 @@ import pytest
 from assay.checkers.linearizability import MODELS, Limits, Model, search
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.key_result import SEARCH
-from assay.checkers.linearizability.key_search import LAYERS, PAIRS, search_history
+from assay.checkers.linearizability.key_search import LAYERS, PAIRS, VALUES, search_history
 from assay.checkers.linearizability.set_elements import ELEMENTS
 from assay.checkers.linearizability.sets import Set
 
 from helpers.linearizability_histories import operation, table
-from helpers.linearizability_oracle import MEANING, REFUSED, Op, linearizable
+from helpers.linearizability_oracle import MEANING, REFUSED, Choices, Op, linearizable
 
 HISTORIES: Final = int(os.environ.get("ASSAY_OBJECT_HISTORIES", "800"))
 """Number of random histories for each shape. The value 50000 takes minutes."""
@@ -45,6 +45,10 @@ def ask_all(rng: random.Random, number: int) -> tuple[str, object]:
 
 def ask_queue(rng: random.Random, number: int) -> tuple[str, object]:
     return ("dequeue", None) if rng.random() < 0.55 else ("enqueue", number + 1)
+
+
+def ask_queue_of_two(rng: random.Random, number: int) -> tuple[str, object]:
+    return ("dequeue", None) if rng.random() < 0.5 else ("enqueue", rng.randint(1, 2))
 
 
 def answer(state: list[int] | None, op: Op) -> object:
@@ -79,7 +83,7 @@ def generate(model: str, ask: Ask, rng: random.Random, longest: int) -> list[Op]
         after = MEANING[model](state, op)
         assert after is not REFUSED
         if op["outcome"] == "ok" or (op["outcome"] == "info" and rng.random() < 0.5):
-            state = after
+            state = rng.choice(after) if isinstance(after, Choices) else after
         ops.append(op)
     if rng.random() < 0.5:
         for op in rng.sample(ops, min(len(ops), rng.randint(1, 2))):
@@ -98,6 +102,8 @@ def generate(model: str, ask: Ask, rng: random.Random, longest: int) -> list[Op]
         ("set", ask_elements, {LAYERS, ELEMENTS}, 8),
         ("set", ask_all, {LAYERS, ELEMENTS, SEARCH}, 7),
         ("fifo-queue", ask_queue, {PAIRS}, 9),
+        ("unordered-queue", ask_queue, {VALUES}, 9),
+        ("unordered-queue", ask_queue_of_two, {VALUES, SEARCH}, 8),
     ],
 )
 def test_the_result_is_that_of_every_order(model: str, ask: Ask, methods: set[str], longest: int) -> None:
@@ -224,6 +230,25 @@ def lost(op: Op) -> Op:
             [3, 0, 1],
             "2 values that no dequeue returned had been enqueued .. 1 dequeue of unknown outcome cannot have removed",
         ),
+        ("unordered-queue", [dequeue(1, 0)], [0], "returned a value that no one enqueued"),
+        (
+            "unordered-queue",
+            [enqueue(2, 0), enqueue(2, 2), dequeue(1, 4)],
+            [2],
+            "returned a value that no one enqueued",
+        ),
+        (
+            "unordered-queue",
+            [enqueue(1, 0), enqueue(1, 9), dequeue(1, 2), dequeue(1, 4)],
+            [3, 2, 0],
+            "was the dequeue number 2 of its value to return; yet only 1 enqueue of the value had been called",
+        ),
+        (
+            "unordered-queue",
+            [enqueue(1, 0), enqueue(2, 2), dequeue(2, 4), dequeue(None, 6)],
+            [3, 0],
+            "found the queue empty; yet the queue held a value all the time: .. its value was never dequeued",
+        ),
     ],
 )
 def test_a_finding_names_the_operations_that_contradict_each_other(
@@ -236,7 +261,7 @@ def test_a_finding_names_the_operations_that_contradict_each_other(
     assert list(found.finding.operations) == involved
     assert re.search(".*".join(map(re.escape, words.split(" .. "))), found.finding.claim), found.finding.claim
     assert found.finding.claim.startswith("In k: ")
-    assert found.method in (LAYERS, PAIRS)
+    assert found.method in (LAYERS, PAIRS, VALUES)
 
 
 def test_an_element_that_contradicts_itself_is_named_and_explained() -> None:
