@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.checkers.isolation.certificate import find_flaw
-from assay.checkers.isolation.levels import Level
+from assay.checkers.isolation.levels import Level, Rule
 from assay.checkers.isolation.precedence import sort_topologically
 from assay.checkers.isolation.refutation import Circle, Refutation, make_circle, refute
 from assay.checkers.isolation.saturation import Conflict, Problem, Saturation, TimeLimitReached, make_problem
@@ -66,6 +66,10 @@ def check_level(history: TransactionHistory, level: Level, seconds: float = TIME
         verdict = Verdict.FAIL if anomalies else Verdict.UNKNOWN
         return LevelResult(level, verdict, anomalies=anomalies, reasons=(reason, *history.doubts), notes=notes)
     if not isinstance(found, list):
+        doubts = _list_doubts_of_commits(history, level)
+        if doubts:
+            verdict = Verdict.FAIL if anomalies else Verdict.UNKNOWN
+            return LevelResult(level, verdict, anomalies=anomalies, reasons=(*doubts, *history.doubts), notes=notes)
         return LevelResult(level, Verdict.FAIL, refutation=found, anomalies=anomalies, notes=notes)
     if anomalies:
         return LevelResult(level, Verdict.FAIL, anomalies=anomalies, notes=notes)
@@ -74,6 +78,23 @@ def check_level(history: TransactionHistory, level: Level, seconds: float = TIME
         raise AssertionError(f"the order found for {level.name} is wrong: {flaw}")
     verdict = Verdict.UNKNOWN if history.doubts else Verdict.PASS
     return LevelResult(level, verdict, order=tuple(found), reasons=tuple(history.doubts), notes=notes)
+
+
+def _list_doubts_of_commits(history: TransactionHistory, level: Level) -> list[str]:
+    """Returns why a refutation of read uncommitted proves nothing; empty if it proves something.
+
+    A transaction of unknown outcome counts if its writes were read. Read uncommitted allows reads of aborted writes. So
+    such a read does not show that the transaction committed, and the level must be refuted without it.
+    """
+    if level.rule is not Rule.READ_UNCOMMITTED:
+        return []
+    sure = history.leave_out_unknown()
+    if sort_topologically(len(sure), list_demanded_edges(sure, level), sure.calls) is None:
+        return []
+    return [
+        f"whether the history is {level.name} is unknown: it is not if the transactions of unknown outcome whose "
+        "writes were read have committed, and this level allows reads of aborted writes"
+    ]
 
 
 def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[int] | Refutation:

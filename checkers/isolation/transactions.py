@@ -9,13 +9,14 @@ A history is made from rows of ``effects`` (kinds ``txn-write``, ``txn-append`` 
    *value anomalies* (``levels``); reads of failed or unknown writers' values are not ordered.
 4. Lists: the longest read is the order of the versions. Elements that no read shows come after it.
 
-Only the reads of ok transactions are known. So those of failed and unknown transactions are not judged.
+The reads of failed and unknown transactions are only judged on request (``all_reads``). A failed transaction then
+counts as one that only reads. So does one of unknown outcome, unless its writes count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final
@@ -96,6 +97,19 @@ class TransactionHistory:
             if writers:
                 yield from ((writers[-1], one, key) for one in self.unseen.get(key, ()) if one != writers[-1])
 
+    def leave_out_unknown(self) -> TransactionHistory:
+        """Returns a copy in which no transaction of unknown outcome wrote a version of a list."""
+        versions = {
+            key: [one for one in writers if self.returns[one] != NEVER] for key, writers in self.versions.items()
+        }
+        return replace(
+            self,
+            versions={key: [one for one, _ in groupby(writers)] for key, writers in versions.items()},
+            unseen={
+                key: [one for one in writers if self.returns[one] != NEVER] for key, writers in self.unseen.items()
+            },
+        )
+
     def list_order(self, order: Order) -> list[tuple[int, int]]:
         """Returns pairs of transactions whose transitive closure is the declared order.
 
@@ -132,9 +146,13 @@ class TransactionHistory:
         return pairs
 
 
-def make_history(rows: Iterable[Row], initial: int | None = None) -> TransactionHistory:
-    """Makes a history from rows in any order. ``initial``: the value of a register that no transaction wrote."""
-    return _Builder(sorted(rows, key=itemgetter(0, 1)), initial).build()
+def make_history(rows: Iterable[Row], *, all_reads: bool = False) -> TransactionHistory:
+    """Makes a history from rows in any order. A register that no transaction wrote has the value None.
+
+    ``all_reads``: whether the recorded reads of failed and unknown transactions are judged as well. There must be none
+    of a key that the transaction wrote before.
+    """
+    return _Builder(sorted(rows, key=itemgetter(0, 1)), all_reads=all_reads).build()
 
 
 @dataclass(slots=True)
@@ -149,10 +167,15 @@ class _Draft:
     micros: list[tuple[str, int, int | None, list[int]]]
     """Kind, key, value of a write or of a register's read, and elements of a list's read."""
 
+    @property
+    def reads(self) -> bool:
+        """Whether a read is recorded."""
+        return any(micro[0] == "txn-read" for micro in self.micros)
+
 
 class _Builder:
-    def __init__(self, rows: Sequence[Row], initial: int | None) -> None:
-        self._initial = initial
+    def __init__(self, rows: Sequence[Row], *, all_reads: bool) -> None:
+        self._all_reads = all_reads
         self._key_numbers: dict[str, int] = {}
         self._lists: set[int] = set()
         self._registers: set[int] = set()
@@ -164,16 +187,18 @@ class _Builder:
         self._failed: set[tuple[int, int | None]] = set()
         self._final: list[dict[int, int | None]] = []
         self._ambiguous: set[tuple[int, int | None]] = set()
+        self._committed: set[int] = set()
+        """The operations whose writes count."""
 
     def build(self) -> TransactionHistory:
         self._find_writers()
         numbers = self._number_transactions()
         for draft, final in zip(self._drafts, self._final, strict=True):
             if draft.op in numbers:
-                self._add(draft, final)
+                self._add(draft, final if draft.op in self._committed else {})
         self._order_lists(numbers)
         for number, draft in enumerate(one for one in self._drafts if one.op in numbers):
-            if draft.outcome == "ok":
+            if self._is_judged(draft):
                 self._add_reads(number, draft, numbers)
         self._describe()
         return self.history
@@ -197,6 +222,9 @@ class _Builder:
                 draft.micros.append((kind, key, value, []))
         return draft
 
+    def _is_judged(self, draft: _Draft) -> bool:
+        return draft.outcome == "ok" or (self._all_reads and draft.reads)
+
     def _find_writers(self) -> None:
         mixed = self._lists & self._registers
         for key in sorted(mixed)[:MOST_DOUBTS]:
@@ -212,7 +240,7 @@ class _Builder:
                 final[key] = value
                 if draft.outcome == "fail":
                     self._failed.add((key, value))
-                elif (key, value) in self._writers or value == self._initial or value is None:
+                elif (key, value) in self._writers or value is None:
                     self._ambiguous.add((key, value))
                 else:
                     self._writers[key, value] = number
@@ -221,20 +249,19 @@ class _Builder:
     def _number_transactions(self) -> dict[int, int]:
         """Returns the number of each operation that counts."""
         observed = set()
-        for draft in self._drafts:
-            if draft.outcome != "ok":
-                continue
+        for draft in filter(self._is_judged, self._drafts):
             for kind, key, value, elements in draft.micros:
                 if kind != "txn-read":
                     continue
                 for one in elements if key in self._lists else (value,):
                     if (key, one) in self._writers and (key, one) not in self._ambiguous:
                         observed.add(self._writers[key, one])
-        counted = [
-            draft
+        self._committed = {
+            draft.op
             for number, draft in enumerate(self._drafts)
             if draft.outcome == "ok" or (draft.outcome == "info" and number in observed)
-        ]
+        }
+        counted = [draft for draft in self._drafts if draft.op in self._committed or self._is_judged(draft)]
         return {draft.op: number for number, draft in enumerate(counted)}
 
     def _add(self, draft: _Draft, final: dict[int, int | None]) -> None:
@@ -259,15 +286,14 @@ class _Builder:
     def _order_lists(self, numbers: Mapping[int, int]) -> None:
         self._orders: dict[int, list[int]] = {}
         disordered: set[int] = set()
-        for draft in self._drafts:
-            if draft.outcome != "ok":
-                continue
+        for draft in filter(self._is_judged, self._drafts):
             for kind, key, _, elements in draft.micros:
                 if kind != "txn-read" or key not in self._lists:
                     continue
                 known = [one for one in elements if self._find_writer(key, one, numbers) is not None]
-                if len(set(elements)) < len(elements):
-                    self._report(DUPLICATE_ELEMENTS, draft, key, elements[-1])
+                clear = [one for one in elements if (key, one) not in self._ambiguous]
+                if len(set(clear)) < len(clear):
+                    self._report(DUPLICATE_ELEMENTS, draft, key, clear[-1])
                     disordered.add(key)
                 longest = self._orders.setdefault(key, known)
                 shorter, longer = sorted((longest, known), key=len)
@@ -281,7 +307,7 @@ class _Builder:
         appended: dict[int, list[int]] = {}
         for number, draft in enumerate(self._drafts):
             for kind, key, value, _ in draft.micros:
-                if kind != "txn-append" or key in disordered or draft.op not in numbers or value is None:
+                if kind != "txn-append" or key in disordered or draft.op not in self._committed or value is None:
                     continue
                 if self._writers.get((key, value)) == number and (key, value) not in self._ambiguous:
                     appended.setdefault(key, []).append(value)
@@ -295,13 +321,13 @@ class _Builder:
             ]  # fmt: skip
             missing = (self._find_writer(key, value, numbers) for value in values if value not in places)
             self.history.unseen[key] = list(dict.fromkeys(one for one in missing if one is not None))
-        self._check_own_appends(numbers)
+        self._check_own_appends()
 
-    def _check_own_appends(self, numbers: Mapping[int, int]) -> None:
+    def _check_own_appends(self) -> None:
         """Reports transactions whose elements stand in another order than they were appended."""
         places = {key: {value: place for place, value in enumerate(order)} for key, order in self._orders.items()}
         for draft in self._drafts:
-            if draft.op not in numbers:
+            if draft.op not in self._committed:
                 continue
             last: dict[int, int] = {}
             for kind, key, value, _ in draft.micros:
@@ -331,7 +357,7 @@ class _Builder:
             return
         if own:
             self._report(INTERNAL, draft, key, value)
-        if value is None or value == self._initial:
+        if value is None:
             if not own:
                 self.history.reads[number].append(Read(key, INITIAL, value))
             return
@@ -386,13 +412,11 @@ class _Builder:
             history.doubts.append(
                 f"transactions on {history.keys[key]} cannot be judged: no value was written"
                 if value is None
-                else f"transactions on {history.keys[key]} cannot be judged: {value} was written twice, or is the "
-                "initial value, so a read of it has no single writer"
+                else f"{value} was written to {history.keys[key]} twice, so reads of it have no single writer and are "
+                "not judged"
             )
         if len(named) > MOST_DOUBTS:
             history.doubts.append(f"{len(named) - MOST_DOUBTS} other values have several writers as well")
-        unjudged = sum(
-            draft.outcome != "ok" and any(micro[0] == "txn-read" for micro in draft.micros) for draft in self._drafts
-        )
+        unjudged = sum(draft.reads and not self._is_judged(draft) for draft in self._drafts)
         if unjudged:
             history.notes.append(f"the reads of {unjudged} transactions that failed or have no outcome are not judged")

@@ -86,7 +86,7 @@ def prepare(engine: Engine) -> list[str]:
     if order in ORDERS:
         search.find_ordered_cycles(order)
     load_cycles(engine, "txn_found", search.list_instances())
-    return [*_UNCLEAR(engine), *search.doubts]
+    return [*_UNCLEAR(engine), *_AMBIGUOUS(engine), *search.doubts]
 
 
 class _CycleSearch:
@@ -242,6 +242,15 @@ _UNCLEAR: Final = UndecidedKeys(
     "txn_unclear",
     lambda row: f"transactions on {row['key']} cannot be judged: {row['why']}",
     lambda more: f"nor can those on {more} other keys, for the same reasons",
+)
+
+
+_AMBIGUOUS: Final = UndecidedKeys(
+    "(select key, min(value) as value from txn_ambiguous group by key) as ambiguous",
+    lambda row: (
+        f"{row['value']} was written to {row['key']} twice, so reads of it have no single writer and are not judged"
+    ),
+    lambda more: f"nor are reads of such values of {more} other keys",
 )
 
 

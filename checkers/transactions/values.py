@@ -71,7 +71,9 @@ G1B: Final = Check(
     meaning="a transaction read an intermediate write, which its writer replaced before it ended",
     violations="""
         select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
-            select key, value, writer, op from txn_list_seen where final = 0 and writer <> op
+            select s.key, s.value, s.writer, s.op
+            from txn_list_seen s left join txn_blurred b on s.op = b.op and s.sub = b.read_sub
+            where s.final = 0 and s.writer <> s.op and b.op is null
             union all
             select r.key, r.value, w.op, r.op from txn_register_reads r
                 join txn_writers w on r.key = w.key and r.value = w.value
@@ -81,7 +83,7 @@ G1B: Final = Check(
     evidence=f"""
         select f.key, f.value, f.write_op, f.read_op, f.reads, w.value as last
         from {first_rows_subquery("found_g1b", "key, value")} f
-            join txn_writers w on f.key = w.key and f.write_op = w.op and w.final = 1
+            join txn_written w on f.key = w.key and f.write_op = w.op and w.final = 1
         {order_by("f.key, f.value")}
         """,
     examined=_READS,
@@ -160,7 +162,9 @@ DUPLICATE_ELEMENTS: Final = Check(
         select key, value, min(op) as read_op, count(*) as reads from (
             select e.key, e.value, e.op, e.read_sub
             from txn_elements e join (
-                select key, value from txn_cells group by key, value having count(*) > 1) c
+                select c.key, c.value from txn_cells c
+                    left join txn_ambiguous a on c.key = a.key and c.value = a.value
+                where a.key is null group by c.key, c.value having count(*) > 1) c
                 on e.key = c.key and e.value = c.value
             group by e.key, e.value, e.op, e.read_sub having count(*) > 1) as doubled
         group by key, value

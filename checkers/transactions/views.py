@@ -1,8 +1,8 @@
 """Tables that the transaction checks share: writes, reads, and the order of each list's elements.
 
 ``assay.harness.core.transactions`` describes how transactions are recorded in ``effects``. A key is a list
-(``txn-append``) or a register (``txn-write``), and each value is written to it once. Any other key is *unclear* and
-proves nothing.
+(``txn-append``) or a register (``txn-write``). Any other key is *unclear* and proves nothing. A value that was written
+twice to a key is *ambiguous*: it is removed from the reads, because it has no single writer.
 
 Failed transactions never count. Transactions of unknown outcome count if one of their writes was read: then they were
 committed, or the read itself was wrong. A value that no committed transaction wrote is *foreign*: it is removed from
@@ -58,10 +58,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     -- Keys that cannot be judged, each with a reason.
     create table txn_unclear as
     select key, max(why) as why from (
-        select key, 'a value was written twice' as why from txn_written
-        where outcome <> 'fail' group by key, value having count(*) > 1
-        union all
-        select key, 'no value was written' from txn_written where value is null
+        select key, 'no value was written' as why from txn_written where value is null
         union all
         select key, 'it is a list and a register at once' from txn_written group by key having min(listed) < max(listed)
         union all
@@ -72,10 +69,17 @@ SOURCE_VIEWS: Final = parse_views(f"""
         where (w.listed = 0 and r.most is not null) or (w.listed = 1 and r.single > 0)) as reasons
     group by key
 
-    -- Each (key, value) that was certainly or possibly written, one row each.
+    -- Values of clear keys that were written more than once.
+    create table txn_ambiguous as
+    select w.key, w.value, max(w.listed) as listed from txn_written w left join txn_unclear u on w.key = u.key
+    where w.outcome <> 'fail' and u.key is null group by w.key, w.value having count(*) > 1
+
+    -- Each unambiguous (key, value) that was certainly or possibly written, one row each.
     create table txn_possible as
     select w.key, w.value, w.op, w.sub, w.call, w.outcome, w.listed, w.final
-    from txn_written w left join txn_unclear u on w.key = u.key where w.outcome <> 'fail' and u.key is null
+    from txn_written w left join txn_unclear u on w.key = u.key
+        left join txn_ambiguous a on w.key = a.key and w.value = a.value
+    where w.outcome <> 'fail' and u.key is null and a.key is null
 
     create table txn_lists as
     select key from txn_written where listed = 1 group by key
@@ -94,7 +98,9 @@ SOURCE_VIEWS: Final = parse_views(f"""
     create table txn_register_reads as
     select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
+        left join txn_ambiguous a on r.key = a.key and r.value = a.value
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
+        and a.key is null
 
     -- Each value that was read, and the first and the last operation that read it.
     create view txn_readers as
@@ -110,19 +116,33 @@ SOURCE_VIEWS: Final = parse_views(f"""
         select key, value, op, reads, 1 as listed from txn_cells
         union all select key, value, op, 1, 0 from txn_register_reads where value is not null) s
         left join txn_possible p on s.key = p.key and s.value = p.value
-    where p.key is null group by s.key, s.value
+        left join txn_ambiguous a on s.key = a.key and s.value = a.value
+    where p.key is null and a.key is null group by s.key, s.value
 
-    -- The reads of lists with foreign elements, without those elements.
+    -- Foreign and ambiguous elements of lists. They are removed from the reads.
+    create view txn_removed as
+    select key, value from txn_foreign where listed = 1 union all select key, value from txn_ambiguous where listed = 1
+
+    -- The reads of lists with such elements, without those elements.
     create table txn_ranked as
     select e.op, e.read_sub, e.key, e.value, {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
-    from txn_elements e join (select key from txn_foreign where listed = 1 group by key) k on e.key = k.key
-        left join txn_foreign f on e.key = f.key and e.value = f.value
+    from txn_elements e join (select key from txn_removed group by key) k on e.key = k.key
+        left join txn_removed f on e.key = f.key and e.value = f.value
     where f.key is null
 
-    -- The cells without foreign elements.
+    -- Reads of lists whose last element is ambiguous. So it is unknown whether they show an intermediate version.
+    create table txn_blurred as
+    select e.op, e.read_sub
+    from (select e.op, e.read_sub, max(e.position) as position
+            from txn_elements e join (select key from txn_ambiguous group by key) k on e.key = k.key
+            group by e.op, e.read_sub) l
+        join txn_elements e on e.op = l.op and e.read_sub = l.read_sub and e.position = l.position
+        join txn_ambiguous a on e.key = a.key and e.value = a.value
+
+    -- The cells without removed elements.
     create table txn_ordered_cells as
     select c.key, c.position, c.value, c.op
-    from txn_cells c left join (select key from txn_foreign group by key) k on c.key = k.key where k.key is null
+    from txn_cells c left join (select key from txn_removed group by key) k on c.key = k.key where k.key is null
     union all select key, position, value, min(op) from txn_ranked group by key, position, value
 
     -- Lists whose reads disagree on a position, or show an element at two positions.
@@ -160,14 +180,14 @@ SOURCE_VIEWS: Final = parse_views(f"""
                 left join txn_disordered d on c.key = d.key
             where d.key is null) as placed) as compared
 
-    -- The length of each list that was read, without its foreign elements.
+    -- The length of each list that was read, without its removed elements.
     create view txn_list_reads as
     select e.op, e.key, e.read_sub, max(e.position) + 1 as length
-    from txn_elements e left join (select key from txn_foreign group by key) k on e.key = k.key
+    from txn_elements e left join (select key from txn_removed group by key) k on e.key = k.key
     where k.key is null group by e.op, e.key, e.read_sub
     union all
     select e.op, e.key, e.read_sub, coalesce(max(r.position) + 1, 0)
-    from txn_elements e join (select key from txn_foreign group by key) k on e.key = k.key
+    from txn_elements e join (select key from txn_removed group by key) k on e.key = k.key
         left join txn_ranked r on e.op = r.op and e.read_sub = r.read_sub
     where e.position = 0 group by e.op, e.key, e.read_sub
     union all
@@ -183,7 +203,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     where d.key is null
 
     create view txn_first_writes as
-    select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key
+    select op, key, min(sub) as sub from txn_written where listed = 0 group by op, key
 
     -- Each read of a register before its transaction wrote to it itself.
     create table txn_register_seen as

@@ -35,7 +35,7 @@ from assay.harness.stored.by_model import find_missing_successes, judge_by_model
 from assay.harness.stored.initial_values import add_initial_values
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_set_effects
-from assay.harness.stored.workload_table import BY_NAME, LINEARIZABLE, Workload
+from assay.harness.stored.workload_table import BY_NAME, LEVEL, LINEARIZABLE, Workload
 
 EffectMaker = Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]
 
@@ -85,9 +85,14 @@ def describe_question(workload: Workload, request: CheckRequest) -> str:
     """Returns the sentence that says which question was asked, and what is allowed."""
     if request.linearizable:
         return f"judged as {workload.name} with {LINEARIZABLE}: {workload.linearizable}"
+    level = choose_level(workload, request)
+    if level is not None:
+        chosen = "" if request.level else f", the default without {LEVEL}"
+        return f"judged as {workload.name} by the isolation level {level.name}{chosen}"
     more = f"; {LINEARIZABLE} asks for more: {workload.linearizable}" if workload.linearizable else ""
+    order = ", in the order of real time" if request.real_time else ""
     allowed = f"; allowed: {workload.allows}" if workload.allows else ""
-    return f"judged as {workload.name}: {workload.asks[0].lower()}{workload.asks[1:-1]}{allowed}{more}"
+    return f"judged as {workload.name}: {workload.asks[0].lower()}{workload.asks[1:-1]}{order}{allowed}{more}"
 
 
 def make_contract(workload: Workload, request: CheckRequest) -> Contract:
@@ -140,8 +145,8 @@ def _judge_by_effects(
 
 
 def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:
-    """Replaces the numbers of elements in findings by their names."""
-    if not names or not judgement.findings:
+    """Replaces the numbers of elements in findings and reasons by their names."""
+    if not names:
         return judgement
 
     def name(text: str) -> str:
@@ -151,7 +156,8 @@ def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:
         msgspec.structs.replace(one, claim=name(one.claim), about=tuple(map(name, one.about)))
         for one in judgement.findings
     ]
-    return msgspec.structs.replace(judgement, findings=tuple(findings))
+    reasons = tuple(map(name, judgement.unknown))
+    return msgspec.structs.replace(judgement, findings=tuple(findings), unknown=reasons)
 
 
 def _find_model(name: str) -> Model:

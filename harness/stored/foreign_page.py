@@ -18,8 +18,10 @@ from assay.harness.core.history import SCHEMAS, HistoryWriter
 from assay.harness.core.printable import count_noun
 from assay.harness.foreign import to_edn
 from assay.harness.foreign.nemesis_events import ForeignFault
+from assay.harness.stored.by_workload import choose_level
 from assay.harness.stored.check_path import JudgedFile
 from assay.harness.stored.request import CheckRequest
+from assay.harness.stored.workload_table import BY_NAME
 from assay.reports.model import ForeignFile, read_file_report
 from assay.reports.page import render_html
 
@@ -53,8 +55,17 @@ def render_file(judged: JudgedFile) -> str:
 
 
 def describe_question(request: CheckRequest) -> str:
-    """Returns the options that chose the checks, as on the command line without dashes: ``workload=bank real-time``."""
-    values = {"model": request.model, "workload": request.workload, "level": request.level, "total": request.total}
+    """Returns the options that chose the checks, as on the command line without dashes: ``workload=bank real-time``.
+
+    The isolation level is named even if it is the default of the workload.
+    """
+    level = None if request.workload is None else choose_level(BY_NAME[request.workload], request)
+    values = {
+        "model": request.model,
+        "workload": request.workload,
+        "level": None if level is None else level.name,
+        "total": request.total,
+    }
     flags = {
         "real-time": request.real_time,
         "linearizable": request.linearizable,

@@ -145,9 +145,26 @@ def test_values_that_are_not_unique_are_named_and_leave_other_findings() -> None
     twice = [("wx1",), ("wx1",), ("rx=1",)]
     result = judged(store(*twice), "serializable")
     assert result.verdict is Verdict.UNKNOWN
-    assert "transactions on x cannot be judged: 1 was written twice" in result.reasons[0]
+    assert "1 was written to x twice, so reads of it have no single writer" in result.reasons[0]
     skewed = judged(store(*twice, ("wy1", "wz1"), ("ry=1", "wz2"), ("rz=1", "wy2")), "serializable")
     assert skewed.verdict is Verdict.FAIL
+
+
+def test_an_element_that_was_appended_twice_may_be_read_twice() -> None:
+    result = judged(store(("ax1",), ("ax1",), ("rx11",)), "serializable")
+    assert (result.verdict, result.anomalies) == (Verdict.UNKNOWN, ())
+
+
+@pytest.mark.parametrize("prefix", ["", "strong-session-", "strong-"])
+def test_a_read_of_a_write_of_unknown_outcome_shows_no_commit_where_dirty_reads_are_allowed(prefix: str) -> None:
+    writes, reads = ("ax1", "ay1"), (("ax2", "ay2"), ("rx12", "ry21"))
+    unknown = judged(store(writes, *reads, t0="info"), f"{prefix}read-uncommitted")
+    assert unknown.verdict is Verdict.UNKNOWN
+    assert "this level allows reads of aborted writes" in unknown.reasons[0]
+    assert judged(store(writes, *reads, t0="info"), f"{prefix}read-committed").verdict is Verdict.FAIL
+    assert judged(store(writes, *reads), f"{prefix}read-uncommitted").verdict is Verdict.FAIL
+    other = store(writes, *reads, ("az1", "au1"), ("az2", "au2"), ("rz12", "ru21"), t0="info")
+    assert judged(other, f"{prefix}read-uncommitted").verdict is Verdict.FAIL
 
 
 def test_the_time_limit_makes_the_level_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

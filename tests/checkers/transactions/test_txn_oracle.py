@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from assay.checkers.isolation.level_check import check_level
+from assay.checkers.isolation.levels import LEVELS as LEVEL_TABLE
+from assay.checkers.isolation.transactions import make_history
+from assay.checkers.judging.verdict import Verdict
 from assay.checkers.transactions.graph import CLASSES
 
+from helpers.isolation_oracle import to_rows
 from helpers.txn_histories import (
     COMMITTED,
     LEVELS,
@@ -23,6 +28,7 @@ from helpers.txn_histories import (
     Txn,
     broken,
     by_sql,
+    merge_values,
 )
 from helpers.txn_oracle import NONE, serializable, strongest
 
@@ -93,6 +99,27 @@ def test_dirty_writes_are_found_in_a_store_without_locks(tmp_path: Path, count: 
     histories = [simulated(4, index, NOTHING, transactions=8) for index in range(count // 3)]
     total = Counter(name for names in by_sql(tmp_path / "history", histories).values() for name in names)
     assert total["G0"] > count // 100, total
+
+
+@pytest.mark.parametrize("registers", [False, True])
+def test_values_of_several_writers_accuse_no_one_and_leave_other_findings(
+    tmp_path: Path, count: int, registers: bool
+) -> None:
+    histories = [merge_values(one) for one in mixed(12, count, registers=registers)]
+    found = by_sql(tmp_path / "history", histories, is_doubtful=True)
+    total: Counter[str] = Counter()
+    for index, history in indexed(histories):
+        names = found.get(index, set())
+        result = check_level(make_history(to_rows(history)), LEVEL_TABLE["serializable"])
+        if serializable(history):
+            assert not names, (index, names, history)
+            assert result.verdict is not Verdict.FAIL, (index, result, history)
+        elif result.reasons or result.verdict is Verdict.FAIL:
+            total.update(names)
+            total[result.verdict] += 1
+        else:
+            assert result.verdict is Verdict.FAIL, (index, result, history)
+    assert {"G1a", "G-single", "garbage-read", "internal", Verdict.FAIL, Verdict.UNKNOWN} <= set(total), total
 
 
 @pytest.mark.parametrize("order", ["none", "process", "real-time"])
