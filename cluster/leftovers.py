@@ -40,12 +40,13 @@ class SweepReport:
 
     - ``undone``: actions that were done
     - ``failed``: errors; a journal with a failed action is kept, and tried again next time
-    - ``left``: a line for each journal that may belong to a live session of another machine
+    - ``possibly_alive``: a line for each journal that may belong to a live session of another machine, and is left
+      alone
     """
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    possibly_alive: list[str] = field(default_factory=list)
 
 
 def sweep(state: Path | None = None) -> SweepReport:
@@ -79,7 +80,7 @@ def _heal(
     found, broken = read_journals(state)
     report = SweepReport(failed=broken)
     elsewhere = [] if everything else [journal for journal in found if journal.may_be_of_other_machine()]
-    report.left = [_describe_left(journal) for journal in elsewhere]
+    report.possibly_alive = [_describe_left(journal) for journal in elsewhere]
     spared = {journal.run_id for journal in found if (journal.kept and not kept_too) or journal in elsewhere}
     journals = [journal for journal in found if journal.run_id not in spared and is_chosen(journal.owner, False)]
     for journal in [journal for journal in journals if _is_of_hosts(journal)]:

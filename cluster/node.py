@@ -273,7 +273,7 @@ class Slowed:
     """Reads and writes that took longer."""
     halts: int = 0
     """How often the main process, or a child of it, was stopped in the middle of an fsync."""
-    standing: bool = False
+    is_halted: bool = False
     """Whether the process that was last stopped is still stopped."""
 
 

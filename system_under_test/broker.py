@@ -106,7 +106,7 @@ class BrokerProcess:
             manager,
             cache,
             self._controller.allow_candidacy,
-            traits.recognises,
+            traits.recognises_registration,
             traits.stays_registered,
         )
         self._shutdown = BrokerShutdown(config, cache, manager, events)
@@ -193,7 +193,7 @@ class BrokerProcess:
         self._controller.start()
         self._coordinator.start()
         self._background.spawn(self._config_changes.run(), "changes of settings")
-        self._registrar.catch_up()
+        self._registrar.handle_missed_changes()
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
 
     async def _retry_on_zookeeper_errors(self, step: Callable[[], Awaitable[None]]) -> None:

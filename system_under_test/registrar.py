@@ -53,7 +53,7 @@ class Registrar:
     manager: ReplicaManager
     cache: MetadataCache
     on_registered: Callable[[], None]
-    recognises: RegistrationMatcher = matches_session
+    recognises_registration: RegistrationMatcher = matches_session
     stays_registered: bool = True
     """Whether the broker registers again after another process deleted its registration."""
     _registering: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -183,7 +183,11 @@ class Registrar:
             self._clean_registrations = ()
         before = self._clean_registrations
         self.manager.broker_epoch = await register_broker(
-            self.zookeeper, self.config, clean_registrations=before, timestamp=timestamp, recognises=self.recognises
+            self.zookeeper,
+            self.config,
+            clean_registrations=before,
+            timestamp=timestamp,
+            recognises_registration=self.recognises_registration,
         )
         self._registered_in = self.zookeeper.session_id
         self._check_requested.set()
@@ -215,7 +219,7 @@ class Registrar:
         if self.stays_registered:
             self.background.spawn(self._stay_registered(), "registration that stays")
 
-    def catch_up(self) -> None:
+    def handle_missed_changes(self) -> None:
         """Handles changes of the session between ``register_broker`` and ``follow_sessions``."""
         if self.zookeeper.session_id == self._registered_in:
             self.on_registered()

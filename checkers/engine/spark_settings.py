@@ -34,13 +34,14 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Functions that are called per key need both settings: without the first, keys would be shuffled out of the
-    # requested parts; without the second, texts would have another type.
+    # Functions that are called per key need both settings. Without the first, Spark would distribute the rows once
+    # more, and keys would leave the partitions that the engine chose. Without the second, texts would have another
+    # type.
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.parquet.enableVectorizedReader": "true",
-    # Tables keep their rows serialised. Java's serialiser takes three times as long as Kryo. Kryo takes as long if it
-    # must track references.
+    # Tables keep their rows serialised. Java's serialiser takes three times as long as Kryo. If Kryo had to track
+    # references, it would be as slow as Java's.
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.referenceTracking": "false",
     "spark.kryo.classesToRegister": "org.apache.spark.sql.catalyst.expressions.UnsafeRow",
@@ -69,7 +70,7 @@ appender.console.layout.pattern = %p %c{1}: %m%n
 
 
 def build_settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:
-    """Returns the settings that the JVM starts with."""
+    """Returns the settings that the JVM starts with. ``quick``: it will judge only small histories."""
     chosen = {
         "spark.master": master,
         "spark.driver.memory": memory,

@@ -6,8 +6,8 @@ past it.
 1. A group must read every sentinel of the topics that it ever owned. If it never owned anything and there is only one
    topic, it must read all sentinels.
 2. The clock starts when the sentinel is acknowledged, the group has polled in this phase, and all faults are healed and
-   recovered. The last operation of unknown outcome, sends excluded, must also have ended. Such an operation ends at the
-   next call of its worker, because the worker then has a new member.
+   recovered. The last operation of unknown outcome, sends excluded, must also have ended. After an unknown outcome the
+   worker gives up its member. So the operation can have no effect after the worker's next call, by a new member.
 3. The clock runs only while members poll: operations of the group in this phase were answered, with pauses of at most a
    quarter of the deadline.
 
@@ -54,7 +54,7 @@ UNSETTLED_GROUP: Final = Check(
         where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
         group by key, position, op
 
-        -- The topics of each group.
+        -- The topics of each group. An `acquire` whose key is the group itself shows a member that owns nothing.
         create view settle_owned as
         select e.group as group_name, {extract_topic("e.key")} as topic from effects e
         where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {extract_topic("e.key")}
@@ -113,12 +113,13 @@ UNSETTLED_GROUP: Final = Check(
         {order_by("f.group_name, f.key, f.position, f.op")}
         """,
     examined="select count(*) as examined from settle_expected",
+    # [, last ...|, and had no owner] is the first text, or the second if a column of the first is null (`claims`).
     claim="No member of {group_name} read {key} up to offset {position}, acknowledged at {sentinel_op:returned}, by "
     "{until:time}, though members polled all the time and no fault was in force since {since:time}; the contract's "
     "deadline is {deadline:time}. {key} was given out {given} times in that time[, last given to {owner_op}|, and had "
     "no owner].",
     time="until",
-    about=(OFFSET,),
+    about=(OFFSET,),  # findings at one offset may have one cause
     explained_by=("stuck-reader",),
     needs_end=True,  # proves nothing about an interrupted run
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 NO_TRANSACTION: Final = -1
+_NO_KEY: Final = -1
 
 
 class Kind(enum.IntEnum):
@@ -28,14 +29,18 @@ class Kind(enum.IntEnum):
 class Edge:
     """Edge between nodes. ``key``: the object of a dependency.
 
-    An edge with a ``premise`` is derived: it holds because earlier edges lead from the first to the second node of the
-    premise. ``reader`` then read the version of ``writer``. ``decided`` marks one side of a choice.
+    An edge with a ``premise`` is derived. The premise is a pair of nodes, the first of which precedes the second by
+    earlier edges. ``reader`` read the version of ``writer``, and this read with the premise forces the edge. For
+    example, if another writer of the key precedes the reader, it precedes ``writer``, too. Without a reader, the
+    premise orders two writers of one key, which must not overlap under snapshot isolation.
+
+    ``decided`` marks an edge that a search chose: one of two edges of which one must hold.
     """
 
     source: int
     target: int
     kind: Kind
-    key: int = NO_TRANSACTION
+    key: int = _NO_KEY
     reader: int = NO_TRANSACTION
     writer: int = NO_TRANSACTION
     premise: tuple[int, int] | None = None
@@ -102,9 +107,10 @@ _MOST_STARTS: Final = 200
 def find_short_cycle(count: int, edges: Sequence[Edge]) -> list[tuple[int, Edge]]:
     """Returns the shortest cycle found from up to ``_MOST_STARTS`` edges inside cycles. There must be a cycle.
 
-    Among cycles of equal length, one with more known edges than derived ones comes first.
+    Edges from the start of a transaction to its commit do not count as length. Among cycles of equal length, the one
+    with the fewest derived edges is returned.
     """
-    left = _list_nodes_on_cycles(count, edges)
+    left = _list_nodes_between_cycles(count, edges)
     inside = [(index, edge) for index, edge in enumerate(edges) if edge.source in left and edge.target in left]
     paths = EdgePaths([edge for _, edge in inside])
     numbers = [index for index, _ in inside]
@@ -130,8 +136,11 @@ def _rank(cycle: Sequence[tuple[int, Edge]]) -> tuple[int, int]:
     return len(real), sum(edge.premise is not None for edge in real)
 
 
-def _list_nodes_on_cycles(count: int, edges: Sequence[Edge]) -> set[int]:
-    """Returns the nodes that remain after those without an edge from, or to, remaining nodes are removed."""
+def _list_nodes_between_cycles(count: int, edges: Sequence[Edge]) -> set[int]:
+    """Returns the nodes on cycles, and on paths between cycles.
+
+    The nodes to which no edge leads are removed, again and again. Then the same is done against the edges.
+    """
     left = set(range(count))
     for forward in (True, False):
         following: dict[int, list[int]] = {}

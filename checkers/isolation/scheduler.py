@@ -10,7 +10,8 @@ events, its start and its commit. An event waits until
 
 If all remaining events wait, some of them wait in a circle. Waits of kinds 2 and 3 come from an earlier step that could
 have been later. So the order of the events near the last step is derived (``saturation``), and the steps that broke it
-are taken back. If nothing is derived, the scheduler takes back a step of the circle and lets it wait for the other.
+are taken back. If nothing is derived, the scheduler takes back one step of the circle. This step must then wait for the
+event that had waited for it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ Wait = tuple[int, int, int]
 """Kind of the wait, key (or 0), and the transaction or the event that it waits for."""
 _NEIGHBOURHOODS: Final = (40, 160)
 """Numbers of events before and after the last step whose order is derived, if the remaining events wait in a circle."""
+_LEAST_WINDOWED: Final = 160
+"""Histories of more transactions are also derived in overlapping windows of ``_WINDOW`` transactions."""
 _WINDOW: Final = 400
 _OVERLAP: Final = 120
 _MOST_WAITING: Final = 200
@@ -42,7 +45,7 @@ _TIME_STEP: Final = 1000
 
 
 def schedule(history: TransactionHistory, level: Level, deadline: float) -> list[int] | None:
-    """Returns a legal order of all events that respects real time, as that of most stores, or None if none was found.
+    """Returns a legal order of all events that respects real time, or None if none was found. Most stores have one.
 
     Event ``t`` is transaction ``t``; for snapshot isolation ``2 t`` is its start and ``2 t + 1`` its commit.
     """
@@ -62,18 +65,24 @@ def schedule(history: TransactionHistory, level: Level, deadline: float) -> list
 def schedule_derived(
     history: TransactionHistory, level: Level, deadline: float, derived: Iterable[tuple[int, int]]
 ) -> list[int] | None:
-    """Returns a legal order of all events, or None if none was found. ``derived``: pairs that are in every order."""
+    """Returns a legal order of all events, or None if none was found.
+
+    ``derived``: pairs of events, the first of which comes before the second in every legal order.
+    """
     return _Scheduler(history, level, derived).run(deadline)
 
 
 def _derive_in_windows(
     history: TransactionHistory, level: Level, times: Sequence[int], deadline: float
 ) -> set[tuple[int, int]] | None:
-    """Returns what follows for the events of overlapping windows. None: they have no order."""
+    """Returns pairs of events, as in ``schedule_derived``, that follow from overlapping windows of the history.
+
+    A short history has no windows. None: the events of a window have no legal order, or the time is over.
+    """
     scale = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
     by_time = sorted(range(len(history)), key=lambda number: times[scale * number + scale - 1])
     found: set[tuple[int, int]] = set()
-    for begin in range(0, len(by_time) - _OVERLAP if len(by_time) > _NEIGHBOURHOODS[-1] else 0, _WINDOW - _OVERLAP):
+    for begin in range(0, len(by_time) - _OVERLAP if len(by_time) > _LEAST_WINDOWED else 0, _WINDOW - _OVERLAP):
         window = by_time[begin : begin + _WINDOW]
         writers = {read.writer for number in window for read in history.reads[number]} - {INITIAL}
         problem = make_problem(history, level, sorted(writers.union(window)))
@@ -94,7 +103,7 @@ class _Scheduler:
         more: Iterable[tuple[int, int]],
         times: Sequence[int] | None = None,
     ) -> None:
-        self._is_derived = times is not None
+        self._guesses_first = times is not None
         self._draws = False
         self._random = random.Random(len(history))
         self._history = history
@@ -233,7 +242,7 @@ class _Scheduler:
 
     def _take_back(self) -> bool:
         """Finds an order of some events that the steps so far broke, and takes these steps back. False: finds none."""
-        if self._is_derived and self._guess_order():
+        if self._guesses_first and self._guess_order():
             return True
         for size in _NEIGHBOURHOODS:
             pairs = self._derive_order(size)
@@ -253,7 +262,7 @@ class _Scheduler:
             return True
         if self._heap:
             return False
-        return self._forget_guesses() if self._is_derived else self._guess_order()
+        return self._forget_guesses() if self._guesses_first else self._guess_order()
 
     def _forget_guesses(self) -> bool:
         """Takes back many steps and all guesses. Later guesses are drawn, so they differ. False: has no guess."""
@@ -301,7 +310,8 @@ class _Scheduler:
         return found
 
     def _guess_order(self) -> bool:
-        """Takes back a step that makes others wait in a circle: that of the least likely order."""
+        """Takes back a step of a circle of waits. Among the steps that could have come later, it takes back the one
+        that contradicts the times most, or a drawn one after guesses were forgotten."""
         events = [event for events in self._waiting.values() for event in events]
         for event in events[:20]:
             choices = self._list_conditional_waits(event)
@@ -323,7 +333,8 @@ class _Scheduler:
         return pairs if path[-1] in path[:-1] else []
 
     def _follow_waits(self, event: int) -> tuple[list[int], list[tuple[int, int]]]:
-        """Returns the events that wait for the next one each, until one occurs again or waits for nothing.
+        """Returns a path of events, each of which waits for the next one. It ends when an event occurs twice, or waits
+        for nothing.
 
         The second result has pairs as in ``_list_conditional_waits``.
         """

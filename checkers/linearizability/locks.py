@@ -1,10 +1,10 @@
 """Models of locks and semaphores, with ``acquire`` and ``release``.
 
 The *owner* of a lock is the client that acquired it. Some tools name the client in the value of an operation, as
-``{:client "n1", :fence 5}``. All other operations belong to the client of their process. If some operations of a key
-name clients, but those of a process name none or several, the client of this process is unknown. So is the client of an
-operation without a process. An unknown client may be any client, so the models accept each operation that is legal for
-one of them.
+``{:client "n1", :fence 5}``. All other operations belong to the client of their process. If any operation of a key
+names a client, the client of a process is known only if the operations of the process name exactly one. The client of
+an operation without a process is unknown. An unknown client may be any client, so the models accept each operation that
+is legal for one of them.
 
 An ``acquire`` or ``release`` that ended ok with the result false was refused, which proves nothing.
 """
@@ -58,7 +58,7 @@ class OwnedModel(Model):
         return _ClaimedOwner(call.process, None if client is None else call.number(client))
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Replaces each claimed owner by a number."""
+        """Replaces each claimed owner by a number. The search calls it once with all actions of a key."""
         clients: defaultdict[int | None, set[int]] = defaultdict(set)
         for action in actions:
             if isinstance(action.x, _ClaimedOwner) and action.x.client is not None:
@@ -125,12 +125,12 @@ class OwnerMutex(OwnedModel):
                 return False, state
             if state.holds == 1:
                 return True, Hold(fence=state.fence)
-            return True, state._replace(owner=_name_better(state.owner, x), holds=state.holds - 1)
+            return True, state._replace(owner=_pick_known_owner(state.owner, x), holds=state.holds - 1)
         if state.owner is None:
             return _acquire_free(state, x, y)
         if not is_owner(state.owner, x) or state.holds >= y.most:
             return False, state
-        again = state._replace(owner=_name_better(state.owner, x), holds=state.holds + 1)
+        again = state._replace(owner=_pick_known_owner(state.owner, x), holds=state.holds + 1)
         if y.fence is None:
             return True, again
         fits = y.fence == state.fence if state.exact else state.fence is None or y.fence >= state.fence
@@ -179,7 +179,7 @@ class Semaphore(Model):
     for one permit."""
 
     name = "semaphore"
-    needs_arguments = "2"
+    needs_arguments = "2"  # an example, for the error of a name without arguments: semaphore(2)
 
     def __init__(self, permits: int = 1) -> None:
         self.permits = require_count(self.name, permits)
@@ -269,8 +269,8 @@ class LeaseMutex(OwnedModel):
     """Mutex that its owner keeps for at least ``seconds`` after ``acquire`` and after each ``renew``.
 
     Then the lock may free itself at any time, by the clock of the history. Each operation takes effect at one moment
-    between its call and its return. The model uses the earliest possible moment: every rule sets a lower limit to the
-    moments that follow, so an earlier moment allows all that a later one allows.
+    between its call and its return. The model uses the earliest possible moment. No rule requires that an operation
+    follows another one soon. So an earlier moment allows all later operations that a later moment allows.
     """
 
     name = "lease-mutex"
@@ -322,7 +322,7 @@ def is_owner(owner: int | None, other: int) -> bool:
     return owner is not None and (owner == other or ANYONE in (owner, other))
 
 
-def _name_better(owner: int | None, other: int) -> int:
+def _pick_known_owner(owner: int | None, other: int) -> int:
     """Returns the one of two possible owners that is known."""
     return other if owner is None or owner == ANYONE else owner
 

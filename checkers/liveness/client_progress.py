@@ -5,8 +5,8 @@ object. ``client`` says which of its worker's clients sent the request (a long-l
 whether the request was done. Only requests that always succeed without faults are recorded. Requests that may rightly
 be rejected, and requests that any answer satisfies (a ``large-request``), are not recorded.
 
-A client (of its worker, at a key) is *stuck* while no try succeeds. Time counts from the first success of another
-client at the key whose try was called after the latest of
+A client (of its worker, at a key) is *stuck* while none of its tries succeeds. The time begins at the first success of
+another client at the key. The other client must have called its try after the latest of
 
 - the client's first failure,
 - the end of the last fault,
@@ -14,7 +14,7 @@ client at the key whose try was called after the latest of
 
 So an absent server is no excuse for a client to keep asking it. The client is stuck for too long if
 
-1. the contract's ``progress_deadline`` has passed by the call of a failed try,
+1. the contract's ``progress_deadline`` has passed when the client calls a try that fails,
 2. other clients still succeeded in the last half of ``progress_deadline`` before this call, and
 3. at least ``MIN_TRIES`` tries of the client were called in this time.
 """
@@ -91,7 +91,7 @@ STUCK_CLIENT: Final = Check(
     "the last by {last_op}, though {others} tries of others succeeded in that time, the first by {served_op}; the "
     "contract's deadline is {deadline:time}.",
     time="last_call",
-    standstill=LONG_STANDSTILL,
+    standstill=LONG_STANDSTILL,  # of the tester itself, in seconds: findings then prove nothing
 )
 
 PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'", kinds=("tried",))

@@ -2,9 +2,10 @@
 
 A leader epoch rises for a reason: a broker comes or goes, an operator requests it, replicas move. Without such a change
 the epoch stops rising by the contract's obedience deadline, because brokers have then done all that the controller
-commanded. Later the epoch may rise once, because a controller balances leaders at long intervals. The check reports an
-epoch that rises ``MIN_RISES`` times after half of the deadline, at least once of them after the whole deadline. Then
-two writers probably have conflicting goals and never stop.
+commanded. Later the epoch may rise once, because a controller balances leaders at long intervals.
+
+The check counts the rises after half of the deadline. It reports the partition if there are ``MIN_RISES`` or more, and
+one of them comes after the whole deadline. Then two writers probably have conflicting goals and never stop.
 """
 
 from typing import Final
@@ -20,7 +21,8 @@ RESTLESS_STATE: Final = make_snapshot_check(
     anomaly="restless-state",
     meaning="a partition's state was written again and again, although nothing that it depends on changed",
     views=parse_views(f"""
-        -- States of partitions that are neither moved nor deleted (`rest_busy`).
+        -- States of partitions that are neither moved nor deleted (`rest_busy`). `zxid_sum` changes with each
+        -- registration of a broker.
         create view churn_states as
         select p.look, p.key, p.zxid, p.replicas, p.epoch, l.zxid_sum, l.time, l.ended
         from looks p join rest_looks l on l.look = p.look

@@ -7,8 +7,8 @@ The check finds three violations:
    way. This needs no deadline, but two looks, because a move may end during a look.
 3. The move is over, and files of a removed replica are still on its disk.
 
-No client writes while looks are taken, so the new replicas can catch up. A move may wait for a single broker that also
-fails to get in sync with this leader in another partition. Then both findings have one cause.
+No client writes while looks are taken, so the new replicas can catch up. A move may wait for one broker alone. If that
+broker also fails to get in sync in other partitions of the same leader (``no-rejoin``), the findings have one cause.
 """
 
 from typing import Final
@@ -116,6 +116,7 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
                 group by m.look, m.key) w on f.violation = 1 and w.look = f.last_look and w.key = f.key
         {order_by("f.key, f.violation, f.node")}
         """,
+    # A template with a sentence per violation: [violation=1?...|violation=2?...|...] (`claims`).
     claim="[violation=1?The move of {key} to {target} was under way from {since:time} to {until:time}[going=?|, with "
     "{going} to be removed|], although it has a leader and all of these brokers were there; the contract's deadline "
     "is {deadline:time}.|violation=2?{move_op:capital} was promised at {move_op:returned} that {key} moves to "

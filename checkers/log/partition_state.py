@@ -11,10 +11,10 @@ clocks are needed. Lists of broker numbers look like ``1,2,3``. The checks read:
   ``value`` is the last epoch of its log, ``position`` the log end.
 - ``registered``: ``value`` is the node's number.
 
-``overlooked-log`` judges elections by the length of the logs. Before such an election there was no leader, and there
-were several members (in sync or eligible). Afterwards the leader is alone in the in-sync set, without eligible
-replicas. If one in-sync replica is enough, or an unclean election is allowed, the election may have another reason and
-is not judged.
+``overlooked-log`` judges elections that the controller decided by the length of the logs. The states before and after
+show such an election. Before it there was no leader, and there were several members (in sync or eligible). Afterwards
+the leader is alone in the in-sync set, without eligible replicas. The check skips topics for which one in-sync replica
+is enough, or which allow unclean elections. There the same states may have another reason.
 """
 
 from typing import Final
@@ -41,6 +41,7 @@ TWO_IN_SYNC_SETS: Final = Check(
     anomaly="two-in-sync-sets",
     meaning="two nodes had different in-sync sets for one version of a partition's state",
     views=parse_views("""
+        -- A key such as `orders#0-0` belongs to an unknown incarnation of the topic, and is left out.
         create table state_versions as
         select key, version, members, isr, elr, min(node) as node, min(time) as time from (
             select key, node, time, version, isr, elr, concat(isr, ';', elr) as members from events
@@ -85,8 +86,8 @@ EARLY_MOVE: Final = Check(
     "[isr=?no one|{isr}] was in sync.",
     time="moment",
     about=("move of {key} to {replicas}",),
-    seen_again=True,  # once as the old replicas are taken away, once as the move ends
-    optional=True,  # runs without a reassignment
+    seen_again=True,  # one cause may have two findings: as the old replicas are taken away, and as the move ends
+    optional=True,  # a run without a reassignment can pass
 )
 
 

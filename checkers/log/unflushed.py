@@ -25,8 +25,9 @@ A record is gone if one of these holds:
 - An operation that ended after the loss shows another value there.
 - The drain ended at or below it.
 
-Records known only from a log end are gone if a record sent after the loss is below that end, or if the log ended lower.
-A run that was interrupted may lack such evidence. Then no cut is granted.
+Some records are known only because a client asked for the log end before the loss. They are gone if a record sent after
+the loss has an offset below that end, or if a lower log end was reported later. A run that was interrupted may lack
+such evidence. Then no cut is granted.
 """
 
 import itertools
@@ -133,6 +134,7 @@ def _find_last_events(engine: Engine, fault: Row) -> dict[str, int]:
     if not (fault["one_by_one"] and fault["over"]):
         return {}
     injected, healed = json.loads(fault["injected"]), json.loads(fault["healed"])
+    # `began`: nanoseconds since the run began. `at`: seconds of the conductor, so only differences of it are used.
     if not {"began", "at"} <= injected.keys() or "at" not in healed:  # a history of another tool
         return {}
     began = injected["began"]
@@ -212,9 +214,11 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
     - ``hidden``: a log end at or below the record was reported. The record may be gone, or the end may lag.
     - ``found``: the highest offset at which the record's value was shown afterwards.
 
-    An operation may span the moment (``late``). Its record may have been stored before the moment, as one message of
-    several, and be gone. If the record is there, it may have been sent afterwards, and proves nothing. If it has the
-    offset of another record, one of the two records is gone.
+    ``late`` marks a record whose send was called before the moment and returned after it:
+
+    - If the record is missing afterwards, it may have been stored before the moment, and is judged like the others.
+    - If the record is there, it may have been stored after the moment. So ``found`` is null.
+    - If another record has its offset, one of the two records is gone.
     """
     exclusion = "".join(
         f" and not (key = {quote_key(cut.key)} and position >= {cut.offset} and ret < {cut.moment})" for cut in granted
@@ -304,7 +308,10 @@ def _rewrite_effects() -> str:
 
 
 def prepare(engine: Engine) -> list[str]:
-    """Creates ``log_eras``, and replaces ``log_effects`` for the log checks, which are judged later."""
+    """Creates ``log_eras``, and replaces ``log_effects`` for the log checks, which are judged later.
+
+    Returns no reasons not to pass.
+    """
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
     eras = divide_into_eras(find_cuts(engine, unflushed))
     values = ", ".join(f"({quote_key(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in eras)

@@ -104,6 +104,9 @@ def _select_sums(*, certain: bool) -> str:
 
     ``certain``: amounts that took effect certainly before the read's call; otherwise possibly before its return. A
     deposit of a negative amount counts as a withdrawal, and the reverse.
+
+    The column ``side`` orders changes and reads of one moment. A change that returns when a read is called may come
+    after the read. A change that is called when a read returns may come before it.
     """
     amount = f"case when e.kind = 'bank-deposit' then {cast_large('e.value')} else 0 - {cast_large('e.value')} end"
     if certain:
@@ -147,6 +150,7 @@ BANK_UNACCOUNTED: Final = Check(
     evidence=select_first("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_known",
     exposure=Exposure(
+        # `x.since`: the last heal of a fault after which earlier reads prove nothing (`exposure`)
         rows=f"""
             select t.key, count(*) as claims,
                 {total_of("case when r.last > greatest(t.ret, x.since) then 1 else 0 end")} as exposed

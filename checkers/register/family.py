@@ -3,7 +3,8 @@
 ``views`` describes how a workload records itself. The checks are exact: the history of a key is linearizable iff the
 key has no finding. There are two exceptions, in which violations may be missed:
 
-- If some value of a key has no version, versions do not order the key's values.
+- Versions order a key's values only if every value of the key has a version. Otherwise they are ignored, and a
+  violation that only versions show is missed.
 - Failed CAS operations that do not return the current value are dropped.
 
 ``lost-update`` is a family of its own, so that a history without CAS is not reported as lacking data.
@@ -31,7 +32,7 @@ REGISTER: Final = Family(
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
     applies=f"{_APPLIES} ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')",
     prepare=PREPARED,
-    prepares_early=True,
+    prepares_early=True,  # `prepare` may run while the run goes on
     by_key=True,
 )
 

@@ -12,10 +12,13 @@ transaction read before. Blind writes follow the initial value. Every reader of 
 
 - There may be many pairs of reader and follower. So all readers lead to one auxiliary node, the *fan*, which leads to
   all followers. Its id is below 0.
-- A reader that is itself a follower gets direct edges (``FIRST``), because the fan would lead back to the reader. If
-  the reader wrote the very next version, such an edge is ww. Otherwise another follower came between, which is a
-  G-single by itself. So the edge counts like ww in the search for G-single and weaker classes, and is ignored for
-  stronger classes. Two such readers prove as much as all of them.
+- A reader may be a follower, too, and the fan would lead back to it. Such a reader gets direct edges to the other
+  followers (``OVERTAKING``). There are two cases. If it wrote the next version, all others wrote later ones, so the
+  edges are ww. If another follower wrote the next version, the reader's update is lost, which is a G-single by itself.
+  In both cases the edges may count like ww in the search for G-single and weaker classes. They are ignored for
+  stronger classes.
+- If a version has several such readers, only two of them get these edges. Their edges to each other already are a
+  cycle.
 
 **Windows.** A cycle needs an edge from a later call to an earlier call. No cycle crosses a moment that no such edge
 spans. So the nodes, ordered by call, are divided into *windows* at these moments, by one running maximum. Edges between
@@ -28,14 +31,15 @@ from assay.checkers.check import parse_views
 from assay.checkers.sql_idioms import ROWS_BEFORE, ROWS_SO_FAR, order_by
 from assay.checkers.transactions.views import INITIAL
 
-WW, WR, FIRST, RW, THEN = range(5)
-"""Kinds of edges, the strongest evidence first. ``THEN`` leads from a fan to its followers."""
+WW, WR, OVERTAKING, RW, THEN = range(5)
+"""Kinds of edges, the strongest evidence first. ``OVERTAKING`` leads from a follower that read the version to another
+follower, and ``THEN`` from a fan to its followers."""
 
 _MANY_SUBS: Final = 2**20
 """More than the rows of a transaction. A fan's id is computed from its first follower's ``op`` and ``sub``."""
 
 EDGE_VIEWS: Final = parse_views(f"""
-    -- The last run of each list (as in `txn_slots`).
+    -- The last run of each list. A run is a sequence of adjacent elements of one transaction (`txn_slots`).
     create table txn_ends as
     select key, max(run) as run from txn_slots group by key
 
@@ -120,7 +124,7 @@ EDGE_VIEWS: Final = parse_views(f"""
     select f.node, w.op, {THEN}, f.key, cast(null as bigint), w.value
     from txn_fans f join txn_followers w on f.key = w.key and f.version = w.version where f.many > 1
     union all
-    select t.op, w.op, {FIRST}, t.key, t.low, w.value
+    select t.op, w.op, {OVERTAKING}, t.key, t.low, w.value
     from txn_tied t join (
             select key, version, min(op) as least, max(op) as most from txn_tied group by key, version) m
             on t.key = m.key and t.version = m.version

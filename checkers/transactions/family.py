@@ -43,7 +43,7 @@ TRANSACTIONS: Final = Family(
     checks=_CHECKS,
     applies=f"{_APPLIES} where e.kind in ('txn-append', 'txn-write', 'txn-read')",
     prepare=prepare_declared,
-    prepares_early=True,
+    prepares_early=True,  # `prepare` may run while the run goes on
 )
 
 TRANSACTION_LISTS: Final = Family(

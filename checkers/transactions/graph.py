@@ -4,7 +4,7 @@ arrays.
 All candidates are classified at once, by strongly connected components (Pearce's algorithm, ``scipy.sparse.csgraph``):
 
 1. ``G0``: a component of the ww edges alone. ``G1c``: a component of ww and wr edges. A component of all edges but rw
-   edges (with ``FIRST``) is a ``G-single``.
+   edges (with ``OVERTAKING``) is a ``G-single``.
 2. ``G-nonadjacent``: a cycle with two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and
    Gotsman 2016). The search graph has two copies of each node: rw edges lead to one copy, also through a fan, and all
    other edges to the other copy. An rw edge begins only at this other copy. Every component of this graph has a simple
@@ -28,7 +28,7 @@ from importlib.util import find_spec
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.transactions.edges import FIRST, RW, THEN, WR
+from assay.checkers.transactions.edges import OVERTAKING, RW, THEN, WR
 from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
 def _select_links(graph: Graph, rank: int) -> Flags:
     """Selects edges. Every cycle of these edges is of this class or a stronger one."""
     kind = graph.kind
-    kept: Flags = (kind != RW) & ((kind != FIRST) | (rank > G1C)) & ((kind != WR) | (rank > G0))
+    kept: Flags = (kind != RW) & ((kind != OVERTAKING) | (rank > G1C)) & ((kind != WR) | (rank > G0))
     return kept
 
 
@@ -413,7 +413,7 @@ class ShortCycles:
 def _classify_cycle(kinds: Sequence[int]) -> int:
     """Returns the class of a cycle from the kinds of its edges."""
     links = [kind for kind in kinds if kind != THEN]
-    if RW not in links and FIRST not in links:
+    if RW not in links and OVERTAKING not in links:
         return G1C if WR in links else G0
     if links.count(RW) <= 1:
         return G_SINGLE

@@ -7,7 +7,7 @@ from typing import Final
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import LONGEST_LIST
 from assay.checkers.times import seconds
-from assay.checkers.transactions.edges import FIRST, RW, WR, WW
+from assay.checkers.transactions.edges import OVERTAKING, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Edge
 
 _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
@@ -97,7 +97,7 @@ class LinkReasons:
         seen = f"{key} up to {low}" if key in self._lists else f"{low} of {key}"
         if low is None:
             seen = f"{key} when nothing was in it"
-        if link.kind == FIRST:
+        if link.kind == OVERTAKING:
             return f"{source} read {seen} and then {wrote} to it itself, without the {high} that {target} {wrote}"
         return f"{source} read {seen}, without the {high} that {target} {wrote}"
 

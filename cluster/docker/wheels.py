@@ -29,7 +29,7 @@ NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)",
 
 
 SHORT_OUTPUT = 2
-"""Maximum number of lines of an output of which only the last line is shown."""
+"""Maximum number of lines of a short output. An error shows only pip's last error of it."""
 
 
 class PipError(ImageError):

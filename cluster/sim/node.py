@@ -391,8 +391,8 @@ class SimNode:
             await self.resume()
 
     async def read_disk_delays(self) -> Slowed:
-        standing = (await self.process()).state is ProcessState.STOPPED
-        return replace(self.disk.slowness.so_far, standing=standing)
+        is_halted = (await self.process()).state is ProcessState.STOPPED
+        return replace(self.disk.slowness.so_far, is_halted=is_halted)
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False

@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print(line)
     for line in report.failed:
         print(f"failed: {line}", file=sys.stderr)
-    for line in report.left:
+    for line in report.possibly_alive:
         print(f"left: {line}", file=sys.stderr)
     if not report.undone and not report.failed:
         print("nothing to undo")

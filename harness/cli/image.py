@@ -10,9 +10,9 @@ from assay.harness.cli.command import ExitCode, InputError
 def add(commands: Any) -> None:
     actions = commands.add_parser("image", help="the node images").add_subparsers(required=True, metavar="ACTION")
     parser = actions.add_parser("build", help="build the image of Docker nodes, unless it exists", description=(
-        "Builds the image of Docker nodes, unless it exists. With --system it also builds the images with the software "
-        "that this system needs on its nodes, and those on base images of its own. Afterwards runs need no network "
-        "for them."
+        "Builds the image of Docker nodes, unless it exists. With --system it also builds all images of that system: "
+        "with the software that its nodes need, and on the base images that it names. Afterwards its runs need no "
+        "network to build images."
     ))  # fmt: skip
     parser.add_argument("--system", metavar="MODULE:SYSTEM", help="as for `assay defects`")
     parser.add_argument("--client", metavar="MODULE:CLASS", help="with --system: also the software of its client nodes")
@@ -34,7 +34,7 @@ def build_images(arguments: argparse.Namespace) -> ExitCode:
 
     if arguments.system is None:
         if arguments.client is not None:
-            raise InputError("--client is of a system: name that too, --system=MODULE:SYSTEM")
+            raise InputError("--client needs the client's system, too: --system=MODULE:SYSTEM")
         print(image.ensure_node_image(progress))
         return ExitCode.PASS
     system = _add_client_nodes(find_system(arguments.system), arguments.client)

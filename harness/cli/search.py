@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def describe_report(report: "CoverageReport") -> list[str]:
     """Returns the lines about one test."""
     from assay.harness.search.code_coverage.table import make_table
-    from assay.harness.search.coverage_report import NOTHING, find_rarest
+    from assay.harness.search.coverage_report import NO_FAULT, find_rarest
 
     during, faults = report.events_during, report.fault_counts
     verdicts = ", ".join(f"{many} {verdict}" for verdict, many in sorted(report.verdicts.items()))
@@ -83,7 +83,7 @@ def describe_report(report: "CoverageReport") -> list[str]:
         f"  rarest pairs: {_join_counts(find_rarest(pairs, RAREST))}",
         f"  {'fault':<28} {'examples':>8} {'events':>7}  turning points that never occurred while it was in force",
     ]
-    for fault in sorted(faults.keys() | during.keys() - {NOTHING}):
+    for fault in sorted(faults.keys() | during.keys() - {NO_FAULT}):
         events = during.get(fault, {})
         missing = join_some([event for event in report.events if event not in events], RAREST)
         lines.append(f"  {fault:<28} {faults.get(fault, 0):>8} {len(events):>7}  {missing or 'none'}")

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.stored.live_check import MEMORY, SilentRunError, find_running_run, watch_run
 
     if not arguments.plugin and not arguments.trust_run:
-        hide_pandas()
+        hide_pandas()  # without a user's code nothing needs pandas, which pyarrow would import
     registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
     path = find_running_run(arguments.path, lambda error: note(f"skipped: the run of {error}"))
     if not arguments.json:

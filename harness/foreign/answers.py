@@ -45,7 +45,7 @@ def allow_any(called: Any, answered: Any) -> bool:
 def allow_repeated(called: Any, answered: Any) -> bool:
     """Allows the value of the call, nil, and a value of another type, such as ``:ok`` or the answer of a driver.
 
-    A number that is answered for another number is no such status, and neither is anything that is answered for nil.
+    Another number for a number, and any value for a nil, are allowed only if they mean success (``:ok``, true).
     """
     if answered is None or _is_same(called, answered) or _is_success(answered):
         return True
@@ -113,4 +113,5 @@ MICROS: Final[Mapping[str, Allows]] = {
     "send": _allow_send,
     "poll": _allow_poll,
 }
-"""By micro-operation of a transaction, the answers that its call allows. Any other one must be repeated."""
+"""By micro-operation of a transaction, the answers that its call allows. All other micro-operations must be answered
+with the key and the value of their call."""

@@ -184,8 +184,8 @@ def parse_first(path: Path, text: str, place: TextPosition) -> tuple[Any, int]:
 class EdnReader:
     """Reads values from a text that comes in pieces; ``path`` is for errors.
 
-    ``tuples``: a vector that begins with a number or a keyword is a value, even if it is the first of the file.
-    Otherwise a vector at the beginning holds all values.
+    A list or vector at the beginning of the file usually holds all values. ``tuples``: a vector there that begins with
+    a number or a keyword is the first value.
 
     Raises ``MalformedError`` if the end of a value is unknown, for example if a bracket is never closed.
     """
@@ -254,7 +254,8 @@ class EdnReader:
         return place, _CLOSES[opener], "vector" if opener == "[" else "list"
 
     def _begins_operation(self) -> bool:
-        """Returns whether the text goes on with a number or a keyword, without growing beyond the first piece."""
+        """Returns whether the next token is a number or a keyword. Reads a further piece only if the buffer has only
+        blanks after the bracket."""
         match = _BLANK.match(self._text, self._at)
         end = match.end() if match is not None else self._at
         while end >= len(self._text):

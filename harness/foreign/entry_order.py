@@ -23,7 +23,7 @@ from typing import Final
 
 from assay.harness.foreign.source import MalformedError, TextPosition
 
-STEP: Final = 1_000_000
+ENTRY_INTERVAL: Final = 1_000_000
 """Nanoseconds between two entries of a file without times: entry 14203 is shown as 14.203 s."""
 MISSING: Final = -1
 """Marks an entry without a time, an entry of the nemesis, and an operation without a return."""
@@ -100,7 +100,7 @@ class EntryTimes:
         ``calls`` and ``returns`` are the positions of all operations, ``MISSING`` for no return. ``numbered``: all
         entries have an ``:index``. Raises ``MalformedError`` if times are required and impossible.
         """
-        by_file = range(0, STEP * len(self._times), STEP)
+        by_file = range(0, ENTRY_INTERVAL * len(self._times), ENTRY_INTERVAL)
         if self._order is EntryOrder.FILE or not self._timed:
             return by_file, OrderClaim(), False
         if self._untimed and self._order is EntryOrder.TIME:

@@ -24,7 +24,7 @@ from assay.harness.core.operation import Outcome, Phase
 from assay.harness.foreign.answers import ContradictoryAnswer
 from assay.harness.foreign.edn import to_edn, to_json, to_json_array, to_name, to_source
 from assay.harness.foreign.entry import INVOKE, MAX_PROCESSES, Entry, require_readable
-from assay.harness.foreign.entry_order import MISSING, STEP, EntryOrder, EntryTimes, OrderClaim
+from assay.harness.foreign.entry_order import ENTRY_INTERVAL, MISSING, EntryOrder, EntryTimes, OrderClaim
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
 from assay.harness.foreign.nemesis_events import ForeignFault, NemesisEvents
 from assay.harness.foreign.shapes import ANY, OperationShape
@@ -144,7 +144,7 @@ class Pairing:
         """Returns the faults that the events of the nemesis begin and end."""
         nemesis = NemesisEvents()
         for f, position, time in self._events:
-            nemesis.add(f, time if self._by_time and time is not None else position * STEP)
+            nemesis.add(f, time if self._by_time and time is not None else position * ENTRY_INTERVAL)
         return nemesis.list_faults()
 
     def list_answers(self) -> tuple[ContradictoryAnswer, ...]:

@@ -97,8 +97,10 @@ def _list_paths(config: pytest.Config) -> Iterator[Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignores stored runs unless they are named and trusted. Parents are looked at only for a link, because pytest
-    does not descend into an ignored folder.
+    """Ignores stored runs unless they are named and trusted.
+
+    If the path is a symbolic link, the parents of its target are examined, too. For other paths this is not needed,
+    because pytest does not descend into a parent that was ignored.
     """
     if collection_path.is_symlink():
         stored = find_stored_folder(collection_path, config) is not None

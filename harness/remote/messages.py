@@ -24,7 +24,7 @@ MAX_LINE = 64 << 20
 
 
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
-    """``limit``: seconds for opening, for closing, and for an operation for which the harness waits no longer."""
+    """``limit``: maximum seconds to open, to close, and to end an operation after the harness has given up waiting."""
 
     endpoint: Endpoint
     limit: float

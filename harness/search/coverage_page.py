@@ -11,7 +11,7 @@ from typing import Final
 
 from assay.harness.search.code_coverage import table
 from assay.harness.search.code_coverage.coverage_file import ModuleCoverage
-from assay.harness.search.coverage_report import NOTHING, CoverageReport, find_rarest
+from assay.harness.search.coverage_report import NO_FAULT, CoverageReport, find_rarest
 from assay.reports import html
 
 FOLDER: Final = Path(__file__).parent
@@ -66,15 +66,15 @@ def _make_grid(report: CoverageReport) -> Grid:
     events = tuple(sorted({*report.events, *counts}, key=lambda event: (-counts.get(event, 0), event)))
     top = math.log1p(max([1, *(many for row in during.values() for many in row.values())]))
     rows = []
-    for fault in [NOTHING, *sorted({*report.faults, *injected, *during} - {NOTHING})]:
+    for fault in [NO_FAULT, *sorted({*report.faults, *injected, *during} - {NO_FAULT})]:
         examples = [during.get(fault, {}).get(event, 0) for event in events]
         cells = tuple(GridCell(many, math.log1p(many) / top) for many in examples)
-        rows.append((fault, report.examples if fault == NOTHING else injected.get(fault, 0), cells))
+        rows.append((fault, report.examples if fault == NO_FAULT else injected.get(fault, 0), cells))
     return Grid(
         report,
         events,
         tuple(rows),
-        turning_points=frozenset(report.events),
+        turning_points=frozenset(report.events),  # only those that the system declares
         sequences=tuple(find_rarest(report.sequences, MOST_SEQUENCES)),
         code=table.make_table(report.code)[0],
         modules=_make_module_rows(report.code),

@@ -22,7 +22,7 @@ from assay.harness.search.code_coverage.coverage_file import ModuleCoverage, mer
 
 SEARCHES: Final = "searches"
 """The folder of the store that holds the reports."""
-NOTHING: Final = "nothing"
+NO_FAULT: Final = "nothing"
 """Stands for the active faults if there were none."""
 
 _EVENT: Final = re.compile(r"(\S+) x\d+")
@@ -34,7 +34,7 @@ class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
     """Coverage of one search, or of several searches of one test.
 
     - ``states``: each feature, with the number of examples that reached it
-    - ``events``: the turning points that the system declares
+    - ``events``: the turning points that the system declares; an example may reach further events
     - ``faults``: the faults that could be drawn
     """
 

@@ -132,7 +132,7 @@ class GroupModel(PartitionModel):
             events=events,
             drain=drain,
             increments={self.layout.count(key, GENERATION): 2, self.layout.count(key, COMMITS): 1},
-            replacements={self.layout.count(key, POSITION): self.at(key, 0)},
+            counters_afterwards={self.layout.count(key, POSITION): self.at(key, 0)},
             min_duration=ORPHAN_DURATION if drain else 0,
         )
 
@@ -230,7 +230,7 @@ class GroupModel(PartitionModel):
         if takes_effect:
             self.increase_counter(key, which=COMMITS)
             self._committed[key] = value, offset
-            self.replacements[self.layout.count(key, POSITION)] = offset
+            self.counters_afterwards[self.layout.count(key, POSITION)] = offset
         return Step("commit", self.partition(key), (self._build_commit("commit", key, value, offset, generation),))
 
     def _fetch(self, key: int) -> Step:

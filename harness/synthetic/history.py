@@ -111,7 +111,7 @@ class TileBuilder:
             operations=piece.operations,
             batches=self._to_batches(rows, model.events),
             increments=dict(model.counts),
-            replacements=dict(model.replacements),
+            counters_afterwards=dict(model.counters_afterwards),
             timeouts=infos,
             **self._build_drain(model.drain()),
         )
@@ -130,7 +130,7 @@ class TileBuilder:
             batches=self._to_batches(rows, scene.events, scene),
             extra=SCENE_SLOTS * (self._find_width(scene) - self._width),
             increments=scene.increments,
-            replacements=scene.replacements,
+            counters_afterwards=scene.counters_afterwards,
             **self._build_drain(scene.drain),
         )
 

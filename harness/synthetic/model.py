@@ -106,7 +106,7 @@ class Scene:
     events: tuple[Event, ...] = ()
     increments: Mapping[int, int] = field(default_factory=dict)
     """By counter: its increase in the scene."""
-    replacements: Mapping[int, int] = field(default_factory=dict)
+    counters_afterwards: Mapping[int, int] = field(default_factory=dict)
     """By counter: its value after the scene, as a relative number."""
     drain: tuple[Step, ...] = ()
     diverges: bool = False
@@ -154,7 +154,7 @@ class Model(abc.ABC):
         self.rng = rng
         self.counts: dict[int, int] = defaultdict(int)
         """By counter, its increase in this tile so far."""
-        self.replacements: dict[int, int] = {}
+        self.counters_afterwards: dict[int, int] = {}
         """By counter, a number that replaces it after this tile."""
         self.events: list[Event] = []
 

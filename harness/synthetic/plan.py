@@ -75,7 +75,7 @@ class Planted(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     """The key that the finding names; None if the finding is about no object."""
     operations: tuple[int, ...]
-    """Indexes of all operations of the scene."""
+    """Indexes of the operations of the scene, which show the anomaly."""
     time: int
     """Start of the scene, in nanoseconds since the run began."""
     until: int

@@ -3,6 +3,8 @@
 The n-th write to a register that takes effect writes n. CAS operations form chains that start at the initial value or
 at a write. A CAS expects the current value. To fail, it expects the previous one. Half of the failed CAS operations
 return the current value, which is recorded as a read.
+
+A history is made of copies of short tiles, and counters go on from tile to tile (``model``).
 """
 
 import random
@@ -56,7 +58,8 @@ class RegisterModel(Model):
         )  # fmt: skip
 
     def make_scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene that begins and ends with a plain write, so that other operations do not affect it."""
+        """Returns a scene whose first and last writes are plain, so that no chain of CAS operations leads into the
+        scene or out of it."""
         a, b, c, d = (self.encode_count(key, number) for number in (1, 2, 3, 4))
         first = self.write(key, a, 0)
         scenes: dict[str, tuple[int, tuple[Step, ...]]] = {
@@ -102,7 +105,7 @@ class OffsetsModel(RegisterModel):
             value = self.encode_count(key, 1) if turn.takes_effect else turn.unique()
             self.increase_counter(key, turn.takes_effect)
             if turn.takes_effect:
-                self.replacements[self.layout.count(key, POSITION)] = self._offset(key, value)
+                self.counters_afterwards[self.layout.count(key, POSITION)] = self._offset(key, value)
             return self.write(key, value)
         if f == "fetch":
             return self.read(key, self.encode_current(key))
@@ -114,7 +117,7 @@ class OffsetsModel(RegisterModel):
     def make_scene(self, anomaly: str, key: int) -> Scene:
         if anomaly != "offset-regression":
             last = {self.layout.count(key, POSITION): self._offset(key, self.encode_count(key, 4))}
-            return replace(super().make_scene(anomaly, key), replacements=last)
+            return replace(super().make_scene(anomaly, key), counters_afterwards=last)
         offset = self.encode_count(key, SCENE_ADVANCE, READER)
         steps = (self._read_on("advance", key, offset), self._read_on("resume", key, offset - 1, 2))
         return Scene(

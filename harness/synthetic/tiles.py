@@ -167,7 +167,7 @@ class Tile:
     """Nanoseconds by which the tile is longer than its slots."""
     increments: Mapping[int, int] = field(default_factory=dict)
     """By counter of an object, the increase after a copy."""
-    replacements: Mapping[int, int] = field(default_factory=dict)
+    counters_afterwards: Mapping[int, int] = field(default_factory=dict)
     """By counter of an object, its new value after a copy."""
     timeouts: Sequence[int] = ()
     """Number of timeouts of each client. After each timeout the client continues as a new process."""
@@ -215,7 +215,7 @@ class Bases:
             self._processes += self._layout.clients * np.roll(timeouts, self._slot)
         for counter, amount in tile.increments.items():
             self.counts[self._find(counter, bases)] += amount
-        for counter, number in tile.replacements.items():
+        for counter, number in tile.counters_afterwards.items():
             self.counts[self._find(counter, bases)] = resolve(number, bases)
         self._piece += 1
 

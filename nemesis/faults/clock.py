@@ -35,7 +35,7 @@ class Clock(ServerFault):
     description = "the wall clock jumps ahead or back (or back and forth, strobe), and is set right at the heal"
     scope = Scope.CLOCK
     impact = Impact(wrong_clock=True)
-    lingers = LINGER_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = LINGER_SECONDS  # maximum seconds beyond the duration while it has no effect yet
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
         seconds = round(rng.choice((-1, 1)) * MAX_SHIFT ** rng.random(), 3)

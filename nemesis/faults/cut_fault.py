@@ -27,7 +27,7 @@ class CutFault:
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = CutManner.DROP
-    lingers = LINGER_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = LINGER_SECONDS  # maximum seconds beyond the duration while it has no effect yet
     everywhere = False
     """Whether the fault may hit all nodes, so that another fault of its scope would find no free node."""
     capabilities: Sequence[type] = ()

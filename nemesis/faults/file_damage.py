@@ -9,11 +9,11 @@ active file is the last by name in its folder (see :class:`assay.cluster.system.
 
 Two rules keep the damage within the promises of systems:
 
-- *A survivor*: at most a minority of the servers is damaged, and no file (by path) on two of them. So everything that a
-  majority acknowledged is intact somewhere.
+- *A survivor*: at most a minority of the servers is damaged, and no two servers lose data in files of the same path. So
+  everything that a majority acknowledged is intact somewhere.
 - *The region* (parameter ``region``): ``unflushed``, the default, damages only bytes after those that the system itself
   recorded as durable (``durable_size``), as an unclean stop may. ``file`` damages any byte. Then another contract
-  applies. The broker's one says: never serve damaged data, but hand over and rebuild. A loss of data in such a run
+  applies. The broker's contract says: never serve damaged data, but hand over and rebuild. A loss of data in such a run
   proves less.
 
 A process that has just flushed everything has nothing to damage, so the kill waits until there is unflushed data.

@@ -88,7 +88,7 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
     description = "kill-in-fsync, and the machine loses power: what was not fsynced is gone; started again at the heal"
     abilities = (*KillInFsync.abilities, *PowerLoss.abilities)
     impact = PowerLoss.impact
-    on_targets = staticmethod(run_on_all)
+    on_targets = staticmethod(run_on_all)  # all targets lose power at the same moment
 
 
 async def _find_halted(injection: Injection) -> list[str]:
@@ -96,7 +96,7 @@ async def _find_halted(injection: Injection) -> list[str]:
     halted = []
     for node in injection.targets:
         slowed = await cast(SupportsSlowDisk, node).read_disk_delays()
-        if slowed.halts > evidence_of(injection, node)["halts"] and slowed.standing:
+        if slowed.halts > evidence_of(injection, node)["halts"] and slowed.is_halted:
             halted.append(node.name)
     return halted
 

@@ -55,7 +55,7 @@ class MoveReplicas(ServerFault):
     capabilities: Sequence[type] = (SupportsMove,)
     scope = Scope.REPLICAS
     impact = Impact(moves_replicas=True)
-    lingers = MOVE_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = MOVE_SECONDS  # maximum seconds beyond the duration while it has no effect yet
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.keys == () or census.servers < 2:

@@ -71,7 +71,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
     abilities = (PACKET_SHAPING,)
     scope = Scope.CONNECTION
     impact = Impact()
-    lingers = LINGER_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = LINGER_SECONDS  # maximum seconds beyond the duration while it has no effect yet
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)

@@ -38,7 +38,7 @@ class ZooKeeperExpire(PartitionFault):
     roles = (ZOOKEEPER_ROLE,)
     scope = Scope.NODE
     """No other fault may hit the node: the session of a dead or paused process would expire for that reason."""
-    lingers = EXPIRY_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = EXPIRY_SECONDS  # maximum seconds beyond the duration while it has no effect yet
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:

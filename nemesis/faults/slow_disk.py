@@ -35,7 +35,7 @@ class SlowFsync(ServerFault):
     abilities = (SLOW_DISK,)
     scope = Scope.DISK
     impact = Impact()
-    lingers = LINGER_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = LINGER_SECONDS  # maximum seconds beyond the duration while it has no effect yet
     slow_disks = True
     """Containers must start their processes in a way that allows to slow their disks."""
     drawn: Mapping[str, Sequence[Parameter]] = {"seconds": FSYNC_SECONDS}

@@ -35,7 +35,7 @@ class StartTwice(ServerFault):
     description = "a second copy of the process is started beside the first, on the same data; killed at the heal"
     abilities = (SECOND_COPY,)
     impact = Impact()
-    lingers = LINGER_SECONDS  # seconds beyond the duration, until it has an effect
+    lingers = LINGER_SECONDS  # maximum seconds beyond the duration while it has no effect yet
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)

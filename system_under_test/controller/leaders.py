@@ -4,8 +4,8 @@
   admitted. A broker with another czxid was restarted, even if the controller did not see it fail (KIP-903).
 - A member that has restarted after a clean stop still has its whole log.
 - A member that has restarted after an unclean stop may have lost records that were not on disk. It is elected only if
-  this is true for all members, all are alive, and its log is the longest (KIP-966). Members with an equal log stay
-  eligible.
+  all members have restarted in this way, all are alive, and its log is the longest (KIP-966). Members with an equally
+  long log stay eligible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -169,11 +169,9 @@ def renew_epoch(
     return _remove_members(members, removed).to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
 
-def _remove_members(members: InSyncMembers, remaining: Sequence[int]) -> InSyncMembers:
-    isr, elr = (tuple(m for m in group if m not in remaining) for group in (members.isr, members.elr))
-    return InSyncMembers(
-        isr, {member: epoch for member, epoch in members.epochs.items() if member not in remaining}, elr
-    )
+def _remove_members(members: InSyncMembers, removed: Sequence[int]) -> InSyncMembers:
+    isr, elr = (tuple(m for m in group if m not in removed) for group in (members.isr, members.elr))
+    return InSyncMembers(isr, {member: epoch for member, epoch in members.epochs.items() if member not in removed}, elr)
 
 
 def elect_first_replica(

@@ -46,7 +46,7 @@ async def register_broker(
     *,
     clean_registrations: Sequence[int],
     timestamp: str,
-    recognises: RegistrationMatcher = matches_session,
+    recognises_registration: RegistrationMatcher = matches_session,
 ) -> int:
     """Registers the broker, and returns the czxid. ``clean_registrations``: see ``BrokerRegistration``.
 
@@ -75,7 +75,7 @@ async def register_broker(
             found, stat = await zookeeper.get(path, on_event)
         except NoNodeError:
             continue
-        if recognises(zookeeper, config, found, stat):
+        if recognises_registration(zookeeper, config, found, stat):
             return int(stat.czxid)
         try:
             async with asyncio.timeout(zookeeper.session_timeout + GRACE):

@@ -1,4 +1,5 @@
-"""Changes of topics by request. The active controller performs each in its work queue, between two triggers."""
+"""Changes of topics by request. The active controller queues them with its triggers, and handles the queue one by one.
+"""
 
 import random
 from collections.abc import Mapping, Sequence

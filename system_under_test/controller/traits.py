@@ -27,7 +27,7 @@ class ControllerTraits:
     """Makes the writer of a term."""
     resigns: bool = True
     """Whether a controller ends its term when it is replaced."""
-    recognises: RegistrationMatcher = matches_session
+    recognises_registration: RegistrationMatcher = matches_session
     """Decides whether a registration is this process's own."""
     stays_registered: bool = True
     """Whether a broker registers again after its registration was deleted."""
@@ -47,7 +47,7 @@ def select_controller_traits(defects: Collection[str]) -> ControllerTraits:
     if "wiped-replica" in defects:
         return ControllerTraits(decide=elect_under_any_registration)
     if "lost-registration" in defects:
-        return ControllerTraits(recognises=matches_address, stays_registered=False)
+        return ControllerTraits(recognises_registration=matches_address, stays_registered=False)
     return CORRECT
 
 

@@ -11,7 +11,7 @@ from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
 from assay.system_under_test.groups.stored_groups import StoredGroups
 
 LOAD_SECONDS: Final = 1.0
-"""Simulated time to load a large offsets topic."""
+"""Seconds that a defect waits before it loads the groups, as if the offsets topic were large."""
 
 
 def has_no_members(group: Group) -> bool:

@@ -42,7 +42,7 @@ class Handover:
     """The replicas whose handover is in progress. The keys are objects, not names, because a later topic of the same
     name has new objects."""
 
-    def begin(self, partition: Partition) -> None:
+    def begin_if_damaged(self, partition: Partition) -> None:
         """Starts a handover if the log is damaged and other brokers rely on it, unless one is in progress."""
         if partition.log.damage is not None and partition.is_relied_on and partition not in self._in_progress:
             self._in_progress[partition] = None

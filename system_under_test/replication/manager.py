@@ -81,7 +81,7 @@ class ReplicaManager:
             background,
             self._isr_writer.write,
             self._unfollow,
-            self._handover.begin,
+            self._handover.begin_if_damaged,
             traits,
             log_traits,
         )
@@ -165,7 +165,7 @@ class ReplicaManager:
                     control.PartitionResult(topic=update.topic, partition=update.partition, error_code=error)
                 )
                 if (partition := self.replicas.find(update.topic, update.partition)) is not None:
-                    self._handover.begin(partition)
+                    self._handover.begin_if_damaged(partition)
             for fetcher, _ in self._fetchers.values():
                 fetcher.interrupt_wait()
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
@@ -275,7 +275,7 @@ class ReplicaManager:
 
 
 DAMAGED = -1
-"""Reported as the high watermark of a damaged log, from which nothing may be deleted until it is copied again."""
+"""Reported as the high watermark of a damaged log, which has none that counts until the log is copied again."""
 
 
 async def list_roles(manager: ReplicaManager, _: RolesRequest, context: RequestContext) -> RolesResponse:

@@ -229,7 +229,7 @@ def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
     before_a_reboot = UndoJournal(tmp_path, "before", ELSEWHERE)
     swept = leftovers.sweep(tmp_path)
     assert swept.failed == leftovers.heal(state=tmp_path).failed == []
-    (left,) = swept.left
+    (left,) = swept.possibly_alive
     assert left.startswith(f"run there may go on, in process {ELSEWHERE.pid} of machine 4567; if it does not, `assay h")
     assert there.path.exists()
     assert not before_a_reboot.path.exists()
@@ -257,7 +257,7 @@ def test_a_session_of_another_boot_may_go_on_if_a_machine_has_no_id(
     monkeypatch.setattr(disks, "remove_disk", lambda path: path.unlink() is None)
     for report in (leftovers.sweep(tmp_path), leftovers.heal(state=tmp_path)):
         assert report.undone == report.failed == []
-        (left,) = report.left
+        (left,) = report.possibly_alive
         assert "`assay heal --all` here" in left
     assert under_way.path.exists()
     assert image.exists()

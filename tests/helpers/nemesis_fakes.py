@@ -239,8 +239,8 @@ class FakeNode:
     async def read_disk_delays(self) -> Slowed:
         self._called("slowed")
         count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
-        standing = ProcessState.STOPPED in (self.state, self.child)
-        return Slowed(count, count * self.slow_calls, self.halts, standing)
+        is_halted = ProcessState.STOPPED in (self.state, self.child)
+        return Slowed(count, count * self.slow_calls, self.halts, is_halted)
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False

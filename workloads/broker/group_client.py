@@ -1,6 +1,6 @@
 """Clients of consumer groups with a coordinator: of the present design, and of the draft design.
 
-Each client has a member in every group that it polls, and the operations on logs.
+Each client has a member in every group that it polls. It also offers the operations of a client of logs.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ class GroupClient(LogClient):
 
 
 class NumberedDraftConsumer(DraftConsumer):
-    """Draft consumer whose commits have numbers in their metadata. It skips its own commits before it rejoins, because
-    they have no numbers.
+    """Draft consumer whose commits have numbers in their metadata. A draft consumer commits by itself before it
+    rejoins. These commits have no number, so this class leaves them out.
     """
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:

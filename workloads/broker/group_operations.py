@@ -149,7 +149,8 @@ class PollGroup(MemberVerb):
     def effects(cls, completed: Completed) -> Iterable[Effect]:
         rows, group = [*super().effects(completed), *cls._iterate_reads(completed)], get_group(completed)
         if not rows and "ownership" in (completed.completion.result or {}):
-            # The member owns nothing. This row shows that it lives, without which no partition counts as orphaned.
+            # The member owns nothing. This row shows that it lives. A partition without an owner counts as orphaned
+            # only if a member lives.
             rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
         return rows
 
@@ -339,7 +340,7 @@ def churn(group: str) -> Generator:
 
 
 def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] = ()) -> Generator:
-    """Returns the usual mix: as many sends as polls and commits (by owners), and members that leave and rejoin.
+    """Returns the usual mix: sends, polls and commits (by owners) equally often, and members that leave and rejoin.
 
     ``owned``: all partitions that members may own, if they may own more than ``keys``.
     """

@@ -87,7 +87,8 @@ COLUMNS: Final[Mapping[str, Callable[[Sequence[Any]], list[list[Any]]]]] = {
     "replicas": transpose_tuples,
     "looks": transpose_tuples,
 }
-"""The conversion of each data set's rows to columns. Effects come first: they are sealed before their operations."""
+"""The conversion of each data set's rows to columns. Effects come first, so that a reader of the growing history never
+sees an operation without its effects."""
 
 
 def _join_numbers(value: Any) -> Any:

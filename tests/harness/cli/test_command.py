@@ -391,7 +391,7 @@ def test_images_are_built_for_each_role_and_for_nodes_of_a_client_if_one_is_name
     assert main(["image", "build", system, "--client=assay.workloads.test_redis:Nothing"]) == ExitCode.USAGE
     assert "has no Nothing; the clients in it are RedisElements" in capsys.readouterr().err
     assert main(["image", "build", "--client=assay.workloads.test_redis:RedisElements"]) == ExitCode.USAGE
-    assert "--client is of a system" in capsys.readouterr().err
+    assert "--client needs the client's system" in capsys.readouterr().err
 
 
 def test_images_are_listed_with_what_they_are_of(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assay.harness.core.history import OPS
 from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode, MalformedError, read_history, recognise_format
-from assay.harness.foreign.entry_order import STEP
+from assay.harness.foreign.entry_order import ENTRY_INTERVAL
 from assay.harness.foreign.source import read_lines
 
 from helpers.examples import some_of
@@ -40,7 +40,7 @@ def expected(recorded: Recorded, *, times: bool) -> list[dict[str, Any]]:
     last = -1
     for position, event in enumerate(recorded.events):
         if event["process"] is not None:
-            last = max(event["time"], last + 1) if times else position * STEP
+            last = max(event["time"], last + 1) if times else position * ENTRY_INTERVAL
             stamps[position] = last
     return [
         {
@@ -422,7 +422,7 @@ def test_the_last_times_of_all_leave_room_for_each_other(tmp_path: Path) -> None
 def test_the_order_of_the_file_may_count_instead_of_times(tmp_path: Path) -> None:
     path = written(tmp_path, f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read, :time 6}}")
     (row,) = read_history(path, ForeignFormat.EDN, MODEL, order=EntryOrder.FILE).ops.to_pylist()
-    assert (row["call"], row["ret"]) == (0, STEP)
+    assert (row["call"], row["ret"]) == (0, ENTRY_INTERVAL)
 
 
 def test_tagged_tuples_and_keys_beside_the_value(tmp_path: Path) -> None:

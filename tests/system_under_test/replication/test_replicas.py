@@ -532,7 +532,7 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
         for czxid in (1, 2):
             partition = await bench.lead(czxid)
             partition.log.mark_damaged(CorruptLog("a file", 0, 0, "a flipped bit"))
-            handover.begin(partition)
+            handover.begin_if_damaged(partition)
             if czxid == 1:
                 await asyncio.sleep(0.01)
                 await bench.delete()
