@@ -1,5 +1,4 @@
-"""Changes of topics by request. The active controller queues them with its triggers, and handles the queue one by one.
-"""
+"""Changes of topics by request. The active controller queues them with its triggers, and handles them one by one."""
 
 import random
 from collections.abc import Mapping, Sequence
