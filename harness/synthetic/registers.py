@@ -41,7 +41,7 @@ class RegisterModel(Model):
             return self.read(key, self.encode_current(key))
         rejected = f == "cas" and turn.ok and self.rng.random() < CAS_FAILS
         current = self.encode_current(key)
-        former = self.encode_count(key, -1) if self.get_increase_in_tile(key) > 1 else turn.unique(1)
+        former = self.encode_count(key, -1) if self.get_increase_in_tile(key) > 1 else turn.unique(rank=1)
         takes_effect = turn.takes_effect and not rejected
         value = self.encode_count(key, 1) if takes_effect else turn.unique()
         self.increase_counter(key, takes_effect)

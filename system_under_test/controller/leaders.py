@@ -57,7 +57,7 @@ def make_first_state(assignment: Sequence[int], brokers: Brokers, controller_epo
 def has_live_leader(state: PartitionState, brokers: Brokers) -> bool:
     """Returns whether the leader is alive under the registration with which it was admitted."""
     leader = state.leader
-    return leader in brokers and InSyncMembers.from_state(state).epochs.get(leader) == brokers[leader].czxid
+    return leader in brokers and InSyncMembers.from_state(state).registrations.get(leader) == brokers[leader].czxid
 
 
 def decide_next_state(
@@ -67,14 +67,14 @@ def decide_next_state(
     members = InSyncMembers.from_state(state)
 
     def is_same_registration(member: int) -> bool:
-        return member in brokers and members.epochs.get(member) == brokers[member].czxid
+        return member in brokers and members.registrations.get(member) == brokers[member].czxid
 
     def kept_all_records(member: int) -> bool:
         """Returns whether the member still has all records that it had under the registration when it was admitted.
 
         A clean stop of its last process is not enough: an earlier process may have lost records in an unclean stop.
         """
-        return member in brokers and members.epochs.get(member) in brokers[member].clean_registrations
+        return member in brokers and members.registrations.get(member) in brokers[member].clean_registrations
 
     if has_live_leader(state, brokers):
         failed = [member for member in state.isr if not is_same_registration(member)]
@@ -127,8 +127,8 @@ def elect_longest(
     if policy.min_insync <= 1:
         return elect_alone(leader, brokers, state, controller_epoch)
     same = tuple(member for member in ends if member != leader and ends[member] == ends[leader])
-    epochs = {member: brokers[member].czxid for member in (leader, *same)}
-    return InSyncMembers((leader,), epochs, same).to_state(controller_epoch, leader, state.leader_epoch + 1)
+    registrations = {member: brokers[member].czxid for member in (leader, *same)}
+    return InSyncMembers((leader,), registrations, same).to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def elect_alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
@@ -150,7 +150,7 @@ def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -
     members = InSyncMembers.from_state(state)
     remaining = _remove_members(members, [damaged])
     if remaining.isr or remaining.elr:
-        members = remaining if remaining.isr else InSyncMembers(remaining.elr, remaining.epochs)
+        members = remaining if remaining.isr else InSyncMembers(remaining.elr, remaining.registrations)
     leader = NO_LEADER if damaged in (state.leader, *members.isr) else state.leader
     return members.to_state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -171,7 +171,9 @@ def renew_epoch(
 
 def _remove_members(members: InSyncMembers, removed: Sequence[int]) -> InSyncMembers:
     isr, elr = (tuple(m for m in group if m not in removed) for group in (members.isr, members.elr))
-    return InSyncMembers(isr, {member: epoch for member, epoch in members.epochs.items() if member not in removed}, elr)
+    return InSyncMembers(
+        isr, {member: epoch for member, epoch in members.registrations.items() if member not in removed}, elr
+    )
 
 
 def elect_first_replica(
@@ -197,13 +199,13 @@ def restrict_to_target(
         return None
     leader = state.leader if state.leader in target else target[0]
     staying = tuple(member for member in members.isr if member in target)
-    epochs = {member: members.epochs[member] for member in staying}
-    return InSyncMembers(staying, epochs).to_state(controller_epoch, leader, state.leader_epoch + 1)
+    registrations = {member: members.registrations[member] for member in staying}
+    return InSyncMembers(staying, registrations).to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def _are_in_sync(replicas: Sequence[int], members: InSyncMembers, brokers: Brokers) -> bool:
     """Returns whether all are in sync, and alive under the registration with which they were admitted."""
-    return all(r in members.isr and r in brokers and members.epochs.get(r) == brokers[r].czxid for r in replicas)
+    return all(r in members.isr and r in brokers and members.registrations.get(r) == brokers[r].czxid for r in replicas)
 
 
 def _elect(
@@ -213,4 +215,4 @@ def _elect(
     remaining = members.without([m for m in members.isr if m not in staying], policy.min_insync)
     if candidate not in remaining.isr:
         return remaining.with_member(candidate, brokers[candidate].czxid, policy.min_insync)
-    return replace(remaining, epochs={**remaining.epochs, candidate: brokers[candidate].czxid})
+    return replace(remaining, registrations={**remaining.registrations, candidate: brokers[candidate].czxid})

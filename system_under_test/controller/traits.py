@@ -64,7 +64,7 @@ def elect_as_if_clean(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Trusts every restarted replica to have its whole log, although it may have lost records that were not on disk."""
-    registrations = tuple(InSyncMembers.from_state(state).epochs.values())
+    registrations = tuple(InSyncMembers.from_state(state).registrations.values())
     trusted = {number: replace(broker, clean_registrations=registrations) for number, broker in brokers.items()}
     return leaders.decide_next_state(state, assignment, trusted, policy, controller_epoch)
 
@@ -74,8 +74,8 @@ def elect_under_any_registration(
 ) -> PartitionState | AskLogEnds | None:
     """Counts a member as in sync under any registration, even if it has restarted with an empty disk."""
     members = InSyncMembers.from_state(state)
-    present = {m: brokers[m].czxid if m in brokers else epoch for m, epoch in members.epochs.items()}
-    renamed = replace(members, epochs=present).to_state(state.controller_epoch, state.leader, state.leader_epoch)
+    present = {m: brokers[m].czxid if m in brokers else epoch for m, epoch in members.registrations.items()}
+    renamed = replace(members, registrations=present).to_state(state.controller_epoch, state.leader, state.leader_epoch)
     return leaders.decide_next_state(renamed, assignment, brokers, policy, controller_epoch)
 
 

@@ -18,14 +18,14 @@ class InSyncMembers:
     """An in-sync set with the eligible leader replicas (ELR). The leader is always a member of ``isr``."""
 
     isr: tuple[int, ...]
-    epochs: Mapping[int, int]
+    registrations: Mapping[int, int]
     """The registration (czxid) under which each member of ``isr`` and ``elr`` was admitted."""
     elr: tuple[int, ...] = ()
 
     @staticmethod
     def from_state(state: PartitionState) -> InSyncMembers:
-        epochs = {int(member): epoch for member, epoch in state.isr_epochs.items()}
-        return InSyncMembers(tuple(state.isr), epochs, tuple(state.elr))
+        registrations = {int(member): epoch for member, epoch in state.isr_epochs.items()}
+        return InSyncMembers(tuple(state.isr), registrations, tuple(state.elr))
 
     def without(self, leaving: Sequence[int], min_insync: int) -> InSyncMembers:
         """Removes members. If fewer than ``min_insync`` stay, the removed ones become eligible leaders (KIP-966).
@@ -39,15 +39,15 @@ class InSyncMembers:
             elr = (*self.elr, *(member for member in self.isr if member in leaving))
         return self._make(isr, elr)
 
-    def with_member(self, joining: int, epoch: int, min_insync: int) -> InSyncMembers:
-        """Adds a member under its registration ``epoch``. Empties the ELR if there are ``min_insync`` members."""
+    def with_member(self, joining: int, registration: int, min_insync: int) -> InSyncMembers:
+        """Adds a member under its registration (czxid). Empties the ELR if there are ``min_insync`` members."""
         isr = (*(member for member in self.isr if member != joining), joining)
         elr = tuple(m for m in self.elr if m != joining) if len(isr) < min_insync else ()
-        return replace(self, epochs={**self.epochs, joining: epoch})._make(isr, elr)
+        return replace(self, registrations={**self.registrations, joining: registration})._make(isr, elr)
 
     def _make(self, isr: tuple[int, ...], elr: tuple[int, ...]) -> InSyncMembers:
         members = {*isr, *elr}
-        return InSyncMembers(isr, {m: e for m, e in sorted(self.epochs.items()) if m in members}, elr)
+        return InSyncMembers(isr, {m: e for m, e in sorted(self.registrations.items()) if m in members}, elr)
 
     def to_state(self, controller_epoch: int, leader: int, leader_epoch: int) -> PartitionState:
         return PartitionState(
@@ -55,7 +55,7 @@ class InSyncMembers:
             leader=leader,
             leader_epoch=leader_epoch,
             isr=list(self.isr),
-            isr_epochs={str(member): epoch for member, epoch in sorted(self.epochs.items())},
+            isr_epochs={str(member): epoch for member, epoch in sorted(self.registrations.items())},
             elr=list(self.elr),
         )
 

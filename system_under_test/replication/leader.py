@@ -138,7 +138,7 @@ class LeaderTerm:
         position.leader_end = end
         position.fetched_at = now
         self.advance()
-        if broker not in self.in_sync.maximal or self.in_sync.committed.epochs.get(broker) != broker_epoch:
+        if broker not in self.in_sync.maximal or self.in_sync.committed.registrations.get(broker) != broker_epoch:
             self._consider_expansion(broker, position)
 
     # -- the in-sync set -------------------------------------------------------------------------------------------

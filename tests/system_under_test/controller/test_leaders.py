@@ -396,14 +396,14 @@ class Model:
         if state is None or state.leader not in self.live or state.leader in self.damaged:
             return
         members = InSyncMembers.from_state(state)
-        if members.epochs.get(state.leader) != self.live[state.leader].czxid:
+        if members.registrations.get(state.leader) != self.live[state.leader].czxid:
             return
         self.logs[state.leader] += appended
         end = self.logs[state.leader]
         for member in sorted(reachable):
             if member in self.live and member != state.leader and member in set(self.assignment) - self.damaged:
                 self.logs[member] = end
-                if member not in members.isr or members.epochs[member] != self.live[member].czxid:
+                if member not in members.isr or members.registrations[member] != self.live[member].czxid:
                     members = members.with_member(member, self.live[member].czxid, POLICY.min_insync)
         behind = [m for m in members.isr if m != state.leader and (m not in self.live or m not in reachable)]
         members = members.without(behind, POLICY.min_insync)
@@ -480,7 +480,7 @@ def test_leaving_and_joining_keep_the_set_and_its_epochs_consistent(isr: list[in
     start = InSyncMembers(tuple(isr), {m: m * 10 for m in isr})
     left = start.without(leaving, 2)
     assert set(left.isr) == set(isr) - set(leaving)
-    assert set(left.epochs) == set(left.isr) | set(left.elr)
+    assert set(left.registrations) == set(left.isr) | set(left.elr)
     assert not set(left.isr) & set(left.elr)
     assert bool(left.elr) == (len(left.isr) < 2 and bool(set(isr) & set(leaving)))
     for member in leaving:
