@@ -118,13 +118,18 @@ class _Scheduler:
             for access in reads:
                 self._readers.setdefault(access, []).append(number)
         self._pending = {access: len(readers) for access, readers in self._readers.items()}
+        """By version (key and writer), the number of readers that have not started."""
         self._current: dict[int, int] = {}
+        """By key, the writer of the version that the store has."""
         self._active: dict[int, int] = {}
+        """By key, the active transaction that will write it (snapshot isolation)."""
         self._done = bytearray(events)
         self._sources: list[list[int]] = [[] for _ in range(events)]
         self._targets: list[list[int]] = [[] for _ in range(events)]
         self._missing = [0] * events
+        """By event, the number of events that must precede it and were not executed."""
         self._learned: set[tuple[int, int]] = set()
+        """Pairs of events that were derived or guessed during the run."""
         self._times = _list_times(history, self._snapshot) if times is None else times
         for first, second in (
             *history.list_order(level.order),
@@ -135,10 +140,13 @@ class _Scheduler:
             self._require(first, second)
         self._by_time = sorted(range(count), key=lambda number: self._times[self._commit(number)])
         self._first = 0
+        """Position in ``_by_time``: all transactions before it are committed."""
         self._deadline = 0.0
         self._order: list[int] = []
         self._undo: list[list[tuple[int, int]]] = []
+        """For each step of ``_order``: the keys that it wrote, with their former writers."""
         self._places: dict[int, int] = {}
+        """By event, its position in ``_order``."""
         self._waiting: dict[Wait, list[int]] = {}
         self._waiting_count = 0
         self._heap: list[tuple[int, int]] = []
@@ -279,7 +287,8 @@ class _Scheduler:
         return True
 
     def _derive_order(self, size: int) -> list[tuple[int, int]] | None:
-        """Returns what must be the order of events near the last step. None: these events have no order at all."""
+        """Returns pairs of events near the last step whose order is derived. None: these events have no legal order, or
+        the time is over."""
         while self._first < len(self._by_time) and self._done[self._commit(self._by_time[self._first])]:
             self._first += 1
         near = [event // 2 if self._snapshot else event for event in self._order[-size:]]
