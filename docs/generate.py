@@ -18,10 +18,12 @@ from typing import Any
 import assay
 from assay.checkers.check import Check, Family
 from assay.checkers.families import FAMILIES
+from assay.checkers.isolation.exposure import declare_level_exposure
+from assay.checkers.isolation.levels import SERIALIZABLE
 from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
-from assay.checkers.workload_checks.catalog import CHECKS as WORKLOAD_CHECKS
+from assay.checkers.workload_checks.catalog import list_anomalies
 from assay.harness.cli import main as cli
 from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KIND_MEANINGS, LOOK_MEANINGS
 from assay.harness.foreign.answers import ANOMALY as CONTRADICTORY_ANSWER
@@ -40,6 +42,7 @@ FOLDER = ROOT / "docs" / "reference" / "generated"
 CENSUS = Census(5, 3, ("orders-0", "orders-1"), 3, ("members",), sessions=True, spares=1)
 """A cluster in which every fault can be drawn."""
 DRAWS = 300
+LEVEL_EXPOSURE = "assay.checkers.isolation.exposure"
 
 
 def make_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -247,17 +250,33 @@ def make_anomalies_page() -> str:
         (NONLINEARIZABLE, MEANING),
         (CONTRADICTORY_ANSWER, CONTRADICTORY_ANSWER_MEANING),
     ]
-    by_family = {anomaly for family in FAMILIES for anomaly in family.anomalies}
-    others += [
-        item for check in WORKLOAD_CHECKS.values() for item in check.meanings.items() if item[0] not in by_family
+    workloads = [
+        [
+            f"`{name}`",
+            escape_markup(one.meaning),
+            f"{one.claims}; exposed if {one.exposed}".replace("if always", "always"),
+        ]
+        for name, one in list_anomalies().items()
     ]
     parts.append(
         "## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model, "
-        f"[`{CONTRADICTORY_ANSWER}`](../anomalies.md#{CONTRADICTORY_ANSWER}) when a file of another tool is read, and "
-        "the others by the checks of "
-        "[Jepsen's and Maelstrom's workloads](../../cookbook/jepsen_history.md#workloads).\n"
+        f"[`{CONTRADICTORY_ANSWER}`](../anomalies.md#{CONTRADICTORY_ANSWER}) when a file of another tool is read.\n"
     )
     parts.append(make_table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
+    exposure = declare_level_exposure(SERIALIZABLE)
+    parts.append(
+        "## Isolation levels\n\n[`isolate`](contract.md) adds a row `level NAME` to the table of what was checked. "
+        f"Claims: {exposure.nouns} {exposure.asserted}; exposed if {exposure.observed}. "
+        "A run without any is unknown.\n\n"
+        + to_markdown(ast.get_docstring(ast.parse(read_source(LEVEL_EXPOSURE))) or "")
+        + "\n"
+    )
+    parts.append(
+        "## Workloads of other tools\n\nThese checks judge "
+        "[Jepsen's and Maelstrom's workloads](../../cookbook/jepsen_history.md#workloads) from a file. They read "
+        "operations, not effects.\n"
+    )
+    parts.append(make_table(["anomaly", "meaning", "claims, and when they are exposed"], workloads))
     return "\n".join(parts)
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.families import FAMILIES, list_meanings
+from assay.checkers.isolation.levels import is_level_check
 from assay.checkers.judging.contract import NO_RECOVERY
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCount
+from assay.checkers.transactions.family import LEVEL_ANOMALIES
 from assay.harness.core.printable import inflect
 
 KNOWN: Final = list_meanings(FAMILIES)
@@ -84,7 +86,7 @@ def list_count_properties(judgement: Judgement) -> list[tuple[str, str]]:
 
 
 def find_policy(judgement: Judgement, anomaly: str) -> AnomalyPolicy:
-    if anomaly in judgement.forbidden:
+    if anomaly in judgement.forbidden or is_level_check(anomaly):
         return AnomalyPolicy.FORBIDDEN
     return AnomalyPolicy.TOLERATED if anomaly in judgement.tolerated else AnomalyPolicy.OPEN
 
@@ -102,7 +104,7 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
     rows = []
     for name in names:
         one = examined.get(name)
-        instances = judgement.anomalies.get(name, 0)
+        instances = _count_against_level(judgement) if is_level_check(name) else judgement.anomalies.get(name, 0)
         state = _find_state(name, instances, one)
         rows.append(
             CheckRow(
@@ -127,6 +129,11 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
         CheckState.NOT_APPLICABLE,
     )
     return tuple(sorted(rows, key=lambda row: care.index(row.state)))
+
+
+def _count_against_level(judgement: Judgement) -> int:
+    """Returns the number of findings that refute the isolation level. They have the names of their anomalies."""
+    return sum(judgement.violations.get(name, 0) for name in LEVEL_ANOMALIES)
 
 
 def _find_state(name: str, instances: int, one: CheckCoverage | None) -> CheckState:

@@ -12,6 +12,7 @@
 - ``explain``: names and describes refutations.
 - ``certificate``: verifies the order of a pass.
 - ``level_check``: the verdict for one level.
+- ``exposure``: the reads that could have contradicted a level.
 
 The algorithms are pure Python and numpy. ``checkers.transactions`` imports the package, reads the history and reports
 the findings.

@@ -148,6 +148,19 @@ ALIASES: Final = {
 }
 
 
+_LEVEL: Final = "level "
+
+
+def name_level_check(name: str) -> str:
+    """Returns the name under which a judgement counts the claims of a level: ``level serializable``."""
+    return f"{_LEVEL}{find_level(name).name}"
+
+
+def is_level_check(check: str) -> bool:
+    """Returns whether a judgement counts the claims of a level under this name."""
+    return check.startswith(_LEVEL)
+
+
 def find_level(name: str) -> Level:
     """Returns the level. Raises ``ValueError``, which names all levels, for another name."""
     found = LEVELS.get(ALIASES.get(name, name))

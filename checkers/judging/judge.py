@@ -32,8 +32,10 @@ from assay.checkers.check import (
 )
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
-from assay.checkers.exposure import ExposureCount, describe_blindness, describe_low_share, describe_shortage
+from assay.checkers.exposure import NO_BOUND, ExposureCount, describe_blindness, describe_low_share, describe_shortage
 from assay.checkers.families import FAMILIES, list_meanings
+from assay.checkers.isolation.exposure import declare_level_exposure
+from assay.checkers.isolation.levels import find_level, name_level_check
 from assay.checkers.judging import coverage
 from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
 from assay.checkers.judging.contract import ALWAYS_FORBIDDEN, NO_RECOVERY, Contract
@@ -55,6 +57,8 @@ from assay.checkers.judging.weaknesses import find_weaknesses
 from assay.checkers.objects.kinds import MOST_NAMED, NAMELESS, describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
+from assay.checkers.transactions.family import LEVEL_ANOMALIES, TRANSACTIONS
+from assay.checkers.transactions.level import read_level_coverage
 from assay.harness.core.history.data_sets import KINDS, UNRECORDED
 from assay.harness.core.printable import count_noun
 
@@ -267,6 +271,8 @@ class _Judging:
     known: PartitionAnswers = field(default_factory=PartitionAnswers)
     """Answers that the engine found key by key before the other checks."""
 
+    level_is_blind: bool = False
+    """Whether the history could not have contradicted the contract's isolation level."""
     cut_short: bool = False
     """Whether a broken invariant ended the run at once."""
 
@@ -422,6 +428,8 @@ class _Judging:
         self.applied += family.anomalies
         self.judged |= not family.about_servers
         self.unknown += self._prepare(family)
+        if family is TRANSACTIONS and self.contract.transaction_level is not None:
+            self._measure_level(self.contract.transaction_level)
         total = sum(len(family.checks) for family in self.families)
         for check in family.checks:
             self._step(f"checking, now {check.anomaly}", len(self.examined), total)
@@ -431,6 +439,33 @@ class _Judging:
             else:
                 with attributing_errors(f"in the check {check.anomaly!r}"):
                     self._run_check(check)
+
+    def _measure_level(self, name: str) -> None:
+        """Reports the claims of the contract's isolation level. If none was exposed, the run cannot pass."""
+        begun = time.perf_counter()
+        level = find_level(name)
+        covered = read_level_coverage(self.engine, level)
+        counts = None if self.still_running else covered.exposure
+        self.examined.append(
+            CheckCoverage(
+                check=name_level_check(name),
+                rows=covered.transactions,
+                claims=None if counts is None else counts.claims,
+                exposed=None if counts is None else counts.exposed,
+                seconds=time.perf_counter() - begun,
+                note=covered.note,
+            )
+        )
+        if self.ended and self.requires_exposure and self._needs_level():
+            declared = declare_level_exposure(level)
+            blind = describe_blindness(name_level_check(name), declared, covered.exposure, NO_BOUND)
+            if blind is not None:
+                self.level_is_blind = True
+                self.unknown.append(f"{blind}{self._explain_missing_data()}")
+
+    def _needs_level(self) -> bool:
+        """Returns whether a run that could not have contradicted the contract's isolation level is unknown."""
+        return self.contract.transaction_level is not None and any(map(self.contract.needs, LEVEL_ANOMALIES))
 
     def _step(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
@@ -465,7 +500,7 @@ class _Judging:
 
     def _judge_exposure(self, check: Check, count: ExposureCount) -> None:
         """Adds a reason if no claim of the check was exposed, or a warning if few claims were (``exposure``)."""
-        if not self.requires_exposure:
+        if not self.requires_exposure or (self.level_is_blind and check.anomaly in LEVEL_ANOMALIES):
             return
         reason = warning = None
         if check.exposure is not None:
@@ -647,6 +682,9 @@ class _Judging:
         else:
             forbidden = tuple(name for name in contract.forbidden if contract.needs(name) or name in self.applied)
         meanings = list_meanings(self.families)
+        if contract.transaction_level is not None:
+            level = find_level(contract.transaction_level)
+            meanings[name_level_check(level.name)] = level.meaning
         shown = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *contract.tolerated))
         return Judgement(
             verdict=Verdict.FAIL if failed else Verdict.UNKNOWN if unknown else Verdict.PASS,

@@ -64,5 +64,8 @@ TRANSACTION_ORDERS: Final = tuple(
 TRANSACTION_FAMILIES: Final = (TRANSACTIONS, TRANSACTION_LISTS, *TRANSACTION_ORDERS)
 """In this order, because the first family creates the tables of all families."""
 
+LEVEL_ANOMALIES: Final = (*TRANSACTIONS.anomalies, *(name for one in TRANSACTION_ORDERS for name in one.anomalies))
+"""All anomalies that may refute an isolation level, besides those of lists."""
+
 TRANSACTION_ANOMALIES: Final = (*TRANSACTIONS.anomalies, *TRANSACTION_LISTS.anomalies)
 """All anomalies that are reported if the contract declares no ``transaction_order``."""

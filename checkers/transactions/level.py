@@ -1,17 +1,21 @@
 """Judges the isolation level that a contract names, and reports a refutation as a cycle of its class.
 
 The tables of values are those of the other checks (``views``). The order of transactions is judged by
-``checkers.isolation``, which needs no table of dependencies. ``txn_level`` says what was found.
+``checkers.isolation``, which needs no table of dependencies. ``txn_level`` says what was found, and
+``txn_level_exposure`` counts the reads that could have contradicted the level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError
+from assay.checkers.exposure import ExposureCount, read_count
 from assay.checkers.isolation.explain import describe, find_class, list_reasons
+from assay.checkers.isolation.exposure import EXPOSURE_TABLE, count_exposure, declare_level_exposure
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import Level, find_level
 from assay.checkers.isolation.refutation import Circle, Refutation, iterate_circles
@@ -28,6 +32,7 @@ else:
     pa = LazyModule("pyarrow")
 
 LEVEL_TABLE: Final = "txn_level"
+"""Table with one row: the level, what was found, and the number of transactions."""
 _ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, outcome from txn_rows"
 _CONSTRAINTS: Final = "select op from txn_register_seen union all select op from txn_list_seen"
 
@@ -42,8 +47,35 @@ def prepare_level(engine: Engine, name: str, seconds: float) -> list[str]:
     found = [] if result.refutation is None else [_make_finding(history, result.refutation)]
     load_cycles(engine, "txn_found", found)
     note = "; ".join((_describe_level(history, result), *result.notes))
-    engine.load(LEVEL_TABLE, pa.table({"level": [level.name], "note": [note]}))
+    engine.load(LEVEL_TABLE, pa.table({"level": [level.name], "note": [note], "transactions": [len(history)]}))
+    _load_exposure(engine, history, level)
     return list(result.reasons)
+
+
+def _load_exposure(engine: Engine, history: TransactionHistory, level: Level) -> None:
+    counts = sorted(count_exposure(history, level).items())
+    columns = {
+        "key": pa.array([key for key, _ in counts], pa.string()),
+        "claims": pa.array([claims for _, (claims, _) in counts], pa.int64()),
+        "exposed": pa.array([exposed for _, (_, exposed) in counts], pa.int64()),
+    }
+    engine.load(EXPOSURE_TABLE, pa.table(columns))
+
+
+@dataclass(frozen=True)
+class LevelCoverage:
+    """The claims of an isolation level in a history. ``note``: what was found."""
+
+    transactions: int
+    note: str
+    exposure: ExposureCount
+
+
+def read_level_coverage(engine: Engine, level: Level) -> LevelCoverage:
+    """Returns what ``prepare_level`` counted."""
+    (row,) = engine.rows(f"select note, transactions from {LEVEL_TABLE}")
+    (counts,) = engine.rows(declare_level_exposure(level).totals)
+    return LevelCoverage(int(row["transactions"]), row["note"], read_count(counts))
 
 
 def read_level_notes(engine: Engine) -> list[str]:

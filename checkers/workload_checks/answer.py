@@ -16,22 +16,47 @@ from assay.checkers.judging.verdict import (
 from assay.checkers.times import shorten_times
 from assay.harness.core.operation import Completed, Outcome
 
+ALWAYS = "always"
+"""Says that each claim of an anomaly is exposed."""
 NO_KEY_NAME = "the history"
 """Name of the object of operations without a key."""
+
+
+@dataclass(frozen=True)
+class WorkloadAnomaly:
+    """An anomaly that the check of a workload can find, with the claims that it tests (``checkers.exposure``).
+
+    - ``meaning``: a clause
+    - ``claims``: the assertions of a history, in the plural: ``acknowledged adds``
+    - ``exposed``: which claims the history could have contradicted: ``if a read was called later``, or ``ALWAYS``
+    """
+
+    meaning: str
+    claims: str
+    exposed: str
 
 
 @dataclass
 class Answer:
     """The findings of a check. ``examined``: the number of examined items by anomaly, such as reads.
 
-    ``doubts`` are reasons not to pass. ``allowed`` maps anomalies that do not fail the history to the reason.
+    ``claims`` and ``exposed`` are counts by anomaly, added up over the keys. ``doubts`` are reasons not to pass.
+    ``allowed`` maps anomalies that do not fail the history to the reason.
     """
 
     examined: Mapping[str, int] = field(default_factory=dict)
+    claims: Counter[str] = field(default_factory=Counter)
+    exposed: Counter[str] = field(default_factory=Counter)
     doubts: list[str] = field(default_factory=list)
     allowed: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+
+    def claim(self, anomaly: str, claims: Iterable[bool]) -> None:
+        """Counts claims. Each one is true if it is exposed."""
+        found = Counter(claims)
+        self.claims[anomaly] += found.total()
+        self.exposed[anomaly] += found[True]
 
     def add(
         self, anomaly: str, key: str | None, claim: str, operations: Iterable[Completed], *, cycle: bool = False
@@ -56,10 +81,10 @@ class Answer:
             )
         )
 
-    def to_judgement(self, operations: int, meanings: Mapping[str, str], seconds: float) -> Judgement:
-        """Returns the judgement. ``meanings``: all anomalies that the check can find, with their meanings."""
-        forbidden = tuple(name for name in meanings if name not in self.allowed)
-        found = {name: self.counts[name] for name in meanings if self.counts[name]}
+    def to_judgement(self, operations: int, anomalies: Mapping[str, WorkloadAnomaly], seconds: float) -> Judgement:
+        """Returns the judgement. ``anomalies``: all that the check can find."""
+        forbidden = tuple(name for name in anomalies if name not in self.allowed)
+        found = {name: self.counts[name] for name in anomalies if self.counts[name]}
         fails = any(name in forbidden for name in found)
         return Judgement(
             verdict=Verdict.FAIL if fails else Verdict.UNKNOWN if self.doubts else Verdict.PASS,
@@ -69,15 +94,19 @@ class Answer:
             reasons={name: f"tolerated because {why}" for name, why in self.allowed.items() if name in found},
             findings=tuple(sorted(self.findings, key=lambda one: one.anomaly in self.allowed)),
             examined=tuple(
-                CheckCoverage(check=name, rows=self.examined.get(name, 0), seconds=seconds) for name in meanings
+                CheckCoverage(
+                    check=name, rows=self.examined.get(name, 0), seconds=seconds, claims=self.claims[name],
+                    exposed=self.exposed[name],
+                )
+                for name in anomalies
             ),
             unknown=tuple(self.doubts),
             operations=operations,
             effects=0,
             seconds=seconds,
             engine="python",
-            meanings={name: meanings[name] for name in found},
-        )
+            meanings={name: anomalies[name].meaning for name in found},
+        )  # fmt: skip
 
 
 def group_by_key(operations: Iterable[Completed]) -> dict[str | None, list[Completed]]:

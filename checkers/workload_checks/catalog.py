@@ -7,57 +7,87 @@ from typing import Final
 
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.workload_checks import counters, kafka, phenomena, visibility
-from assay.checkers.workload_checks.answer import Answer
+from assay.checkers.workload_checks.answer import Answer, WorkloadAnomaly
 from assay.harness.core.operation import Completed
 
 
 @dataclass(frozen=True)
 class WorkloadCheck:
-    """A check of one workload. ``meanings``: the anomalies that it can find, each with a clause."""
+    """A check of one workload, with the anomalies that it can find."""
 
     check: Callable[[Sequence[Completed]], Answer]
-    meanings: Mapping[str, str]
+    anomalies: Mapping[str, WorkloadAnomaly]
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """The meaning of each anomaly."""
+        return {name: one.meaning for name, one in self.anomalies.items()}
 
     def judge(self, operations: Sequence[Completed]) -> Judgement:
         """Judges operations whose values are plain JSON. Raises ``HistoryError`` for values that it cannot use."""
         begun = time.perf_counter()
         answer = self.check(operations)
-        return answer.to_judgement(len(operations), self.meanings, time.perf_counter() - begun)
+        return answer.to_judgement(len(operations), self.anomalies, time.perf_counter() - begun)
 
 
 CHECKS: Final[Mapping[str, WorkloadCheck]] = {
     "counter": WorkloadCheck(
         counters.check_bounds,
-        {counters.OUT_OF_BOUNDS: "a counter was read below its certain sum, or above its possible sum"},
+        {
+            counters.OUT_OF_BOUNDS: WorkloadAnomaly(
+                "a counter was read below its certain sum, or above its possible sum",
+                "acknowledged adds of another amount than 0",
+                "if a read that was called later would be out of bounds without the add",
+            )
+        },
     ),
     "final-sum": WorkloadCheck(
         counters.check_final_sums,
-        {counters.WRONG_SUM: "a final read of a counter is no sum of the certain and some possible adds"},
+        {
+            counters.WRONG_SUM: WorkloadAnomaly(
+                "a final read of a counter is no sum of the certain and some possible adds",
+                "acknowledged adds of another amount than 0",
+                "if a final read would be no possible sum without the add",
+            )
+        },
     ),
-    "kafka": WorkloadCheck(kafka.check_kafka, kafka.MEANINGS),
+    "kafka": WorkloadCheck(kafka.check_kafka, kafka.ANOMALIES),
     "causal-reverse": WorkloadCheck(
         visibility.check_causal_reverse,
-        {visibility.CAUSAL_REVERSE: "a read shows a write, but not one that was acknowledged before its call"},
+        {
+            visibility.CAUSAL_REVERSE: WorkloadAnomaly(
+                "a read shows a write, but not one that was acknowledged before its call",
+                "reads that show a written value",
+                "if another write had been acknowledged before the write of a shown value was called",
+            )
+        },
     ),
     "sequential": WorkloadCheck(
         visibility.check_sequential,
-        {visibility.NONSEQUENTIAL: "a read found a later insert of a process, and then not an earlier one"},
+        {
+            visibility.NONSEQUENTIAL: WorkloadAnomaly(
+                "a read found a later insert of a process, and then not an earlier one",
+                "reads that found a part of a series",
+                "if the series has an earlier part than the first that was found",
+            )
+        },
     ),
     "causal": WorkloadCheck(
         visibility.check_causal,
-        {visibility.NONCAUSAL: "an operation contradicts the causal order of its register"},
-    ),
-    "dirty-reads": WorkloadCheck(
-        phenomena.check_dirty_reads,
         {
-            phenomena.DIRTY_READ: "a value was read whose write failed, or which no strong read has",
-            phenomena.LOST_INSERT: "an acknowledged value is in no strong read",
-            phenomena.DIVERGED: "strong reads disagree",
+            visibility.NONCAUSAL: WorkloadAnomaly(
+                "an operation contradicts the causal order of its register",
+                "reads that returned a value",
+                "if a value other than the initial one had been written or read before",
+            )
         },
     ),
-    "g2": WorkloadCheck(
-        phenomena.check_predicate_inserts,
-        {phenomena.PREDICATE_SKEW: "two inserts succeeded, although each one excludes the other by a predicate"},
-    ),
+    "dirty-reads": WorkloadCheck(phenomena.check_dirty_reads, phenomena.OF_DIRTY_READS),
+    "g2": WorkloadCheck(phenomena.check_predicate_inserts, phenomena.OF_PREDICATE_INSERTS),
 }
 """The checks by the name of their question."""
+
+
+def list_anomalies() -> dict[str, WorkloadAnomaly]:
+    """Returns all anomalies of workloads by name, with their claims."""
+    return {name: one for check in CHECKS.values() for name, one in check.anomalies.items()}

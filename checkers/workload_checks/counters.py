@@ -14,11 +14,17 @@ was called after all adds had ended.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.checkers.workload_checks.answer import (
+    Answer,
+    describe_some,
+    group_by_key,
+    name_object,
+    select_ok,
+)
 from assay.harness.core.operation import Completed, Outcome
 
 OUT_OF_BOUNDS = "counter-out-of-bounds"
@@ -42,6 +48,8 @@ def check_bounds(operations: Sequence[Completed]) -> Answer:
             for name, pairs in (("acked", acked), ("begun", begun))
             for sign in (1, -1)
         }
+        slack: list[tuple[int, int, int]] = []
+        """By read, its call, and how far its value is above the lower bound and below the upper bound."""
         for read in reads:
             assert read.ret is not None
             certain, possible = bisect_left(ended, read.call), bisect_right(began, read.ret)
@@ -50,11 +58,25 @@ def check_bounds(operations: Sequence[Completed]) -> Answer:
             value = read.completion.result
             if not least <= value <= most:
                 answer.add(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
+            slack.append((read.call, value - least, most - value))
+        answer.claim(OUT_OF_BOUNDS, _expose_by_bounds(acked, slack))
         total += len(reads)
         if not reads:
             answer.doubts.append(f"{name_object(key, 'the counter')} was never read")
     answer.examined = {OUT_OF_BOUNDS: total}
     return answer
+
+
+def _expose_by_bounds(acked: Sequence[tuple[int, int]], slack: list[tuple[int, int, int]]) -> Iterator[bool]:
+    """Yields for each acknowledged amount, with its return, whether a later read needs it to be within its bounds."""
+    slack.sort(reverse=True)
+    calls = [-call for call, _, _ in slack]
+    above = list(accumulate((above for _, above, _ in slack), min))
+    below = list(accumulate((below for _, _, below in slack), min))
+    for ret, amount in acked:
+        later = bisect_left(calls, -ret)
+        if amount:
+            yield later > 0 and (above[later - 1] < amount if amount > 0 else below[later - 1] < -amount)
 
 
 def _describe_bounds(key: str | None, read: Completed, least: int, most: int, ones: Sequence[Completed]) -> str:
@@ -88,15 +110,20 @@ def check_final_sums(operations: Sequence[Completed]) -> Answer:
         name = name_object(key, "the counter")
         if not finals:
             answer.doubts.append(f"{name} has no final read: none is marked :final?, and none follows all adds")
+        amounts = [one.operation.argument for one in select_ok(adds, "add") if one.operation.argument]
         if reachable is None:
+            answer.claim(WRONG_SUM, [False] * len(amounts))
             answer.doubts.append(f"{name} has too many adds of unknown outcome: its possible sums cannot be listed")
             continue
         total += len(finals)
-        starts = [low for low, _ in reachable]
+        values = {read.completion.result for read in finals}
+        needed = {
+            amount: any(not _is_reachable(value - amount, reachable) for value in values) for amount in set(amounts)
+        }
+        answer.claim(WRONG_SUM, (needed[amount] for amount in amounts))
         for read in finals:
             value = read.completion.result
-            place = bisect_right(starts, value) - 1
-            if place < 0 or value > reachable[place][1]:
+            if not _is_reachable(value, reachable):
                 ranges = [str(low) if low == high else f"{low} to {high}" for low, high in reachable]
                 answer.add(
                     WRONG_SUM,
@@ -108,6 +135,12 @@ def check_final_sums(operations: Sequence[Completed]) -> Answer:
                 )
     answer.examined = {WRONG_SUM: total}
     return answer
+
+
+def _is_reachable(value: int, sums: Sequence[tuple[int, int]]) -> bool:
+    """Returns whether one of the sorted disjoint intervals holds the value."""
+    place = bisect_right(sums, value, key=lambda pair: pair[0]) - 1
+    return place >= 0 and value <= sums[place][1]
 
 
 def find_final_reads(operations: Sequence[Completed]) -> list[Completed]:

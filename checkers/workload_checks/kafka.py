@@ -23,6 +23,7 @@ may lie between two polls; the events of rebalances are not read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -34,7 +35,14 @@ from assay.checkers.transactions.edges import WR, WW
 from assay.checkers.transactions.graph import ORDER, Graph, ShortCycles, classify
 from assay.checkers.transactions.real_time import order_in_real_time
 from assay.checkers.transactions.words import to_links
-from assay.checkers.workload_checks.answer import Answer, describe_some, list_elements, name_object
+from assay.checkers.workload_checks.answer import (
+    ALWAYS,
+    Answer,
+    WorkloadAnomaly,
+    describe_some,
+    list_elements,
+    name_object,
+)
 from assay.checkers.workload_checks.visibility import freeze
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.operation import Completed, Outcome
@@ -57,24 +65,82 @@ SEND_BACK: Final = "nonmonotonic-send"
 INNER_SEND_SKIP, INNER_SEND_BACK = "int-send-skip", "int-nonmonotonic-send"
 CIRCLE, TIME_CIRCLE, SEND_CIRCLE = "G1c", "G1c-real-time", "send-cycle"
 
-MEANINGS: Final[Mapping[str, str]] = {
-    INCONSISTENT: "two values were seen at one offset",
-    DUPLICATE: "a value is at two offsets",
-    ABORTED: "a value was polled although its send failed",
-    PHANTOM: "a value was polled that no one sent",
-    PRECOMMITTED: "a transaction polled a value that it sent itself",
-    LOST: "an acknowledged value was never polled, though a later one was",
-    UNSEEN: "an acknowledged value at the end of a log was never polled",
-    POLL_SKIP: "a process skipped values between two operations",
-    POLL_BACK: "a process polled values again, or earlier ones, in a later operation",
-    INNER_POLL_SKIP: "the polls of one operation skipped values",
-    INNER_POLL_BACK: "the polls of one operation went back",
-    SEND_BACK: "a process sent a value, and the log has it before the process's earlier one",
-    INNER_SEND_SKIP: "between two sends of one operation, the log has a value of another one",
-    INNER_SEND_BACK: "the log has two sends of one operation in the wrong order",
-    CIRCLE: "operations polled each other's values in a circle",
-    TIME_CIRCLE: "operations polled each other's values in an order that contradicts their times",
-    SEND_CIRCLE: "operations come before each other in a circle of sends and polls",
+ANOMALIES: Final[Mapping[str, WorkloadAnomaly]] = {
+    INCONSISTENT: WorkloadAnomaly(
+        "two values were seen at one offset", "offsets that were seen", "if two answers show the offset"
+    ),
+    DUPLICATE: WorkloadAnomaly(
+        "a value is at two offsets", "values whose offset was seen", "if two answers show the value"
+    ),
+    ABORTED: WorkloadAnomaly(
+        "a value was polled although its send failed",
+        "values whose sends failed",
+        "if a poll of the key returned after the send was called",
+    ),
+    PHANTOM: WorkloadAnomaly("a value was polled that no one sent", "polled values", ALWAYS),
+    PRECOMMITTED: WorkloadAnomaly(
+        "a transaction polled a value that it sent itself",
+        "operations that sent and polled values",
+        "if the operation polled a key to which it sent",
+    ),
+    LOST: WorkloadAnomaly(
+        "an acknowledged value was never polled, though a later one was",
+        "values that were acknowledged, or sent together with a polled value",
+        "if the send returned the offset, and a poll shows a later offset",
+    ),
+    UNSEEN: WorkloadAnomaly(
+        "an acknowledged value at the end of a log was never polled",
+        "acknowledged values",
+        "if no poll shows an offset after that of the send",
+    ),
+    POLL_SKIP: WorkloadAnomaly(
+        "a process skipped values between two operations",
+        "polls of a key by a process that had polled the key before",
+        "if the log has a value after the polled one",
+    ),
+    POLL_BACK: WorkloadAnomaly(
+        "a process polled values again, or earlier ones, in a later operation",
+        "polls of a key by a process that had polled the key before",
+        ALWAYS,
+    ),
+    INNER_POLL_SKIP: WorkloadAnomaly(
+        "the polls of one operation skipped values",
+        "adjacent values that an operation polled without a subscribe",
+        "if the log has a value after the second one",
+    ),
+    INNER_POLL_BACK: WorkloadAnomaly(
+        "the polls of one operation went back", "adjacent values that an operation polled without a subscribe", ALWAYS
+    ),
+    SEND_BACK: WorkloadAnomaly(
+        "a process sent a value, and the log has it before the process's earlier one",
+        "sends to a key by a process that had sent to the key before",
+        "if the offsets of both values are known",
+    ),
+    INNER_SEND_SKIP: WorkloadAnomaly(
+        "between two sends of one operation, the log has a value of another one",
+        "adjacent values that an operation sent to a key",
+        "if the offsets of both values are known, and the log has a third value",
+    ),
+    INNER_SEND_BACK: WorkloadAnomaly(
+        "the log has two sends of one operation in the wrong order",
+        "adjacent values that an operation sent to a key",
+        "if the offsets of both values are known",
+    ),
+    CIRCLE: WorkloadAnomaly(
+        "operations polled each other's values in a circle",
+        "operations that polled a value",
+        "if another operation polled a value that the operation sent",
+    ),
+    TIME_CIRCLE: WorkloadAnomaly(
+        "operations polled each other's values in an order that contradicts their times",
+        "operations that polled a value",
+        "if another operation polled a value that the operation sent, or was called later and sent a value",
+    ),
+    SEND_CIRCLE: WorkloadAnomaly(
+        "operations come before each other in a circle of sends and polls",
+        "operations that sent or polled a value",
+        "if another operation sent to a key of the operation",
+    ),
 }
 _INTERLEAVED: Final = "the sends of transactions may interleave"
 _REBALANCED: Final = "after a subscribe, partitions move between processes"
@@ -108,11 +174,25 @@ class _Log:
     """The offsets of each value."""
     rank: dict[int, int] = field(default_factory=dict)
     """The dense number of each offset."""
+    shown: Counter[int] = field(default_factory=Counter)
+    """How often answers show each offset."""
+    shown_values: Counter[Any] = field(default_factory=Counter)
+    """How often answers show each value with its offset."""
+    returned: dict[Any, int] = field(default_factory=dict)
+    """The highest offset that a send of the value returned."""
 
     def see(self, offset: int | None, value: Any) -> None:
-        if offset is not None and value not in self.offsets.setdefault(offset, []):
+        if offset is None:
+            return
+        self.shown[offset] += 1
+        self.shown_values[value] += 1
+        if value not in self.offsets.setdefault(offset, []):
             self.offsets[offset].append(value)
             self.places.setdefault(value, []).append(offset)
+
+    def has_later(self, value: Any) -> bool:
+        """Returns whether the log has a value after this one."""
+        return self.index[value] + 1 < len(self.order)
 
     def settle(self) -> None:
         for offset in sorted(self.offsets):
@@ -165,7 +245,7 @@ class _KafkaCheck:
         polls = sum(bool(step.polled) for step in self.steps.values())
         if not polls:
             self.answer.doubts.append("nothing was ever polled")
-        self.answer.examined = dict.fromkeys(MEANINGS, len(self.steps))
+        self.answer.examined = dict.fromkeys(ANOMALIES, len(self.steps))
         return self.answer
 
     def _read_step(self, one: Completed) -> _Step:
@@ -177,6 +257,9 @@ class _KafkaCheck:
                 offset, value = value if isinstance(value, list) and ok and len(value) == 2 else (None, value)
                 step.sent.setdefault(key, []).append(freeze(value))
                 self._see(key, offset, value)
+                if offset is not None:
+                    returned = self.logs[key].returned
+                    returned[freeze(value)] = max(offset, returned.get(freeze(value), offset))
             elif len(micro) > 1 and ok:
                 for key, pairs in (micro[1] or {}).items():
                     for offset, value in pairs:
@@ -194,6 +277,8 @@ class _KafkaCheck:
 
     def _check_offsets(self) -> None:
         for key, log in self.logs.items():
+            self.answer.claim(INCONSISTENT, (count > 1 for count in log.shown.values()))
+            self.answer.claim(DUPLICATE, (count > 1 for count in log.shown_values.values()))
             for offset, values in log.offsets.items():
                 if len(values) > 1:
                     seers = [one for value in values[:2] for one in self._find_seers(key, value)]
@@ -206,6 +291,15 @@ class _KafkaCheck:
                     self.answer.add(DUPLICATE, key, claim, seers)
 
     def _check_polled(self) -> None:
+        last: dict[str, int] = {}
+        """By key, when the last poll of a value returned."""
+        for (key, _), pollers in self.pollers.items():
+            last[key] = max(last.get(key, -1), *(step.operation.ret or step.operation.call for step in pollers))
+        rejected = (pair for pair in self.failed if pair not in self.sender)
+        self.answer.claim(ABORTED, (self.failed[pair].operation.call < last.get(pair[0], -1) for pair in rejected))
+        self.answer.claim(PHANTOM, [True] * len(self.pollers))
+        both = (step for step in self.steps.values() if step.sent and step.polled)
+        self.answer.claim(PRECOMMITTED, (not step.sent.keys().isdisjoint(step.polled) for step in both))
         for (key, value), pollers in self.pollers.items():
             poller = pollers[0].operation
             if (key, value) not in self.sender:
@@ -231,17 +325,21 @@ class _KafkaCheck:
                 first = log.rank[min(log.places[value])]
                 last[key] = max(last.get(key, (-1, None)), (first, value), key=lambda pair: pair[0])
         for (key, value), step in self.sender.items():
-            one = step.operation
-            polled = any(other in self.pollers for other in _iterate_values(step.sent))
-            if (key, value) in self.pollers or not (one.completion.outcome is Outcome.OK or polled):
-                continue
+            one, is_ok = step.operation, step.operation.completion.outcome is Outcome.OK
+            polled = any(other in self.pollers for other in _iterate_values(step.sent) if other != (key, value))
             log, (highest, shown) = self.logs[key], last.get(key, (-1, None))
+            if is_ok or polled:
+                place = log.rank[log.returned[value]] if value in log.returned else highest
+                self.answer.claim(LOST, [place < highest])
+                self.answer.claim(UNSEEN, [place >= highest] if is_ok else [])
+            if (key, value) in self.pollers or not (is_ok or polled):
+                continue
             by = f"{key}: {value} was sent by operation {one.index} at {seconds(one.call)}"
             if value in log.places and log.rank[max(log.places[value])] <= highest:
                 reader = self.pollers[key, shown][0].operation
                 claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
                 self.answer.add(LOST, key, claim, [one, reader])
-            elif one.completion.outcome is Outcome.OK:
+            elif is_ok:
                 self.answer.add(UNSEEN, key, f"{by} and acknowledged, and no one polled it by the end.", [one])
 
     def _check_inside(self, step: _Step) -> None:
@@ -254,6 +352,12 @@ class _KafkaCheck:
     def _compare(self, values: Values, one: Completed, verb: str, skip: str, back: str) -> None:
         for key, of_key in values.items():
             log = self.logs[key]
+            pairs = [(former in log.index and value in log.index, value) for former, value in pairwise(of_key)]
+            third = verb == "polled" or len(log.order) > 2
+            self.answer.claim(
+                skip, (known and third and (verb == "sent" or log.has_later(value)) for known, value in pairs)
+            )
+            self.answer.claim(back, (known for known, _ in pairs))
             for former, value in pairwise(of_key):
                 jump = log.jump(former, value)
                 if jump != 1:
@@ -286,6 +390,10 @@ class _KafkaCheck:
             if key in last:
                 former, value = last[key]
                 log, one = self.logs[key], step.operation
+                known = value in log.index and of_key[0] in log.index
+                self.answer.claim(back, [known])
+                if skip is not None:
+                    self.answer.claim(skip, [known and log.has_later(of_key[0])])
                 jump = log.jump(value, of_key[0])
                 if jump < 1 or (jump > 1 and skip is not None):
                     between = log.order[log.index[value] + 1 : log.index[of_key[0]]]
@@ -312,6 +420,7 @@ class _KafkaCheck:
             for former, later in pairwise(one for one in senders if one is not None):
                 if former is not later:
                     sends.add((former.operation.index, later.operation.index))
+        self._expose_circles(polls)
         reported: set[int] = set()
         for anomaly, with_sends, with_time in (
             (CIRCLE, False, False), (TIME_CIRCLE, False, True), (SEND_CIRCLE, True, True),
@@ -321,6 +430,27 @@ class _KafkaCheck:
                 if reported.isdisjoint(members):
                     reported.update(members)
                     self._add_circle(anomaly, cycle, polls, sends)
+
+    def _expose_circles(self, polls: set[tuple[int, int]]) -> None:
+        """Counts operations that a circle may meet. Each one needs a way to another operation, and a way back."""
+        were_polled = {sender for sender, _ in polls}
+        senders: dict[str, set[int]] = {}
+        last_call = -1
+        done = [step for step in self.steps.values() if step.operation.completion.outcome is not Outcome.FAIL]
+        for step in done:
+            for key in step.sent:
+                senders.setdefault(key, set()).add(step.operation.index)
+            if step.sent:
+                last_call = max(last_call, step.operation.call)
+        for step in done:
+            one = step.operation
+            if step.polled:
+                is_later = one.ret is not None and last_call > one.ret
+                self.answer.claim(CIRCLE, [one.index in were_polled])
+                self.answer.claim(TIME_CIRCLE, [one.index in were_polled or is_later])
+            if step.polled or step.sent:
+                others = (senders.get(key, set()) - {one.index} for key in {*step.sent, *step.polled})
+                self.answer.claim(SEND_CIRCLE, [any(others)])
 
     def _find_circles(
         self, edges: Sequence[tuple[int, int, int]], *, with_time: bool

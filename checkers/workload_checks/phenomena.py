@@ -11,10 +11,12 @@ predicate write skew (G2).
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from assay.checkers.times import seconds
 from assay.checkers.workload_checks.answer import (
     Answer,
+    WorkloadAnomaly,
     describe_some,
     group_by_key,
     list_elements,
@@ -29,6 +31,31 @@ LOST_INSERT = "lost-insert"
 DIVERGED = "diverged-reads"
 PREDICATE_SKEW = "G2-predicate"
 
+OF_DIRTY_READS: Final = {
+    DIRTY_READ: WorkloadAnomaly(
+        "a value was read whose write failed, or which no strong read has",
+        "values that were read, if the object has a strong read; otherwise values whose writes failed",
+        "if the object has a strong read, or a read returned after the failed write was called",
+    ),
+    LOST_INSERT: WorkloadAnomaly(
+        "an acknowledged value is in no strong read",
+        "acknowledged values of objects on which a strong read was called",
+        "if a strong read succeeded",
+    ),
+    DIVERGED: WorkloadAnomaly(
+        "strong reads disagree",
+        "strong reads",
+        "if another strong read of the object succeeded, and a value was written",
+    ),
+}
+OF_PREDICATE_INSERTS: Final = {
+    PREDICATE_SKEW: WorkloadAnomaly(
+        "two inserts succeeded, although each one excludes the other by a predicate",
+        "keys with a successful insert",
+        "if another insert of the key was called",
+    )
+}
+
 
 def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
     """Looks for reads of failed writes. If there are strong reads, also for values that they lack."""
@@ -38,6 +65,11 @@ def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
         strong = select_ok(ones, "strong-read")
         reads = select_ok(ones, "read")
         total += len(reads) + len(strong)
+        if any(one.operation.f == "strong-read" for one in ones):
+            acked = {freeze(one.operation.argument) for one in select_ok(ones, "write")}
+            answer.claim(LOST_INSERT, [bool(strong)] * len(acked))
+        may_differ = len(strong) > 1 and any(_may_write(one) for one in ones)
+        answer.claim(DIVERGED, [may_differ] * len(strong))
         if strong:
             _check_strong_reads(answer, key, ones, reads, strong)
         else:
@@ -48,12 +80,19 @@ def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
     return answer
 
 
+def _may_write(one: Completed) -> bool:
+    """Returns whether the operation is a write that did not certainly fail."""
+    return one.operation.f == "write" and one.completion.outcome is not Outcome.FAIL
+
+
 def _check_rows(answer: Answer, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed]) -> None:
     writes = [one for one in ones if one.operation.f == "write"]
     failed = {freeze(one.operation.argument): one for one in writes if one.completion.outcome is Outcome.FAIL}
     for one in writes:
         if one.completion.outcome is not Outcome.FAIL:
             failed.pop(freeze(one.operation.argument), None)  # another write of this value may have succeeded
+    last = max((read.ret or read.call for read in reads), default=-1)
+    answer.claim(DIRTY_READ, (one.call < last for one in failed.values()))
     for read in reads:
         rows = list_elements(read.completion.result)
         dirty = [value for value in dict.fromkeys(map(freeze, rows)) if value in failed]
@@ -78,6 +117,7 @@ def _check_strong_reads(
     for read in reads:
         value = read.operation.argument if read.completion.result is None else read.completion.result
         seen.setdefault(freeze(value), read)
+    answer.claim(DIRTY_READ, [True] * len(seen))
     acked = {freeze(one.operation.argument): one for one in select_ok(ones, "write")}
     for anomaly, values, verb in ((DIRTY_READ, seen, "read"), (LOST_INSERT, acked, "acknowledged")):
         for value, one in values.items():
@@ -110,6 +150,7 @@ def check_predicate_inserts(operations: Sequence[Completed]) -> Answer:
     keys = group_by_key(operations)
     for key, ones in keys.items():
         inserted = select_ok(ones, "insert")
+        answer.claim(PREDICATE_SKEW, [sum(one.operation.f == "insert" for one in ones) > 1] if inserted else [])
         if len(inserted) > 1:
             first, second = inserted[:2]
             answer.add(

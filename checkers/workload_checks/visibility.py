@@ -15,7 +15,13 @@ from itertools import dropwhile
 from typing import Any
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import Answer, describe_some, group_by_key, name_object, select_ok
+from assay.checkers.workload_checks.answer import (
+    Answer,
+    describe_some,
+    group_by_key,
+    name_object,
+    select_ok,
+)
 from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Outcome
 
@@ -47,7 +53,9 @@ def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
             if not known:
                 continue
             latest = max(known, key=lambda one: one.call)
-            missing = [value for _, value in acked[: bisect_left(ended, latest.call)] if value not in shown]
+            earlier_writes = acked[: bisect_left(ended, latest.call)]
+            answer.claim(CAUSAL_REVERSE, [bool(earlier_writes)])
+            missing = [value for _, value in earlier_writes if value not in shown]
             if missing:
                 earlier = writes[missing[0]]
                 answer.add(
@@ -72,6 +80,7 @@ def check_sequential(operations: Sequence[Completed]) -> Answer:
     for read in reads:
         series, parts = split_series(read)
         found = list(dropwhile(lambda part: part is None, parts))
+        answer.claim(NONSEQUENTIAL, [len(found) > 1] if found else [])
         if None in found:
             answer.add(
                 NONSEQUENTIAL,
@@ -122,6 +131,7 @@ def check_causal(operations: Sequence[Completed]) -> Answer:
             else:
                 total += 1
                 shown = one.completion.result
+                answer.claim(NONCAUSAL, [value != 0] if shown is not None else [])
                 wrong = shown is not None and shown not in held
                 done = f"read {shown}, and the register held {value}"
             if wrong:
