@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS, REPORTED
@@ -20,30 +20,65 @@ if TYPE_CHECKING:
 else:
     pa, pq = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
-
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with the number of rows done, and the number of all rows."""
 
 
 def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
-    """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed after the run."""
-    note = reader.closing_note
-    total = sum(map(reader.rows, DATA_SETS))
-    digests = [] if note is None else [(DIGESTED, note.digest), (REPORTED, note.reported)]
-    compared = [(names, digest, sum(map(reader.rows, names))) for names, digest in digests if digest is not None]
-    done, last = total, total + sum(rows for _, _, rows in compared)
+    """Reads every value once. Raises ``HistoryError`` for a damaged part, and for rows that were changed after the run.
 
-    def step(before: int, rows: int) -> None:
-        progress(before + rows, last)
-
-    require_readable(reader, partial(step, 0))
-    for names, digest, rows in compared:
-        if reader.digest(partial(step, done), names) != digest:
+    If a part cannot be read, ``require_readable`` reads all parts again, to name the row.
+    """
+    note, total = reader.closing_note, sum(map(reader.rows, DATA_SETS))
+    expected = {} if note is None else {DIGESTED: note.digest, REPORTED: note.reported}
+    try:
+        found = _compute_digests(reader, expected, lambda done: progress(done, total))
+    except (pa.ArrowException, OSError, _Misfit) as error:
+        require_readable(reader)
+        raise HistoryError(f"{reader.folder} cannot be read: {to_plain_line(error)}") from error
+    for names, digest in expected.items():
+        if digest is not None and found[names] != digest:
             raise HistoryError(
                 f"{reader.folder / CLOSED}: the parts hold other rows than those that were written: the digest of "
                 f"{', '.join(names)} is not {digest}; judge an unchanged copy of the run's files"
             )
-        done += rows
+
+
+class _Misfit(Exception):
+    """A value does not fit its column."""
+
+
+def _compute_digests(
+    reader: HistoryReader, groups: Collection[Sequence[str]], progress: Callable[[int], None]
+) -> dict[Sequence[str], str]:
+    """Reads all data sets. Returns the digest of each group of data sets. Raises ``_Misfit`` and Arrow's exceptions."""
+    from assay.harness.core.history.schema import SCHEMAS  # loads Arrow
+
+    digests = {tuple(names): reader.start_digest(names) for names in groups}
+    done = 0
+    for name in DATA_SETS:
+        schema = SCHEMAS[name].remove_metadata()
+        concerned = [digest for names, digest in digests.items() if name in names]
+        for path, rows in _read_ahead(reader.stored_batches(name)):
+            for field in schema:
+                place = rows.schema.get_field_index(field.name)
+                if place >= 0 and (why := _find_misfit(rows.column(place), field.type)) is not None:
+                    raise _Misfit(why)
+            for digest in concerned:
+                reader.add_to_digest(digest, name, path, rows)
+            done += rows.num_rows
+            progress(done)
+    return {names: digest.hexdigest() for names, digest in digests.items()}
+
+
+def _read_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yields the items. A thread reads the next item meanwhile."""
+    with ThreadPoolExecutor(1) as reading:
+        pending = reading.submit(next, items, None)
+        while (item := pending.result()) is not None:
+            pending = reading.submit(next, items, None)
+            yield item
 
 
 def require_readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:
@@ -88,7 +123,11 @@ def _require_fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) 
         raise HistoryError(f"{path}: row {first + good}: {field.name} does not fit {field.type}: {why}")
 
 
-def _find_misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+def _find_misfit(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    if column.type.equals(kind) and not pa.types.is_string(kind):
+        return None  # each value of the column's own type fits
+    if column.null_count == len(column):
+        return None
     try:
         column.cast(kind).validate(full=True)
     except pa.ArrowException as error:

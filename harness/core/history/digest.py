@@ -22,6 +22,10 @@ from assay.harness.core.history.schema import SCHEMAS
 FOOTER_END: Final = 8
 """Bytes at the end of a Parquet file: the length of its footer, and ``PAR1``."""
 
+BLOCK_ROWS: Final = 16_384
+_ZEROS: Final = memoryview(bytes(8 * BLOCK_ROWS))
+_ONES: Final = memoryview(b"\x01" * BLOCK_ROWS)
+
 
 def hash_footer(path: Path) -> str | None:
     """Returns the hash of a Parquet file's footer; None if the end of the file is damaged.
@@ -38,16 +42,46 @@ def hash_footer(path: Path) -> str | None:
         return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
 
+class _NullRuns:
+    """Running hashes of the columns of a data set that have had only nulls so far, or no null so far.
+
+    Such columns have equal null masks, and those with only nulls have equal values, too. So one hash stands for all
+    of them, and a column takes a copy when it stops being one of them. Most columns are empty in most histories.
+    """
+
+    def __init__(self) -> None:
+        self._only_nulls, self._no_nulls, self._numbers, self._lengths = (_start_hash() for _ in range(4))
+
+    def update(self, rows: int) -> None:
+        """Adds rows to the hashes, after all columns have taken them."""
+        for first in range(0, rows, BLOCK_ROWS):
+            count = min(BLOCK_ROWS, rows - first)
+            self._only_nulls.update(_ONES[:count])
+            self._no_nulls.update(_ZEROS[:count])
+            self._numbers.update(_ZEROS[: 8 * count])
+            self._lengths.update(_ZEROS[: 4 * count])
+
+    def copy_nulls(self, *, is_null: bool) -> Any:
+        """Returns the hash of the null mask so far."""
+        return (self._only_nulls if is_null else self._no_nulls).copy()
+
+    def copy_empty_values(self, *, text: bool) -> Any:
+        """Returns the hash of the numbers, or of the lengths of texts, of a column with only nulls so far."""
+        return (self._lengths if text else self._numbers).copy()
+
+
 class DataSetDigest:
     """Running hash of one data set. It takes the rows in order, in batches of any size."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._columns = [ColumnDigest(field) for field in schema]
+        self._runs = _NullRuns()
+        self._columns = [ColumnDigest(field, self._runs) for field in schema]
 
     def update(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Adds ``rows``, which must have the schema's columns in its order."""
         for index, column in enumerate(self._columns):
             column.update(rows.column(index))
+        self._runs.update(rows.num_rows)
 
     def hexdigest(self) -> str:
         combined = hashlib.blake2b(digest_size=16)
@@ -57,29 +91,46 @@ class DataSetDigest:
 
 
 class ColumnDigest:
-    """Running hash of one column."""
+    """Running hash of one column. ``runs``: shared by the columns of the data set, and updated after them."""
 
-    def __init__(self, field: pa.Field) -> None:
+    def __init__(self, field: pa.Field, runs: _NullRuns) -> None:
         self._name = field.name.encode()
         self._text = pa.types.is_string(field.type)
-        self._nulls = hashlib.blake2b(digest_size=16)
-        self._values = hashlib.blake2b(digest_size=16)
-        self._bytes = hashlib.blake2b(digest_size=16)
+        self._runs = runs
+        self._is_null: bool | None = None
+        """Whether all values so far are null (true), or none is (false). None: there are no values."""
+        self._nulls: Any = None
+        """The hash of the null mask. None: it is one of ``runs``, or there are no values."""
+        self._values: Any = None
+        """The hash of numbers or lengths. None: that of a column with only nulls so far, or there are no values."""
+        self._bytes = _start_hash()
 
     def update(self, column: pa.Array | pa.ChunkedArray) -> None:
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        for chunk in chunks:
+        if not len(column):
+            return
+        if self._is_null is None:
+            self._is_null = column.null_count == len(column)
+            if not self._is_null:
+                self._values = _start_hash()
+        if self._nulls is None and column.null_count != (len(column) if self._is_null else 0):
+            self._nulls = self._runs.copy_nulls(is_null=self._is_null)
+        if self._values is None:
+            if column.null_count == len(column):
+                return
+            self._values = self._runs.copy_empty_values(text=self._text)
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
             if len(chunk):
                 self._update(chunk)
 
     def _update(self, chunk: pa.Array) -> None:
-        self._nulls.update(_get_number_buffer(pc.is_null(chunk).cast(pa.uint8())))
+        if self._nulls is not None:
+            self._nulls.update(_get_number_buffer(pc.is_null(chunk).cast(pa.uint8())))
         if not self._text:
-            self._values.update(_get_number_buffer(pc.fill_null(chunk.cast(pa.int64()), 0)))
+            numbers = chunk.cast(pa.int64())
+            self._values.update(_get_number_buffer(pc.fill_null(numbers, 0) if chunk.null_count else numbers))
             return
         filled = pc.fill_null(chunk, "") if chunk.null_count else chunk
-        lengths = pc.binary_length(filled)
-        self._values.update(_get_number_buffer(lengths))
+        self._values.update(_get_number_buffer(pc.binary_length(filled)))
         offsets, data = filled.buffers()[1:]
         if data is None:
             return
@@ -87,8 +138,13 @@ class ColumnDigest:
         self._bytes.update(memoryview(data)[int(ends[filled.offset]) : int(ends[-1])])
 
     def digest(self) -> bytes:
+        nulls, values = self._nulls, self._values
+        if nulls is None:
+            nulls = _start_hash() if self._is_null is None else self._runs.copy_nulls(is_null=self._is_null)
+        if values is None:
+            values = _start_hash() if self._is_null is None else self._runs.copy_empty_values(text=self._text)
         combined = hashlib.blake2b(self._name, digest_size=16)
-        for part in (self._nulls, self._values, self._bytes):
+        for part in (nulls, values, self._bytes):
             combined.update(part.digest())
         return combined.digest()
 
@@ -118,3 +174,7 @@ def _get_number_buffer(values: pa.Array) -> Any:
     """
     width = values.type.bit_width // 8
     return memoryview(values.buffers()[1])[values.offset * width : (values.offset + len(values)) * width]
+
+
+def _start_hash() -> Any:
+    return hashlib.blake2b(digest_size=16)

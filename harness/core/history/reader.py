@@ -166,14 +166,28 @@ class HistoryReader:
     def digest(self, progress: Callable[[int], None] = lambda rows: None, names: Sequence[str] = DIGESTED) -> str:
         """Returns the hash of the rows of some data sets; equals the writer's if nothing was lost."""
         done = 0
-        schemas = {name: translation.schema(name, self.format(name)) for name in names}
-        digest = HistoryDigest(schemas, names)
-        for name, schema in schemas.items():
-            for batch in self._stored_batches(name, schema):
-                digest.update(name, batch)
-                done += batch.num_rows
+        digest = self.start_digest(names)
+        for name in names:
+            for path, rows in self.stored_batches(name):
+                self.add_to_digest(digest, name, path, rows)
+                done += rows.num_rows
                 progress(done)
         return digest.hexdigest()
+
+    def start_digest(self, names: Sequence[str]) -> HistoryDigest:
+        """Returns the hash of no rows of these data sets, in the format of their files."""
+        return HistoryDigest({name: translation.schema(name, self.format(name)) for name in names}, names)
+
+    def add_to_digest(self, digest: HistoryDigest, name: str, path: Path, rows: pa.RecordBatch) -> None:
+        """Adds rows of a file, as ``stored_batches`` yields them. Raises ``HistoryError`` if they do not fit."""
+        digest.update(name, _conform(rows, translation.schema(name, self.format(name)), path))
+
+    def stored_batches(self, name: str) -> Iterator[tuple[Path, pa.RecordBatch]]:
+        """Yields the rows of each file as they are stored, in order, with the path of the file."""
+        for path in self._paths[name]:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches():
+                    yield path, batch
 
     def _open_files(self, name: str, schema: pa.Schema) -> ds.Dataset:
         import pyarrow.dataset as ds  # imports pandas
@@ -186,10 +200,8 @@ class HistoryReader:
 
     def _stored_batches(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields the rows of the files with the columns of ``schema``."""
-        for path in self._paths[name]:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches():
-                    yield _conform(batch, schema, path)
+        for path, batch in self.stored_batches(name):
+            yield _conform(batch, schema, path)
 
     def _translated_batches(self, name: str) -> Iterator[pa.RecordBatch]:
         """Yields the rows in the current format. DuckDB uses a single thread, which keeps them in order."""

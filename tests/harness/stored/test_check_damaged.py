@@ -15,6 +15,7 @@ import pytest
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_integrity import require_unchanged
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.cli.command import ExitCode
@@ -276,6 +277,21 @@ def test_a_part_that_is_missing(history: Path, capsys: pytest.CaptureFixture[str
     part(history, "effects").unlink()
     line = refused(history, capsys)
     assert f"{history / 'effects'}: its parts have 0 rows, but closed.json says that 12 were written" in line
+
+
+def test_files_are_read_once_to_compare_them_with_what_was_written(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, opened = open_history(history), list[Path]()
+    open_part = pq.ParquetFile
+
+    def note_and_open(path: Path) -> pq.ParquetFile:
+        opened.append(path)
+        return open_part(path)
+
+    monkeypatch.setattr(pq, "ParquetFile", note_and_open)
+    require_unchanged(reader)
+    assert sorted(opened) == sorted(path for name in SCHEMAS for path in reader.paths(name))
 
 
 def test_a_value_that_was_changed_afterwards(history: Path, capsys: pytest.CaptureFixture[str]) -> None:

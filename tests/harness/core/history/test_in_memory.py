@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.data_sets import DATA_SETS, DIGESTED
-from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.digest import BLOCK_ROWS, HistoryDigest
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory, compute_digest
 from assay.harness.core.history.reader import InMemoryHistoryReader
 from assay.harness.core.history.rows import History
@@ -43,6 +43,21 @@ def test_the_digest_of_plain_columns_is_that_of_their_arrow_batches(made: Column
         for row in range(handed.rows(name)):
             by_row.update(name, handed.table(name).slice(row, 1))
     assert compute_digest(made) == by_row.hexdigest()
+
+
+def test_long_runs_of_nulls_are_hashed_like_other_values() -> None:
+    """Columns that have had only nulls share a hash, which each leaves with its first value."""
+    plain = {"int64": 7, "int32": 7, "string": "x", "bool": True}
+    rows = BLOCK_ROWS + 3
+    made: Columns = {name: [] for name in DATA_SETS}
+    made["faults"] = [
+        [None] * (rows - 1) + [plain[column.type]] if column.nullable and place % 2 else [plain[column.type]] * rows
+        for place, column in enumerate(DATA_SETS["faults"])
+    ]
+    digest, faults = HistoryDigest(), InMemoryHistoryReader(made).table("faults")
+    for first, count in ((0, BLOCK_ROWS + 1), (BLOCK_ROWS + 1, 1), (BLOCK_ROWS + 2, 1)):
+        digest.update("faults", faults.slice(first, count))
+    assert compute_digest(made) == digest.hexdigest()
 
 
 def written(history: History) -> None:
