@@ -242,30 +242,35 @@ DOUBTFUL_SLOTS: Final = Table(
 )
 """Ranges of indexes that may have duplicates: one bit per index turns millions of them into a few rows."""
 
+DOUBTFUL_MOMENTS: Final = Table(
+    "doubtful_moments",
+    """
+    select moment from (
+        select call as moment from ops union all select ret from ops where ret is not null) as moments
+    group by moment having count(*) > 1
+    """,
+)
+"""The timestamps that occur twice. Usually there are none, so only the timestamps are grouped."""
+
 DOUBTFUL_OPERATIONS: Final = Table(
     "doubtful_operations",
     f"""
-    select op, twice, other from (
-        select e.op,
-            case when many > 1 and (low < 0 or high > 61 or bit_count(present) <> many) then 1 else 0 end as twice,
-            case when o."index" is null or e.process <> o.process or last_process <> o.process
-                or e.call <> o.call or last_call <> o.call
-                or returned <> case when o.ret is null then 0 else many end or e.ret <> o.ret or last_ret <> o.ret
-                or e.phase <> {_PHASE.format("o")} or last_phase <> {_PHASE.format("o")} then 1 else 0 end as other
-        from (
+    select op, max(twice) as twice, max(other) as other from (
+        select op, 1 as twice, 0 as other from (
             select op, count(*) as many, min(sub) as low, max(sub) as high,
-                bit_or(case when sub between 0 and 61 then cast(1 as bigint) << sub end) as present,
-                min(process) as process, max(process) as last_process, min(call) as call, max(call) as last_call,
-                count(ret) as returned, min(ret) as ret, max(ret) as last_ret,
-                min({_PHASE.format("f")}) as phase, max({_PHASE.format("f")}) as last_phase
-            from effects f group by op) e
-            left join ops o on e.op = o."index") as operations
-    where twice = 1 or other = 1
+                bit_or(case when sub between 0 and 61 then cast(1 as bigint) << sub end) as present
+            from effects group by op) as counted
+        where many > 1 and (low < 0 or high > 61 or bit_count(present) <> many)
+        union all
+        select e.op, 0, 1 from effects e left join ops o on e.op = o."index"
+        where o."index" is null or e.process <> o.process or e.call <> o.call or e.ret is distinct from o.ret
+            or {_PHASE.format("e")} <> {_PHASE.format("o")}) as operations
+    group by op
     """,
 )
 """Operations with an effect that may occur ``twice``, or that differs from its operation (``other``).
 
-Usually there are none, so one pass over all effects replaces two expensive joins.
+Usually there are none. Both passes over all effects need few columns, and the exact rules then read few effects.
 """
 
 RULES: Final = (
@@ -292,10 +297,11 @@ RULES: Final = (
     ),
     ValidationRule(
         data="ops",
+        views=(DOUBTFUL_MOMENTS,),
         sql="""
             select moment, min("index") as other, max("index") as "index" from (
-                select "index", call as moment from ops
-                union all select "index", ret from ops where ret is not null) as moments
+                select o."index" as "index", d.moment from ops o join doubtful_moments d on o.call = d.moment
+                union all select o."index", d.moment from ops o join doubtful_moments d on o.ret = d.moment) as moments
             group by moment having count(*) > 1 order by moment nulls first limit 1
             """,
         names=("index",),
