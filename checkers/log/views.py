@@ -148,45 +148,49 @@ LOG_VIEWS: Final = (
     -- - `live`, `failed`: number of sends that may have happened, and of failed sends. `sentinel`: 1 for a sentinel.
     -- - `observed`, `drained`: number of records read, and of those read by the drain. `seen`, `seen_op`: return and
     -- operation of the first poll that read it. `shown`: number of polls that read it inside their range.
+    -- Sends and records are grouped separately, because each has half of the aggregates, and most values have one row.
     create table log_value_offsets (high_cardinality) as
-    select key, value, position, any_acks, any_acked, any_ack_op,
-        case when position is null then 0 else any_acks end as acks,
-        case when position is null then null else any_acked end as acked,
-        case when position is null then null else live_call end as acked_call,
-        case when position is null then null else any_ack_op end as ack_op,
-        sentinel, live, live_call, failed, any_call, send_op, observed, drained, seen, seen_op, shown
-    from (
-        select key, value, position,
-            cast(sum(any_acks) as bigint) as any_acks, min(any_acked) as any_acked, min(any_ack_op) as any_ack_op,
-            max(sentinel) as sentinel,
-            cast(sum(live) as bigint) as live, min(live_call) as live_call,
-            cast(sum(failed) as bigint) as failed, min(any_call) as any_call, min(send_op) as send_op,
-            cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
-            min(seen) as seen, min(seen_op) as seen_op, cast(sum(shown) as bigint) as shown
+    with sent as (
+        select key, value, position, count(any_acked) as any_acks, min(any_acked) as any_acked,
+            min(any_ack_op) as any_ack_op, max(sentinel) as sentinel, count(live_call) as live,
+            min(live_call) as live_call, count(*) - count(live_call) as failed, min(call) as any_call,
+            min(op) as send_op
         from (
-            select key, value, case when outcome = 'ok' then position end as position,
-                case when outcome = 'ok' then 1 else 0 end as any_acks,
+            select key, value, op, call, case when outcome = 'ok' then position end as position,
                 case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as any_acked,
                 case when outcome = 'ok' then op end as any_ack_op,
                 case when outcome = 'ok' and phase = 'sentinel' then 1 else 0 end as sentinel,
-                case when outcome <> 'fail' then 1 else 0 end as live,
-                case when outcome <> 'fail' then call end as live_call,
-                case when outcome = 'fail' then 1 else 0 end as failed,
-                call as any_call, op as send_op,
-                0 as observed, 0 as drained, cast(null as bigint) as seen, cast(null as bigint) as seen_op, 0 as shown
-            from log_sends where value is not null
-            union all
-            select p.key, p.value, p.position, 0, null, null, null, 0, null, 0, null, null,
-                1, case when p.phase = 'drain' then 1 else 0 end, coalesce(p.ret, {INFINITY}), p.op,
-                case when p.segment > 0 and s.op is null then 1 else 0 end
+                case when outcome <> 'fail' then call end as live_call
+            from log_sends where value is not null) as sends
+        group by key, value, position),
+    read as (
+        select key, value, position, count(seen) as observed, cast(sum(drained) as bigint) as drained,
+            min(seen) as seen, min(op) as seen_op, cast(sum(shown) as bigint) as shown
+        from (
+            select p.key, p.value, p.position, coalesce(p.ret, {INFINITY}) as seen, p.op,
+                case when p.phase = 'drain' then 1 else 0 end as drained,
+                case when p.segment > 0 and s.op is null then 1 else 0 end as shown
             from log_poll_rows p
                 left join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
             where p.kind = 'observe'
             union all
-            select key, value, position, 0, null, null, null, 0, null, 0, null, null,
-                0, 0, null, null, 1
-            from log_inexact_records) as sources
-        group by key, value, position) as placed
+            select key, value, position, null, null, 0, 1 from log_inexact_records) as records
+        group by key, value, position)
+    select s.key, s.value, s.position, s.any_acks, s.any_acked, s.any_ack_op,
+        case when s.position is null then 0 else s.any_acks end as acks,
+        case when s.position is null then null else s.any_acked end as acked,
+        case when s.position is null then null else s.live_call end as acked_call,
+        case when s.position is null then null else s.any_ack_op end as ack_op,
+        s.sentinel, s.live, s.live_call, s.failed, s.any_call, s.send_op, coalesce(r.observed, 0) as observed,
+        coalesce(r.drained, 0) as drained, r.seen, r.seen_op, coalesce(r.shown, 0) as shown
+    from sent s left join read r
+        on s.key = r.key and s.value = r.value and s.position is not distinct from r.position
+    union all
+    select r.key, r.value, r.position, 0, null, null, 0, null, null, null, null, 0, null, 0, null, null,
+        r.observed, r.drained, r.seen, r.seen_op, r.shown
+    from read r left join sent s
+        on s.key = r.key and s.value = r.value and s.position is not distinct from r.position
+    where s.key is null
 
     -- `offsets`: number of offsets at which a value was acknowledged or read. `unplaced`: return of its first
     -- acknowledgement without an offset.
