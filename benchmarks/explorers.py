@@ -60,9 +60,29 @@ def open_explorer(workload: str, seed: int, defect: str | None = None, **budget:
                 player.close()
 
 
+@contextmanager
+def open_checkout(reference: str) -> Iterator[Path]:
+    """Yields a checkout: the folder ``reference``, or else a temporary worktree of the commit ``reference``."""
+    if Path(reference).is_dir():
+        yield Path(reference).resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="assay-checkout-") as folder:
+        checkout = Path(folder) / "checkout"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(checkout), reference], check=True)
+        try:
+            yield checkout
+        finally:
+            subprocess.run([*git, "remove", "--force", str(checkout)], check=True)
+
+
 def run_in_checkout(script: str, checkout: Path, arguments: Sequence[object]) -> str:
-    """Runs a script with the code of a checkout, and returns the last line that it prints."""
+    """Runs a script with the code of a checkout, and returns the last line that it prints.
+
+    The checkout's own copy of the script is run, because functions have other names in older commits.
+    """
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    command = [sys.executable, script, *map(str, arguments)]
+    own = checkout / "benchmarks" / Path(script).name
+    command = [sys.executable, str(own if own.exists() else script), *map(str, arguments)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.splitlines()[-1]

@@ -5,18 +5,22 @@ fork server starts most examples from forks of other runs. Two figures count: ex
 injected faults, including those that a fork inherited. Seconds are processor time of all processes, so other load
 on the machine does not count. The two checkouts alternate.
 
-    python benchmarks/search.py [--workloads test_log,...] [--examples 40] [--seeds 1,2] [--against PATH] [--json]
+    python benchmarks/search.py [--workloads test_log,...] [--examples 40] [--seeds 1,2]
+        [--against PATH|COMMIT] [--json]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from explorers import ROOT, open_explorer, run_in_checkout
+from explorers import ROOT, open_checkout, open_explorer, run_in_checkout
 from figures import Output, make_parser, names, numbers
 
 CHILD = "--here"
@@ -46,10 +50,18 @@ def main() -> None:
     parser.add_argument("--workloads", type=names, default=["test_log", "test_group", "test_controller"])
     parser.add_argument("--examples", type=int, default=40)
     parser.add_argument("--seeds", type=numbers, default=[1])
-    parser.add_argument("--against", type=Path, help="another checkout, such as a worktree of an older commit")
+    parser.add_argument("--against", help="the folder of another checkout, or an older commit")
     options = parser.parse_args()
+    with ExitStack() as stack:
+        sides = {"this": ROOT}
+        if options.against is not None:
+            sides["other"] = stack.enter_context(open_checkout(options.against))
+        compare(options, sides)
+
+
+def compare(options: argparse.Namespace, sides: Mapping[str, Path]) -> None:
+    """Prints the rates of each side, a checkout."""
     output = Output(options.json)
-    sides = {"this": ROOT} | ({"other": options.against.resolve()} if options.against else {})
     figures: dict[str, Any] = {}
     for workload in options.workloads:
         totals = {side: dict.fromkeys(SUMMED, 0.0) for side in sides}
