@@ -228,9 +228,16 @@ SEND_SKIP: Final = Check(
             {previous("outcome", by="key, request", order="op, sub")} as former_outcome
         from log_sends where request is not null
 
+        -- The few pairs that may contradict the order of a set: their offsets are not neighbours, or not both known.
+        create table log_odd_set_pairs as
+        select op, sub, key, request, position, value, outcome, former, former_value, former_outcome
+        from log_set_pairs
+        where (outcome = 'ok' and former_outcome = 'ok' and {is_not_next("position", "former")})
+            or ((outcome = 'info' or (outcome = 'ok' and position is null)) and former_value is not null)
+
         -- Neighbours of a set that are not at neighbouring offsets.
         create table log_split as
-        select op, sub, key, request, position, value, former, former_value from log_set_pairs
+        select op, sub, key, request, position, value, former, former_value from log_odd_set_pairs
         where outcome = 'ok' and former_outcome = 'ok' and {is_not_next("position", "former")}
 
         -- Known offsets, numbered without gaps.
@@ -242,7 +249,7 @@ SEND_SKIP: Final = Check(
         -- Values of sets without known offsets, at the offsets where they were read.
         create table log_set_parts as
         select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value, p.seen_op
-        from log_set_pairs s join log_value_offsets p on s.key = p.key and s.value = p.value
+        from log_odd_set_pairs s join log_value_offsets p on s.key = p.key and s.value = p.value
             left join log_compacted c on s.key = c.key
             left join log_starts t on s.key = t.key
         where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
