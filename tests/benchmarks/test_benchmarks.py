@@ -30,6 +30,7 @@ SMALL = {
     "trends": "--nights=5 --cells=3 --engines=duckdb",
     "many_runs": "--runs=4 --different=2 --operations=500 --sample=1 --engines=auto",
     "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
+    "price": "--effects=2000 --keys=2 --clients=5 --engines=duckdb --rounds=1",
     "doubling": "--seconds=20 --doublings=1 --rate=50 --rounds=1",
     "hour": "--rates=1 --models=log,counter --clients=3 --keys=3",
     "isolation": "--transactions=200 --sessions=3 --levels=serializable,causal",
