@@ -160,7 +160,7 @@ class _Words:
             return f"{target} read {self._value(step.target, step.key, step.source)} of {key}, which {source} wrote"
         if step.kind is Kind.RW:
             if step.writer == INITIAL:
-                return f"{source} read {key} when nothing was in it, and {target} wrote it"
+                return f"{source} read the initial value of {key}, and {target} wrote it"
             value = self._value(step.reader, step.key, step.writer)
             return f"{source} read {value} of {key}, which {target} replaced{self._because(step, 'it comes after')}"
         if step.reader >= 0:

@@ -163,6 +163,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     :meth:`isolate`. None: the anomalies that the contract forbids define the level."""
     transaction_seconds: float = 300.0
     """Seconds in which the level is decided; after them it is unknown."""
+    transaction_all_reads: bool = False
+    """Whether the level also judges the reads of failed and unknown transactions, if they are recorded."""
     unflushed: int = 0
     """Number of last records of a partition that may be lost if *all* servers lose power together.
 
@@ -244,17 +246,18 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         conditional = (*self.conditional, *why)
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated, conditional=conditional)
 
-    def isolate(self, level: str, *, seconds: float = 300.0) -> Contract:
+    def isolate(self, level: str, *, seconds: float = 300.0, all_reads: bool = False) -> Contract:
         """Returns a copy by which the transactions must satisfy an isolation level, such as ``snapshot-isolation``.
 
         It tolerates the aborted, intermediate and internal reads that the level allows. ``seconds``: the time limit;
-        beyond it the level is unknown. Raises ``ValueError`` for an unknown level.
+        beyond it the level is unknown. ``all_reads``: whether the recorded reads of failed and unknown transactions are
+        judged as well. Raises ``ValueError`` for an unknown level.
         """
         found = find_level(level)
         allowed = tuple(name for name in VALUE_ANOMALIES if name not in found.forbidden_values)
         contract = self.tolerate(*allowed, because=f"{found.name} allows it") if allowed else self
         return msgspec.structs.replace(
-            contract, transaction_level=found.name, transaction_seconds=seconds,
+            contract, transaction_level=found.name, transaction_seconds=seconds, transaction_all_reads=all_reads,
             transaction_order=_TRANSACTION_ORDERS[found.order],
         )  # fmt: skip
 

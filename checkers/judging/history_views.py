@@ -104,7 +104,8 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         "txn_declared",
         f"select '{contract.transaction_order}' as transaction_order, "
         f"{quote_texts([contract.transaction_level or ''])} as transaction_level, "
-        f"cast({contract.transaction_seconds} as double) as transaction_seconds",
+        f"cast({contract.transaction_seconds} as double) as transaction_seconds, "
+        f"{int(contract.transaction_all_reads)} as transaction_all_reads",
     )
     define_log_effects(engine)
 

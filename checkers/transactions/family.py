@@ -31,10 +31,15 @@ _APPLIES: Final = f"""
 
 def prepare_declared(engine: Engine) -> list[str]:
     """Creates the tables of the transaction checks. The contract's isolation level judges the order, if it has one."""
-    (declared,) = engine.rows("select transaction_level, transaction_seconds from txn_declared")
+    (declared,) = engine.rows("select transaction_level, transaction_seconds, transaction_all_reads from txn_declared")
     if not declared["transaction_level"]:
         return prepare(engine)
-    return prepare_level(engine, declared["transaction_level"], declared["transaction_seconds"])
+    return prepare_level(
+        engine,
+        declared["transaction_level"],
+        declared["transaction_seconds"],
+        all_reads=bool(declared["transaction_all_reads"]),
+    )
 
 
 TRANSACTIONS: Final = Family(

@@ -37,12 +37,15 @@ _ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, 
 _CONSTRAINTS: Final = "select op from txn_register_seen union all select op from txn_list_seen"
 
 
-def prepare_level(engine: Engine, name: str, seconds: float) -> list[str]:
-    """Creates every table that the transaction checks read. Returns reasons not to pass."""
+def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool = False) -> list[str]:
+    """Creates every table that the transaction checks read. Returns reasons not to pass.
+
+    ``all_reads``: whether the reads of failed and unknown transactions are judged as well.
+    """
     build(engine, SOURCE_VIEWS)
     engine.view("txn_edges", _CONSTRAINTS)
     level = find_level(name)
-    history = make_history(_read_rows(engine))
+    history = make_history(_read_rows(engine), all_reads=all_reads)
     result = check_level(history, level, seconds)
     found = [] if result.refutation is None else [_make_finding(history, result.refutation)]
     load_cycles(engine, "txn_found", found)

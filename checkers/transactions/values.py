@@ -110,7 +110,7 @@ INTERNAL: Final = Check(
             select op, key, read_sub from txn_elements where position = 0
             union all
             select r.op, r.key, r.sub from txn_rows r
-            where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null) r
+            where r.kind = 'txn-read' and r.judged = 1 and r.position is null) r
             on w.op = r.op and w.key = r.key
         where w.listed = 1
 

@@ -43,8 +43,9 @@ def declare_exposure(written: str, *, asserted: str, remedy: str = "") -> Exposu
 ROWS: Final = View(
     "txn_rows",
     f"""
-    select op, sub, process, key, kind, list_index as position, value, call, coalesce(ret, {INFINITY}) as ret, outcome
-    from effects where kind in ('txn-append', 'txn-write', 'txn-read')
+    select op, sub, process, key, kind, list_index as position, value, call, coalesce(ret, {INFINITY}) as ret, outcome,
+        case when outcome = 'ok' or d.transaction_all_reads = 1 then 1 else 0 end as judged
+    from effects cross join txn_declared d where kind in ('txn-append', 'txn-write', 'txn-read')
     """,
 )
 
@@ -88,7 +89,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     create table txn_elements as
     select r.op, r.sub - r.position as read_sub, r.key, r.position, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key
-    where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is not null and u.key is null
+    where r.kind = 'txn-read' and r.judged = 1 and r.position is not null and u.key is null
 
     -- The elements that reads show at a position, and the first operation that shows each.
     create table txn_cells as
@@ -99,7 +100,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
         left join txn_ambiguous a on r.key = a.key and r.value = a.value
-    where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
+    where r.kind = 'txn-read' and r.judged = 1 and r.position is null and u.key is null and l.key is null
         and a.key is null
 
     -- Each value that was read, and the first and the last operation that read it.
@@ -193,7 +194,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     union all
     select r.op, r.key, r.sub, 0
     from txn_rows r join txn_lists l on r.key = l.key left join txn_unclear u on r.key = u.key
-    where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null
+    where r.kind = 'txn-read' and r.judged = 1 and r.position is null and u.key is null
 
     -- Each read of an ordered list: its length, and the writer of its last element.
     create table txn_list_seen as

@@ -22,16 +22,20 @@ TRANSACTION: Final = "txn"
 _WRITES: Final = {"append": "txn-append", "w": "txn-write"}
 
 
-def derive_effects(completed: Completed) -> list[Effect]:
-    """Returns one row per micro-operation or element read.
+def derive_effects(completed: Completed, *, all_reads: bool = False) -> list[Effect]:
+    """Returns one row per micro-operation or element read. ``all_reads``: also the reads that the result of a failed or
+    unknown transaction has.
 
     Raises ``ValueError`` for an invalid micro-operation, or if the result of an ok transaction does not repeat those of
     its argument.
     """
     ok = completed.completion.outcome is Outcome.OK
     called = _require_list(completed.index, completed.operation.argument)
-    micros = _require_list(completed.index, completed.completion.result) if ok else called
-    effects = [effect for micro in micros for effect in _derive_micro_effects(completed.index, micro, ok)]
+    micros = called
+    knows_reads = ok or (all_reads and completed.completion.result is not None)
+    if knows_reads:
+        micros = _require_list(completed.index, completed.completion.result)
+    effects = [effect for micro in micros for effect in _derive_micro_effects(completed.index, micro, knows_reads)]
     if ok and list(map(_identify, micros)) != list(map(_identify, called)):
         raise ValueError(
             f"operation {completed.index} was called with {called!r} and ended ok with {micros!r}, which are other "

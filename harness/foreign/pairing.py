@@ -1,8 +1,8 @@
 """Pairs calls and completions to operations, the rows of the ``ops`` table.
 
 An operation that never ends, or ends ``:info``, has no return, because it is unknown whether and when it took effect.
-Only the value of an ``:ok`` completion is a result; the value of any other completion is its ``error``. All timestamps
-must differ. So an entry with the same time as the entry before it counts as one nanosecond later.
+Only the value of an ``:ok`` completion is a result; the value of any other completion is its ``error``. With
+``all_reads``, it is also a result if it fits the call. All timestamps must differ. So an entry with the same time as the entry before it counts as one nanosecond later.
 
 Entries without a ``:process`` are calls each followed by its completion. Each such operation counts as a process of its
 own, because it is unknown which of them one client made. A process may go on after an operation of unknown outcome,
@@ -72,6 +72,7 @@ class Pairing:
         order: EntryOrder,
         *,
         refusals: bool = False,
+        all_reads: bool = False,
         only_operation: str | None = None,
     ) -> None:
         self._path = path
@@ -79,6 +80,7 @@ class Pairing:
         self._model = model
         self._splitter = KeySplitter(path, keys)
         self._refusals = refusals
+        self._all_reads = all_reads
         self._only_operation = only_operation
         self._times = EntryTimes(path, order)
         self._indexed: bool | None = None
@@ -253,6 +255,10 @@ class Pairing:
             self._result[row] = None if value is None else self._intern(text)
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
             self._error[row] = self._intern(to_name(value))
+        if self._all_reads and entry.type != Outcome.OK and value is not None and entry.unreadable is None:
+            shape = self._find_shape(entry, f)
+            if shape.result_fits(value) and shape.allows(call.argument, value):
+                self._result[row] = self._intern(to_json(value))
         if entry.final:
             self._phase[row] = Phase.DRAIN.value
         if entry.error is not None:

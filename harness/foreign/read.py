@@ -140,18 +140,20 @@ def read_history(
     keys: KeyMode = KeyMode.AUTO,
     order: EntryOrder = EntryOrder.AUTO,
     refusals: bool = False,
+    all_reads: bool = False,
     progress: Progress = lambda done: None,
 ) -> ForeignHistory:
     """Reads the operations of a file. They must fit ``model``, if that is one of ``MODELS`` or ``WORKLOADS``.
 
     With ``refusals``, a CAS that ended ``:fail`` without an error found another value. Its result then is false.
+    With ``all_reads``, the value of a failed or unknown operation is its result if it fits the call.
     ``progress`` is called with the number of bytes read. Raises ``MalformedError`` with file, line, column and reason
     for the first error, and ``OSError`` if the file cannot be opened.
     """
     start = time.perf_counter()
     pairing = Pairing(
         path, {**MODELS, **WORKLOADS}.get(model), model, keys, order,
-        refusals=refusals, only_operation=ONLY_OPERATIONS.get(model),
+        refusals=refusals, all_reads=all_reads, only_operation=ONLY_OPERATIONS.get(model),
     )  # fmt: skip
     reader = _choose_line_reader(path, format)
     for entry in _read_entries(path, format, progress) if reader is None else reader.iterate_entries(progress):

@@ -9,6 +9,7 @@ and ``harness.cli`` import it.
 - ``by_model``: judges operations by a model. ``initial_values``: initial values of registers
 - ``by_workload``: judges operations of another tool's workload. ``workload_table``: all workloads
 - ``recognised_workload``: recognises the workload of a file
+- ``transaction_reads``: reads of initial values, and of failed and unknown transactions
 - ``element_numbers``: numbers for elements of transactions that are no integers
 - ``foreign_page``: the HTML page of a file of another tool
 - ``foreign_findings``: contradictory answers of a file of another tool, and the order that it supports

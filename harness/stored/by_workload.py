@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from assay.checkers.engine import Engines
 from assay.checkers.isolation.level_check import TIME_LIMIT
-from assay.checkers.isolation.levels import Level, add_real_time, find_level
+from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, add_real_time, find_level
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement
@@ -35,7 +35,8 @@ from assay.harness.stored.by_model import find_missing_successes, judge_by_model
 from assay.harness.stored.initial_values import add_initial_values
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_set_effects
-from assay.harness.stored.workload_table import BY_NAME, LEVEL, LINEARIZABLE, Workload
+from assay.harness.stored.transaction_reads import suggest_initial_values
+from assay.harness.stored.workload_table import BY_NAME, INITIAL, LEVEL, LINEARIZABLE, Workload
 
 EffectMaker = Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]
 
@@ -46,7 +47,9 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
     "set": lambda done, request: make_set_effects(done, final_only=not request.linearizable, allows_stale=False),
     "set-full": lambda done, request: make_set_effects(done, final_only=False, allows_stale=not request.linearizable),
     "total-queue": lambda done, request: make_queue_effects(done, drained=True),
-    "transactions": lambda done, request: effects.make_transaction_effects(done),
+    "transactions": lambda done, request: effects.make_transaction_effects(
+        done, request.initial, all_reads=request.all_reads
+    ),
     "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
 }
 """Functions that derive effects from operations, by ``Workload.effects``."""
@@ -105,7 +108,8 @@ def make_contract(workload: Workload, request: CheckRequest) -> Contract:
     )
     level = choose_level(workload, request)
     if level is not None:
-        contract = contract.isolate(level.name, seconds=TIME_LIMIT if request.seconds is None else request.seconds)
+        seconds = TIME_LIMIT if request.seconds is None else request.seconds
+        contract = contract.isolate(level.name, seconds=seconds, all_reads=request.all_reads)
     for anomaly, why in ({} if request.linearizable else workload.allowed or {}).items():
         contract = contract.tolerate(anomaly, because=why)
     if request.negative_balances:
@@ -114,8 +118,11 @@ def make_contract(workload: Workload, request: CheckRequest) -> Contract:
 
 
 def choose_level(workload: Workload, request: CheckRequest) -> Level | None:
-    """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it."""
-    name = request.level or workload.level
+    """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it.
+
+    Only a level judges the reads of failed and unknown transactions.
+    """
+    name = request.level or workload.level or (SERIALIZABLE.name if request.all_reads else None)
     if name is None:
         return None
     level = find_level(name)
@@ -141,7 +148,9 @@ def _judge_by_effects(
             levels = [] if choose_level(workload, request) is None else read_level_notes(engine)
     doubts = [*find_missing_successes(ops), *recorded.doubts]
     judged = add_doubts(_name_elements(judgement, recorded.names), doubts)
-    return judged, [note for note in (recorded.note, *levels) if note]
+    suggests = GARBAGE_READ in judged.violations and workload.accepts(INITIAL) and not request.initial
+    hint = suggest_initial_values(done) if suggests else ""
+    return judged, [note for note in (recorded.note, *levels, hint) if note]
 
 
 def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:

@@ -54,6 +54,7 @@ from assay.harness.stored.initial_values import (
 from assay.harness.stored.recognised_workload import recognise_workload
 from assay.harness.stored.request import AUTO, PARQUET, WORKLOADS, CheckRequest
 from assay.harness.stored.workload_table import (
+    ALL_READS,
     BY_NAME,
     CAS_REFUSALS,
     INITIAL,
@@ -166,6 +167,7 @@ def _validate_workload_options(request: CheckRequest) -> None:
         REAL_TIME: request.real_time,
         TOTAL: request.total is not None,
         LEVEL: request.level is not None,
+        ALL_READS: request.all_reads,
         INITIAL: bool(request.initial) and request.model is None,
         CAS_REFUSALS: request.refusals and request.model is None,
     }
@@ -240,6 +242,7 @@ def judge_file(
             keys=_choose_keys(request),
             order=EntryOrder(request.order),
             refusals=request.refusals,
+            all_reads=request.all_reads,
             progress=lambda done: progress(f"reading {path.name}", done, size),
         )
     except OSError as error:

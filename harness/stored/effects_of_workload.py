@@ -20,7 +20,15 @@ import msgspec
 from assay.harness.core import transactions
 from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.printable import count_noun
 from assay.harness.stored.element_numbers import number_elements
+from assay.harness.stored.initial_values import read_initial_values
+from assay.harness.stored.transaction_reads import (
+    apply_initial_values,
+    count_unacknowledged,
+    describe_unjudged,
+    keep_known_reads,
+)
 
 DELAY: Final = 2
 """Nanoseconds by which all operations of a bank are delayed, so that its opening comes before them."""
@@ -173,17 +181,48 @@ def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
         yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
 
 
-def make_transaction_effects(done: Sequence[Completed]) -> WorkloadEffects:
-    """Makes the effects of lists or registers, under any operation name. Raises ``HistoryError`` for other values."""
+def make_transaction_effects(
+    done: Sequence[Completed], initial: Sequence[str] = (), *, all_reads: bool = False
+) -> WorkloadEffects:
+    """Makes the effects of lists or registers, under any operation name. Raises ``HistoryError`` for other values.
+
+    ``initial``: the values of ``--initial``. ``all_reads``: whether reads of failed and unknown transactions count.
+    """
     _require_names(done)
+    unacknowledged, doubts = count_unacknowledged(done), list[str]()
+    if all_reads:
+        done = list(map(keep_known_reads, done))
+    else:
+        done = [one if is_ok(one, one.operation.f) else _without_result(one) for one in done]
+    if initial:
+        done, doubts = apply_initial_values(done, read_initial_values(initial))
     numbered, names = number_elements(done)
     try:
         return WorkloadEffects(
-            [(completed, transactions.derive_effects(completed)) for completed in to_plain_values(numbered)],
+            [
+                (completed, transactions.derive_effects(completed, all_reads=all_reads))
+                for completed in to_plain_values(numbered)
+            ],
             names=names,
+            doubts=doubts,
+            note=_describe_reads(done, unacknowledged, all_reads=all_reads),
         )
     except ValueError as error:
         raise HistoryError(str(error)) from error
+
+
+def _without_result(one: Completed) -> Completed:
+    return msgspec.structs.replace(one, completion=msgspec.structs.replace(one.completion, result=None))
+
+
+def _describe_reads(done: Sequence[Completed], unacknowledged: int, *, all_reads: bool) -> str:
+    """Returns the note on the reads of failed and unknown transactions; empty if there are none."""
+    known = sum(one.completion.outcome is not Outcome.OK and one.completion.result is not None for one in done)
+    unjudged = describe_unjudged(unacknowledged - known)
+    if not all_reads:
+        return unjudged and f"{unjudged}; --all-reads judges those that the file shows"
+    judged = f"reads of {count_noun(known, 'failed or unknown transaction')} are judged as well"
+    return f"{judged}; {unjudged}: the file does not show them" if unjudged else judged
 
 
 def _require_names(done: Sequence[Completed]) -> None:

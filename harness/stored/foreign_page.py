@@ -71,6 +71,7 @@ def describe_question(request: CheckRequest) -> str:
         "linearizable": request.linearizable,
         "negative-balances": request.negative_balances,
         "cas-refusals": request.refusals,
+        "all-reads": request.all_reads,
     }
     words = [f"{name}={value}" for name, value in values.items() if value is not None]
     words += [f"initial={one}" for one in request.initial]

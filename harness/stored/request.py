@@ -58,6 +58,8 @@ class CheckRequest:
     """Whether an operation that ended before another one began must also precede it in the order."""
     level: str | None = None
     """The isolation level that transactions must satisfy; None: the default of the workload."""
+    all_reads: bool = False
+    """Whether the reads of failed and unknown transactions are judged as well."""
     contract: str | None = None
     """The contract for a history that has lost its own: ``strictest``, or a file with one."""
     seconds: float | None = None

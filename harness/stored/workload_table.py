@@ -19,6 +19,7 @@ REAL_TIME: Final = "--real-time"
 CAS_REFUSALS: Final = "--cas-refusals"
 INITIAL: Final = "--initial"
 LEVEL: Final = "--level"
+ALL_READS: Final = "--all-reads"
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ TABLE: Final = (
         effects="transactions",
         uses_time=False,
         has_vectors=True,
-        options=_TXN_ORDER,
+        options=(*_TXN_ORDER, ALL_READS),
     ),
     Workload(
         "append",
@@ -175,7 +176,7 @@ TABLE: Final = (
         effects="transactions",
         uses_time=False,
         has_vectors=True,
-        options=_TXN_ORDER,
+        options=(*_TXN_ORDER, ALL_READS),
     ),
     Workload(
         "rw-register",
@@ -185,7 +186,7 @@ TABLE: Final = (
         level="serializable",
         uses_time=False,
         has_vectors=True,
-        options=_TXN_ORDER,
+        options=(*_TXN_ORDER, ALL_READS, INITIAL),
     ),
     Workload(
         "long-fork",

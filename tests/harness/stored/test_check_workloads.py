@@ -445,6 +445,96 @@ def test_values_that_are_not_unique_make_the_level_unknown(tmp_path: Path, capsy
     assert "1 was written to x twice, so reads of it have no single writer" in capsys.readouterr().out
 
 
+BEGUN_WITH_0 = [
+    *done(0, "txn", "[[:r :x nil] [:w :x 1]]", "[[:r :x 0] [:w :x 1]]"),
+    *done(1, "txn", "[[:r :x nil] [:r :y nil]]", "[[:r :x 1] [:r :y 0]]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "verdict", "anomalies"),
+    [
+        ([], [], "fail", ["garbage-read"]),
+        ([], ["--initial=0"], "pass", []),
+        ([], ["--initial=x=0", "--initial=y=0"], "pass", []),
+        ([], ["--initial=x=0"], "fail", ["garbage-read"]),
+        (done(2, "txn", "[[:r :x nil] [:w :x 2]]", "[[:r :x 0] [:w :x 2]]"), ["--initial=0"], "fail", ["G-single"]),
+        (done(2, "txn", "[[:r :z nil]]"), ["--initial=0"], "fail", ["garbage-read"]),
+        (done(2, "txn", "[[:w :x 0]]"), ["--initial=0"], "unknown", []),
+        (done(2, "txn", "[[:w :x 0]]", type="fail"), ["--initial=0"], "pass", []),
+        (done(2, "txn", '[[:r :z nil] [:w :z :b]]', '[[:r :z "a"] [:w :z :b]]'), ["--initial=0", '--initial=z="a"'],
+         "pass", []),
+    ],
+)  # fmt: skip
+def test_registers_of_transactions_have_the_given_initial_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[Event], options: list[str], verdict: str,
+    anomalies: list[str],
+) -> None:  # fmt: skip
+    found = checked(tmp_path / "h.edn", capsys, [*BEGUN_WITH_0, *more], "--workload=rw-register", *options)
+    assert (found[0], list(found[1])) == (verdict, anomalies)
+
+
+def test_initial_values_of_transactions_are_suggested_and_doubted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn([*BEGUN_WITH_0, *done(2, "txn", "[[:w :x 0]]")]))
+    main(["check", str(path), "--workload=rw-register"])
+    assert "the register began with 0, say --initial=0" in capsys.readouterr().out
+    main(["check", str(path), "--workload=rw-register", "--initial=0"])
+    assert "0 was written to x, and is its initial value, so reads of it have no single" in capsys.readouterr().out
+    assert "the history has no such key" in rejected(capsys, str(path), "--workload=rw-register", "--initial=q=0")
+
+
+ABORTED_READERS = {
+    "of an aborted write": (
+        [*done(0, "txn", "[[:w :x 5]]", type="fail"), *done(1, "txn", "[[:r :x nil]]", "[[:r :x 5]]", type="fail")],
+        ["G1a"],
+    ),
+    "of two snapshots": (
+        [*done(0, "txn", "[[:w :x 5] [:w :y 5]]"), *done(1, "txn", "[[:w :x 6] [:w :y 6]]"),
+         *done(2, "txn", "[[:r :x nil] [:r :y nil] [:w :x 7]]", "[[:r :x 5] [:r :y 6] [:w :x 7]]", type="info")],
+        ["G-single"],
+    ),
+    "of one snapshot and its own write": (
+        [*done(0, "txn", "[[:w :x 5] [:w :y 5]]"), *done(1, "txn", "[[:w :x 6] [:w :y 6]]"),
+         *done(2, "txn", "[[:w :z 7] [:r :z nil] [:r :x nil] [:r :y nil]]", "[[:w :z 7] [:r :z 7] [:r :x 5] [:r :y 5]]",
+               type="fail")],
+        [],
+    ),
+    "that shows nothing": (done(2, "txn", "[[:r :x nil] [:r :y nil]]", type="fail"), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ABORTED_READERS)
+def test_reads_of_failed_and_unknown_transactions_are_judged_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    events, anomalies = ABORTED_READERS[case]
+    events = [*done(3, "txn", "[[:w :q 1]]"), *done(4, "txn", "[[:r :q nil]]", "[[:r :q 1]]"), *events]
+    default = checked(tmp_path / "h.edn", capsys, events, "--workload=rw-register")
+    assert default[:2] == ("pass", {})
+    assert "no known outcome are not judged; --all-reads" in default[2]
+    asked = checked(tmp_path / "h.edn", capsys, events, "--workload=rw-register", "--all-reads")
+    assert list(asked[1]) == anomalies
+    assert "are judged as well" in asked[2]
+
+
+def test_reads_of_unknown_transactions_of_lists_are_judged_by_a_level(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [
+        *done(0, "txn", "[[:append :x 5] [:append :y 5]]"),
+        *done(2, "txn", "[[:r :x nil]]", "[[:r :x [5]]]"),
+        *done(1, "txn", "[[:r :x nil] [:append :x 9] [:r :x nil] [:r :y nil]]",
+              "[[:r :x [5]] [:append :x 9] [:r :x [5 9]] [:r :y []]]", type="info"),
+    ]  # fmt: skip
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=list-append")[0] == "pass"
+    found = checked(tmp_path / "h.edn", capsys, events, "--workload=list-append", "--all-reads")
+    assert found[:2] == ("fail", {"G-single": 1})
+    assert "by the isolation level serializable" in found[2]
+
+
 def test_a_level_belongs_to_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(edn(bank()))
