@@ -8,12 +8,13 @@
 - ``time_bounds``: what follows for the order of versions if it respects real time.
 - ``scheduler``: finds an order near the order of times.
 - ``search``: decides what saturation leaves open.
+- ``solver``: decides it by a SAT solver, if python-sat is installed.
 - ``refutation``: circles and choices that refute a level.
 - ``explain``: names and describes refutations.
 - ``certificate``: verifies the order of a pass.
 - ``level_check``: the verdict for one level.
 - ``exposure``: the reads that could have contradicted a level.
 
-The algorithms are pure Python and numpy. ``checkers.transactions`` imports the package, reads the history and reports
+The algorithms are pure Python and numpy, and perhaps python-sat. ``checkers.transactions`` imports the package, reads the history and reports
 the findings.
 """

@@ -4,7 +4,8 @@
 2. A weak level demands edges (``weak_levels``). It holds iff they have no cycle.
 3. For snapshot isolation and serializability, a scheduler looks for an order near the order of times (``scheduler``).
 4. Otherwise edges are derived (``saturation``), first in overlapping windows, and the scheduler tries again.
-5. Then a search decides what is left (``search``), within the time limit.
+5. Then a SAT solver, if python-sat is installed (``solver``), or a search (``search``) decides what is left, within the
+   time limit.
 
 A pass has an order that a separate verifier has replayed (``certificate``).
 """
@@ -21,7 +22,8 @@ from assay.checkers.isolation.precedence import sort_topologically
 from assay.checkers.isolation.refutation import Circle, Refutation, make_circle, refute
 from assay.checkers.isolation.saturation import Conflict, Problem, Saturation, TimeLimitReached, make_problem
 from assay.checkers.isolation.scheduler import schedule, schedule_derived
-from assay.checkers.isolation.search import search
+from assay.checkers.isolation.search import Shortcut, search
+from assay.checkers.isolation.solver import has_solver, solve
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory, ValueAnomaly
 from assay.checkers.isolation.weak_levels import list_demanded_edges
 from assay.checkers.judging.verdict import Verdict
@@ -119,9 +121,15 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
     derived = _saturate(make_problem(history, level), deadline)
     if isinstance(derived, Circle):
         return derived
-    return search(
+    return _decide_choices(
         derived, deadline, lambda state: schedule_derived(history, level, deadline, state.list_derived_events())
     )
+
+
+def _decide_choices(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[int] | Refutation:
+    """Decides the choices that are open after saturation, by the solver if it is installed."""
+    found = solve(saturation, deadline, shortcut) if has_solver() else None
+    return search(saturation, deadline, shortcut) if found is None else found
 
 
 def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:

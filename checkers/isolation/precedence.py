@@ -110,7 +110,7 @@ def find_short_cycle(count: int, edges: Sequence[Edge]) -> list[tuple[int, Edge]
     Edges from the start of a transaction to its commit do not count as length. Among cycles of equal length, the one
     with the fewest derived edges is returned.
     """
-    left = _list_nodes_between_cycles(count, edges)
+    left = list_nodes_between_cycles(count, edges)
     inside = [(index, edge) for index, edge in enumerate(edges) if edge.source in left and edge.target in left]
     paths = EdgePaths([edge for _, edge in inside])
     numbers = [index for index, _ in inside]
@@ -136,7 +136,7 @@ def _rank(cycle: Sequence[tuple[int, Edge]]) -> tuple[int, int]:
     return len(real), sum(edge.premise is not None for edge in real)
 
 
-def _list_nodes_between_cycles(count: int, edges: Sequence[Edge]) -> set[int]:
+def list_nodes_between_cycles(count: int, edges: Sequence[Edge]) -> set[int]:
     """Returns the nodes on cycles, and on paths between cycles.
 
     The nodes to which no edge leads are removed, again and again. Then the same is done against the edges.

@@ -19,6 +19,7 @@ from assay.checkers.isolation.exposure import EXPOSURE_TABLE, count_exposure, de
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import Level, find_level
 from assay.checkers.isolation.refutation import Circle, Refutation, iterate_circles
+from assay.checkers.isolation.solver import has_solver
 from assay.checkers.isolation.transactions import Row, TransactionHistory, make_history
 from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.transactions.cycles import encode_reasons, load_cycles
@@ -97,6 +98,8 @@ def _read_rows(engine: Engine) -> Iterable[Row]:
 def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
     level: Level = result.level
     said = f"level {level.name}: {level.meaning}"
+    if level.rule.is_hard:
+        said += f"; open choices are decided by {'python-sat' if has_solver() else 'the built-in search'}"
     if result.order is None:
         return said
     return f"{said}; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"

@@ -243,3 +243,68 @@ def _draw_list(rng: random.Random, order: Sequence[Any], done: Sequence[Micro], 
     if read and rng.random() < 0.04:
         read[rng.randrange(len(read))] = rng.choice((99, read[0]))
     return read
+
+
+def draw_large_history(
+    rng: random.Random, count: int, *, has_cases: bool = False, keeps_times: bool = False
+) -> list[Txn]:
+    """Draws transactions of a contended store, some of which read an older version of a register.
+
+    The times may be shuffled, so that only reads show an order, unless ``keeps_times``. ``has_cases``: adds transactions that are not
+    serializable, as only a split into cases shows (``draw_split``), or are, because one of them is missing.
+    """
+    keys = [f"k{number}" for number in range(rng.randint(count // 8 + 2, count // 3 + 3))]
+    versions: dict[str, list[int | None]] = {key: [None] for key in keys}
+    staleness, free = rng.choice((0, 0, 0, 1) if keeps_times else (0, 0, 1, 2)), [0] * rng.choice((3, 6, 12))
+    values, clock, txns = 0, 0, list[Txn]()
+    for op in range(count):
+        clock = max(clock + 1000, min(free) + 1)
+        process = rng.choice([one for one, end in enumerate(free) if end < clock])
+        call, free[process] = clock, clock + rng.choice((101, 3002, 9003))
+        ret = free[process]
+        micros: list[Micro] = []
+        for key in rng.sample(keys, rng.randint(1, min(4, len(keys)))):
+            if rng.random() < 0.5:
+                values += 1
+                micros.append(("w", key, values))
+            else:
+                back = rng.randint(0, staleness) if rng.random() < 0.1 else 0
+                micros.append(("r", key, versions[key][max(0, len(versions[key]) - 1 - back)]))
+        for f, key, value in micros:
+            if f == "w":
+                versions[key].append(value)
+        txns.append(Txn(op, micros, call, ret, "ok", process))
+    if not keeps_times and rng.random() < 0.5:
+        times = [(txn.call, txn.ret) for txn in txns]
+        rng.shuffle(times)
+        for txn, (txn.call, txn.ret) in zip(txns, times, strict=True):
+            pass
+    if has_cases:
+        more = draw_split(rng, count, begin=1000 * (count + 50) + 10**6)
+        txns += more if rng.random() < 0.5 else _leave_one_out(rng, more)
+    return txns
+
+
+def draw_split(rng: random.Random, first: int, begin: int = 1) -> list[Txn]:
+    """Draws concurrent transactions that are refuted in each order of two writers of x, and by no less.
+
+    If the first writer of x is before the second one, both writers of y are before both readers of y, which differ. In
+    the other case this holds for z.
+    """
+    texts = ("wx1 ws1", "wx2 wt1", "wy1 wp1", "wy2 wq1", "rx1 rp1 rq1", "rt1 ry1", "rt1 ry2", "wz1 wu1", "wz2 wv1",
+             "rx2 ru1 rv1", "rs1 rz1", "rs1 rz2")  # fmt: skip
+    order = rng.sample(range(len(texts)), len(texts))
+    return [
+        Txn(first + place, [(one[0], f"split-{one[1]}", int(one[2])) for one in texts[number].split()],
+            begin + place, begin + 10**6 + place, "ok", 1000 + place)
+        for place, number in enumerate(order)
+    ]  # fmt: skip
+
+
+def _leave_one_out(rng: random.Random, txns: Sequence[Txn]) -> list[Txn]:
+    left = list(txns)
+    left.pop(rng.randrange(len(left)))
+    written = {(key, value) for txn in left for f, key, value in txn.micros if f == "w"}
+    for txn in left:
+        txn.micros = [one for one in txn.micros if one[0] == "w" or (one[1], one[2]) in written]
+    return [txn for txn in left if txn.micros]
