@@ -15,6 +15,6 @@
 - ``level_check``: the verdict for one level.
 - ``exposure``: the reads that could have contradicted a level.
 
-The algorithms are pure Python and numpy, and perhaps python-sat. ``checkers.transactions`` imports the package, reads the history and reports
-the findings.
+The algorithms are pure Python and numpy, and perhaps python-sat. ``checkers.transactions`` imports the package, reads
+the history and reports the findings.
 """

@@ -99,7 +99,7 @@ class _Solving:
                 return bool(answer)
 
     def _find_cycles(self, held: Sequence[int]) -> list[list[int]]:
-        """Returns cycles, each as the held edges in it, by variable. Each has the fewest held edges through one of them.
+        """Returns cycles, each as the held edges in it, by variable. Each is the shortest through one of its edges.
 
         The other steps of a cycle are saturated edges.
         """

@@ -98,11 +98,11 @@ def _read_rows(engine: Engine) -> Iterable[Row]:
 def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
     level: Level = result.level
     said = f"level {level.name}: {level.meaning}"
+    if result.order is not None:
+        said += f"; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"
     if level.rule.is_hard:
         said += f"; open choices are decided by {'python-sat' if has_solver() else 'the built-in search'}"
-    if result.order is None:
-        return said
-    return f"{said}; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"
+    return said
 
 
 def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str | None:

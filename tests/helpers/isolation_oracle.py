@@ -250,8 +250,9 @@ def draw_large_history(
 ) -> list[Txn]:
     """Draws transactions of a contended store, some of which read an older version of a register.
 
-    The times may be shuffled, so that only reads show an order, unless ``keeps_times``. ``has_cases``: adds transactions that are not
-    serializable, as only a split into cases shows (``draw_split``), or are, because one of them is missing.
+    The times may be shuffled, so that only reads show an order, unless ``keeps_times``. ``has_cases``: adds
+    transactions that are not serializable, as only a split into cases shows (``draw_split``), or are, because one of
+    them is missing.
     """
     keys = [f"k{number}" for number in range(rng.randint(count // 8 + 2, count // 3 + 3))]
     versions: dict[str, list[int | None]] = {key: [None] for key in keys}
@@ -277,8 +278,8 @@ def draw_large_history(
     if not keeps_times and rng.random() < 0.5:
         times = [(txn.call, txn.ret) for txn in txns]
         rng.shuffle(times)
-        for txn, (txn.call, txn.ret) in zip(txns, times, strict=True):
-            pass
+        for txn, (call, ret) in zip(txns, times, strict=True):
+            txn.call, txn.ret = call, ret
     if has_cases:
         more = draw_split(rng, count, begin=1000 * (count + 50) + 10**6)
         txns += more if rng.random() < 0.5 else _leave_one_out(rng, more)
