@@ -54,6 +54,9 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 }
 """Functions that derive effects from operations, by ``Workload.effects``."""
 
+_NEEDED_FOR_LEVELS: Final = "G1c"
+"""The anomaly whose check must have data if a level is judged: some transaction must have read, if only a nil."""
+
 
 def judge_workload(
     ops: pa.Table, request: CheckRequest, engines: Engines, progress: ProgressCallback, limits: Limits
@@ -110,6 +113,7 @@ def make_contract(workload: Workload, request: CheckRequest) -> Contract:
     if level is not None:
         seconds = TIME_LIMIT if request.seconds is None else request.seconds
         contract = contract.isolate(level.name, seconds=seconds, all_reads=request.all_reads)
+        contract = msgspec.structs.replace(contract, needed=(_NEEDED_FOR_LEVELS,))
     for anomaly, why in ({} if request.linearizable else workload.allowed or {}).items():
         contract = contract.tolerate(anomaly, because=why)
     if request.negative_balances:

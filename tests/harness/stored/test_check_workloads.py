@@ -438,6 +438,17 @@ def test_the_output_states_the_level_and_what_shows_it(tmp_path: Path, capsys: p
     assert "level strict-serializable: " in said
 
 
+def test_reads_of_initial_values_are_enough_for_a_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = done(0, "txn", "[[:r :x nil] [:w :x 1]]"), done(1, "txn", "[[:r :x nil] [:w :x 2]]")
+    for options in ([], ["--level=strict-serializable"]):
+        assert checked(tmp_path / "h.edn", capsys, first, "--workload=rw-register", *options)[0] == "pass"
+    both = [*first, *second]
+    assert checked(tmp_path / "h.edn", capsys, both, "--workload=rw-register", "--level=causal")[0] == "pass"
+    assert checked(tmp_path / "h.edn", capsys, both, "--workload=rw-register")[:2] == ("fail", {"G-single": 1})
+    blind = [*done(0, "txn", "[[:w :x 1]]"), *done(1, "txn", "[[:w :y 1]]")]
+    assert checked(tmp_path / "h.edn", capsys, blind, "--workload=rw-register")[0] == "unknown"
+
+
 def test_values_that_are_not_unique_make_the_level_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(edn(padded([*STALE_READ, *done(3, "txn", "[[:w :x 1]]")])))
