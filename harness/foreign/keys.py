@@ -16,13 +16,15 @@ import enum
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.foreign.edn import Tagged, to_json, to_name, to_source
+from assay.harness.foreign.edn import Keyword, Map, Tagged, to_edn, to_json, to_name, to_source
 from assay.harness.foreign.entry import NO_KEY, Entry
 from assay.harness.foreign.source import MalformedError, TextPosition
 
 CAS: Final = "cas"
-TUPLE_TAG: Final = "jepsen.independent.tuple"
-"""The tag of ``#jepsen.independent.Tuple[k v]``, in lower case."""
+TUPLE_TAGS: Final = ("jepsen.independent.tuple", "clojure.lang.mapentry")
+"""The tags of ``#jepsen.independent.Tuple[k v]`` and ``#clojure.lang.MapEntry[k v]``, in lower case."""
+_TUPLE_FIELDS: Final = ("key", "value")
+"""The fields of a tuple that is printed as a record, ``#jepsen.independent.Tuple{:key k, :value v}``."""
 
 
 class KeyMode(enum.StrEnum):
@@ -92,9 +94,8 @@ class KeySplitter:
     def _make_name(self, entry: Entry, key: Any) -> str:
         name, exact = to_name(key), to_json(key)
         if self._names.setdefault(name, exact) != exact:
-            raise MalformedError(
-                self._path, entry.place, f"the keys {self._names[name]} and {exact} would have one name, {name}"
-            )
+            both = f"{to_edn(self._names[name])} and {to_edn(exact)}"
+            raise MalformedError(self._path, entry.place, f"the keys {both} would have one name, {name}")
         return name
 
     def _fail(self, entry: Entry, what: str, instead: str) -> None:
@@ -107,8 +108,13 @@ class KeySplitter:
 
 
 def remove_tag(value: Any) -> Any:
-    """Removes the tag that some versions print before a tuple."""
-    return value.value if isinstance(value, Tagged) and value.tag.lower() == TUPLE_TAG else value
+    """Returns the pair of key and value that some versions print with a tag; any other value as it is."""
+    if not isinstance(value, Tagged) or value.tag.lower() not in TUPLE_TAGS:
+        return value
+    if isinstance(value.value, Map):
+        fields = {key.name: one for key, one in value.value.pairs if isinstance(key, Keyword)}
+        return tuple(fields[name] for name in _TUPLE_FIELDS) if fields.keys() == {*_TUPLE_FIELDS} else value
+    return value.value
 
 
 def _is_pair(value: Any) -> bool:

@@ -135,16 +135,18 @@ class ForeignHistory:
 def read_history(
     path: Path,
     format: ForeignFormat,
-    model: str,
+    name: str,
     *,
+    is_workload: bool = False,
     keys: KeyMode = KeyMode.AUTO,
     order: EntryOrder = EntryOrder.AUTO,
     refusals: bool = False,
     all_reads: bool = False,
     progress: Progress = lambda done: None,
 ) -> ForeignHistory:
-    """Reads the operations of a file. They must fit ``model``, if that is one of ``MODELS`` or ``WORKLOADS``.
+    """Reads the operations of a file. They must fit the model ``name``, if that is one of ``MODELS``.
 
+    With ``is_workload``, they must fit the workload ``name``. A model of this name may have other operations.
     With ``refusals``, a CAS that ended ``:fail`` without an error found another value. Its result then is false.
     With ``all_reads``, the value of a failed or unknown operation is its result if it fits the call.
     ``progress`` is called with the number of bytes read. Raises ``MalformedError`` with file, line, column and reason
@@ -152,8 +154,8 @@ def read_history(
     """
     start = time.perf_counter()
     pairing = Pairing(
-        path, {**MODELS, **WORKLOADS}.get(model), model, keys, order,
-        refusals=refusals, all_reads=all_reads, only_operation=ONLY_OPERATIONS.get(model),
+        path, (WORKLOADS if is_workload else MODELS).get(name), name, keys, order,
+        refusals=refusals, all_reads=all_reads, only_operation=ONLY_OPERATIONS.get(name) if is_workload else None,
     )  # fmt: skip
     reader = _choose_line_reader(path, format)
     for entry in _read_entries(path, format, progress) if reader is None else reader.iterate_entries(progress):

@@ -73,6 +73,11 @@ def _are_micro_operations(value: Any) -> bool:
     )
 
 
+def _have_verbs(*verbs: str) -> Fits:
+    """Returns whether all micro-operations of a value have one of the verbs, as a function of the value."""
+    return lambda value: _are_micro_operations(value) and all(find_verb(micro) in verbs for micro in value)
+
+
 def _are_sends_and_polls(value: Any) -> bool:
     return isinstance(value, tuple) and all(map(_is_send_or_poll, value))
 
@@ -188,7 +193,23 @@ _LOGGED: Final = OperationShape(
     result_text="a vector of [:send key [offset value]] and [:poll {key [[offset value] ...]}]",
     allows=allow_micros,
 )
-_TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
+_ON_LISTS: Final = replace(
+    _MICROS,
+    argument_fits=_have_verbs("append", "r"),
+    argument_text="a vector of [:append key value] and [:r key nil]; for [:w key value], there is "
+    "--workload=rw-register",
+)
+_ON_REGISTERS: Final = replace(
+    _MICROS,
+    argument_fits=_have_verbs("w", "r"),
+    argument_text="a vector of [:w key value] and [:r key nil]; for [:append key value], there is "
+    "--workload=list-append",
+)
+
+
+def _make_transactions(shape: OperationShape) -> Mapping[str, OperationShape]:
+    return dict.fromkeys(("txn", "read", "write"), shape)
+
 
 _ELEMENTS: Final = OperationShape(
     result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True
@@ -230,14 +251,14 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
         "crash": OperationShape(ignores_values=True),
         "debug-topic-partitions": OperationShape(ignores_values=True),
     },
-    "list-append": _TRANSACTIONS,
-    "append": _TRANSACTIONS,
-    "rw-register": _TRANSACTIONS,
-    "long-fork": _TRANSACTIONS,
+    "list-append": _make_transactions(_ON_LISTS),
+    "append": _make_transactions(_ON_LISTS),
+    "rw-register": _make_transactions(_ON_REGISTERS),
+    "long-fork": _make_transactions(_ON_REGISTERS),
     "register": MODELS["cas-register"],
     "cas-register": MODELS["cas-register"],
     "lin-kv": MODELS["cas-register"],
-    "multi-register": _TRANSACTIONS,
+    "multi-register": _make_transactions(_MICROS),
     "mutex": MODELS["mutex"],
     "locks": MODELS["owner-mutex"],
     "bank": _BANK,

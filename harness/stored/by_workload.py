@@ -29,9 +29,11 @@ from assay.checkers.workload_checks.transaction_models import TRANSACTION_MODELS
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed
+from assay.harness.foreign import to_edn
 from assay.harness.run.judging import add_doubts, merge_judgements
 from assay.harness.stored import effects_of_workload as effects
-from assay.harness.stored.by_model import find_missing_successes, judge_by_model
+from assay.harness.stored import initial_values
+from assay.harness.stored.by_model import find_missing_successes, iterate_batches, judge_by_model
 from assay.harness.stored.initial_values import add_initial_values
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_set_effects
@@ -72,6 +74,9 @@ def judge_workload(
     if workload.model is not None:
         model = add_initial_values(_find_model(workload.model), request.initial)
         judgement = judge_by_model(ops, model, engines, progress, limits)
+        if workload.accepts(INITIAL):
+            hint = initial_values.suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
+            notes += [hint] if hint else []
     elif workload.question is not None:
         done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
         judgement = CHECKS[workload.question].judge(done)

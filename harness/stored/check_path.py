@@ -44,7 +44,13 @@ from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again
 from assay.harness.stored.by_model import iterate_batches, judge_by_model, open_stored_operations
 from assay.harness.stored.by_workload import judge_workload
 from assay.harness.stored.contracts import read_given_contract
-from assay.harness.stored.foreign_findings import add_contradictory_answers, choose_processes, require_real_time
+from assay.harness.stored.foreign_findings import (
+    add_contradictory_answers,
+    choose_processes,
+    require_real_time,
+    write_claim_in_edn,
+    write_claims_in_edn,
+)
 from assay.harness.stored.initial_values import (
     add_initial_values,
     read_values,
@@ -239,6 +245,7 @@ def judge_file(
             path,
             format,
             kind,
+            is_workload=request.workload is not None,
             keys=_choose_keys(request),
             order=EntryOrder(request.order),
             refusals=request.refusals,
@@ -256,12 +263,15 @@ def judge_file(
             raise MalformedError(
                 path, None, f"the model {model.name} measures durations, which need a :time of each entry"
             )
-        judgement = judge_by_model(ops, model, engines, progress, _make_limits(request), report)
+        judgement = judge_by_model(
+            ops, model, engines, progress, _make_limits(request), lambda finding: report(write_claim_in_edn(finding))
+        )
         hint = suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
         notes = (hint,) if hint else ()
     else:
         ops = separate_processes(foreign.ops)
         judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request))
+    judgement = write_claims_in_edn(judgement)
     judgement = add_contradictory_answers(judgement, foreign.answers, ops.num_rows)
     read = _add_reading_note(judgement, format, foreign)
     judged = dataclasses.replace(foreign, ops=ops)

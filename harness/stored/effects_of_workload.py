@@ -21,6 +21,7 @@ from assay.harness.core import transactions
 from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.printable import count_noun
+from assay.harness.foreign import to_edn
 from assay.harness.stored.element_numbers import number_elements
 from assay.harness.stored.initial_values import read_initial_values
 from assay.harness.stored.transaction_reads import (
@@ -233,10 +234,8 @@ def _require_names(done: Sequence[Completed]) -> None:
             for key in [micro[1] for micro in micros or ()]:
                 name = str(_to_plain(key))
                 if repr(exact.setdefault(name, key)) != repr(key):
-                    raise HistoryError(
-                        f"operation {completed.index}: the keys {to_json(exact[name])} and {to_json(key)} would "
-                        f"have one name, {name}"
-                    )
+                    both = " and ".join(to_edn(to_json(one)) for one in (exact[name], key))
+                    raise HistoryError(f"operation {completed.index}: the keys {both} would have one name, {name}")
 
 
 def make_unique_id_effects(done: Sequence[Completed]) -> WorkloadEffects:

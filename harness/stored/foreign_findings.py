@@ -7,6 +7,7 @@ A file may show no order of real time. A judgement that needs this order is then
 depend on chance.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding
 from assay.checkers.linearizability import Model
 from assay.checkers.linearizability.models import is_builtin
 from assay.harness.core.printable import count_noun
-from assay.harness.foreign import ForeignHistory, MalformedError, separate_processes
+from assay.harness.foreign import ForeignHistory, MalformedError, separate_processes, to_edn
 from assay.harness.foreign.answers import ANOMALY, MEANING, ContradictoryAnswer
 from assay.harness.foreign.entry_order import REMEDY
 from assay.harness.stored.request import CheckRequest
@@ -37,6 +38,7 @@ WITHOUT_PROCESSES: Final = (
 )
 """Built-in models that do not depend on the process of a call."""
 
+_JSON: Final = json.JSONDecoder()
 _OUTCOME: Final = "it counts as an operation of unknown outcome, with the writes of its call"
 
 
@@ -79,6 +81,30 @@ def _make_finding(answer: ContradictoryAnswer) -> Finding:
         first_time=answer.ret,
         first_operation=answer.index,
     )
+
+
+def write_claims_in_edn(judgement: Judgement) -> Judgement:
+    """Returns a judgement whose claims show values as EDN. The checks show the JSON of values that JSON lacks."""
+    return msgspec.structs.replace(judgement, findings=tuple(map(write_claim_in_edn, judgement.findings)))
+
+
+def write_claim_in_edn(finding: Finding) -> Finding:
+    """Returns a finding whose claim shows values as EDN."""
+    return msgspec.structs.replace(finding, claim=_to_edn_within(finding.claim))
+
+
+def _to_edn_within(text: str) -> str:
+    """Replaces each JSON object in a text by its EDN. The rest of an object that was cut off stays as it is."""
+    parts, at = [], 0
+    while (begin := text.find('{"', at)) >= 0:
+        try:
+            _, end = _JSON.raw_decode(text, begin)
+            value = to_edn(text[begin:end])
+        except (ValueError, RecursionError):
+            end, value = begin + 1, text[begin]
+        parts += [text[at:begin], value]
+        at = end
+    return "".join((*parts, text[at:]))
 
 
 def choose_processes(model: Model, path: Path, foreign: ForeignHistory) -> pa.Table:

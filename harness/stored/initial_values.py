@@ -24,6 +24,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import Model, ModelError
 from assay.checkers.linearizability.model import InitialValues
 from assay.harness.core.operation import Outcome
+from assay.harness.core.printable import join_some
 from assay.harness.foreign.edn import Symbol, parse_first, to_json
 from assay.harness.foreign.source import MalformedError, TextPosition
 from assay.harness.run.settings import SettingsError
@@ -32,6 +33,7 @@ from assay.reports.evidence import Notation
 VALUE_BEGINS: Final = tuple('"[{(#\\')
 FIRST: Final = TextPosition(1, 1)
 MOST_SUGGESTED: Final = 3
+MOST_NAMED: Final = 5
 COLUMNS: Final = ("f", "key", "argument", "result", "call", "ret", "outcome")
 
 
@@ -88,11 +90,14 @@ def read_initial_values(given: Sequence[str]) -> InitialValues:
 
 def require_keys(model: Model, ops: Iterable[pa.RecordBatch]) -> None:
     """Raises ``SettingsError`` if a key with an initial value of its own does not occur in the history."""
-    missing = set(model.initial_values.by_key)
-    for batch in ops if missing else ():
-        missing -= set(pc.unique(batch.column("key")).to_pylist())
-    if missing:
-        raise SettingsError(f"--initial gives values to {', '.join(sorted(missing))}, and the history has no such key")
+    wanted = set(model.initial_values.by_key)
+    found: set[str | None] = set()
+    for batch in ops if wanted else ():
+        found.update(pc.unique(batch.column("key")).to_pylist())
+    if missing := wanted - found:
+        named = sorted(key for key in found if key is not None)
+        has = f"only {join_some(named, MOST_NAMED)}" if named else "no keys"
+        raise SettingsError(f"--initial gives values to {', '.join(sorted(missing))}, and the history has {has}")
 
 
 def add_initial_values(model: Model, given: Sequence[str]) -> Model:

@@ -223,6 +223,7 @@ TABLE: Final = (
         "Transactions of reads and writes of several registers are linearizable.",
         "`:txn` (or `:read`, `:write`) of `[:r k nil]` and `[:w k v]`",
         model="multi-register",
+        allows="a read of nil proves nothing",
         has_vectors=True,
     ),
     Workload(
@@ -242,6 +243,9 @@ TABLE: Final = (
         "Reads of all accounts show the constant total, and no negative balance.",
         "`:read`, a map of account to balance (or a vector); `:transfer` of `{:from a, :to b, :amount n}`",
         effects="bank",
+        allows="a read may show the balances of another moment, and transfers that the file lacks",
+        allowed={"bank-unaccounted": "Jepsen's checker compares only totals"},
+        linearizable="every read shows what transfers had left at some moment of its call",
         options=(TOTAL, NEGATIVE_BALANCES),
     ),
     Workload(

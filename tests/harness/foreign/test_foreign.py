@@ -428,10 +428,12 @@ def test_the_order_of_the_file_may_count_instead_of_times(tmp_path: Path) -> Non
 def test_tagged_tuples_and_keys_beside_the_value(tmp_path: Path) -> None:
     tagged = """{:process 0, :type :invoke, :f :cas, :value #jepsen.independent.Tuple[:k [1 2]]}
                 {:process 0, :type :ok, :f :cas, :value #jepsen.independent.Tuple[:k [1 2]]}"""
+    entry = tagged.replace("jepsen.independent.Tuple", "clojure.lang.MapEntry")
+    record = tagged.replace("[:k [1 2]]", "{:key :k, :value [1 2]}")
     beside = (
         """{:process 0, :type :invoke, :f :cas, :key "k" :value [1 2]} {:process 0, :type :ok, :f :cas :value [1 2]}"""
     )
-    for text in (tagged, beside):
+    for text in (tagged, entry, record, beside):
         (row,) = read_history(written(tmp_path, text), ForeignFormat.EDN, MODEL).ops.to_pylist()
         assert (row["key"], row["argument"], row["outcome"]) == ("k", "[1,2]", "ok")
 

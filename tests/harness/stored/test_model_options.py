@@ -80,6 +80,26 @@ def test_keys_may_begin_with_different_values(tmp_path: Path, capsys: pytest.Cap
     assert judged(capsys, file, "--model=register", "--initial=x=0", "--initial=y=7")[0] == "pass"
     assert judged(capsys, file, "--model=register(7)", "--initial=x=0")[0] == "pass"
     assert judged(capsys, file, "--model=register", "--initial=7")[0] == "fail"
+    assert "gives values to :x, and the history has only x, y" in refused(
+        capsys, file, "--model=register", "--initial=:x=0"
+    )
+
+
+def test_a_workload_of_registers_suggests_the_option_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", written(tmp_path / "h.edn", *KEYED), "--workload=lin-kv"])
+    assert "say --initial=x=0 --initial=y=7\n" in capsys.readouterr().out
+
+
+def test_a_model_has_its_own_operations_if_a_workload_has_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The workload set has only ``add`` and ``read``."""
+    right = ["0 add 1 -> 1", "0 contains 1 -> true", "0 remove 1 -> 1", "0 read nil -> #{}"]
+    for lines, verdict in ((right, "pass"), ([*right[:-1], "0 read nil -> #{1}"], "fail")):
+        main(["check", written(tmp_path / "h.edn", *lines), "--model=set", "--json"])
+        assert msgspec.json.decode(capsys.readouterr().out)["verdict"] == verdict
+    assert main(["check", written(tmp_path / "h.edn", *right), "--workload=set"]) == ExitCode.USAGE
+    assert ":contains is no operation of set, which has add, read" in capsys.readouterr().err
 
 
 def test_only_a_first_read_suggests_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +143,7 @@ def test_values_of_any_kind_may_be_initial(
             "every key has another initial value already",
         ),
         (["--model=register(2)", "--initial=0"], "--initial gives a value, and so does --model=register(...)"),
-        (["--model=cas-register", "--initial=z=0"], "--initial gives values to z, and the history has no such key"),
+        (["--model=cas-register", "--initial=z=0"], "--initial gives values to z, and the history has no keys"),
         (
             ["--workload=bank", "--initial=0"],
             "--initial goes with --workload=register, cas-register, lin-kv",

@@ -434,7 +434,25 @@ KAFKA: dict[str, Case] = {
     "a poll before its send": ("kafka", [*poll("[0 10]"), *send(10, 0)], [], fail("G1c-real-time")),
 }  # fmt: skip
 
-CASES = {**KAFKA, **SETS, **COUNTERS, **QUEUES, **REGISTERS, **BANKS, **VISIBILITY, **PHENOMENA}
+
+def skew(read: str, write: str) -> list[Event]:
+    """Two transactions at once. Each reads the initial value of the key that the other one writes."""
+    first, second = (f"[[:r :x {read}] [:{write} :y 1]]", f"[[:r :y {read}] [:{write} :x 2]]")
+    return [
+        (0, "invoke", "txn", first.replace(read, "nil")), (1, "invoke", "txn", second.replace(read, "nil")),
+        (0, "ok", "txn", first), (1, "ok", "txn", second),
+    ]  # fmt: skip
+
+
+SNAPSHOT = "--level=snapshot-isolation"
+INITIAL_READS: dict[str, Case] = {
+    "write skew of initial values": ("rw-register", skew("nil", "w"), ["--level=serializable"], fail("G2-item")),
+    "it is allowed": ("rw-register", skew("nil", "w"), [SNAPSHOT], PASS),
+    "write skew of empty lists": ("list-append", skew("[]", "append"), ["--level=serializable"], fail("G2-item")),
+    "it is allowed, too": ("list-append", skew("[]", "append"), [SNAPSHOT], PASS),
+}  # fmt: skip
+
+CASES = {**INITIAL_READS, **KAFKA, **SETS, **COUNTERS, **QUEUES, **REGISTERS, **BANKS, **VISIBILITY, **PHENOMENA}
 
 
 def judge_file(path: Path, capsys: pytest.CaptureFixture[str], text: str, *options: str) -> Judgement:
@@ -452,7 +470,8 @@ def test_a_workload_is_judged_by_its_original_question(
     assert (judgement.verdict.value, judgement.anomalies) == ends
     asked = next(one.note or "" for one in judgement.examined if one.check == f"workload {workload}")
     with_more = " with --linearizable" if "--linearizable" in options else ""
-    assert asked.startswith(f"judged as {workload}{with_more}: ")
+    level = next((f" by the isolation level {one[8:]}" for one in options if one.startswith("--level=")), ":")
+    assert asked.startswith(f"judged as {workload}{with_more}{level}")
 
 
 def test_each_workload_has_a_wrong_and_a_right_history() -> None:
@@ -467,6 +486,34 @@ def test_a_read_of_a_series_of_another_form_is_rejected(tmp_path: Path, capsys: 
     path.write_text(edn(read("[5]", called="5")))
     assert main(["check", str(path), "--workload=sequential"]) == 64
     assert "a read returns [series [last ... first]], not [5]" in capsys.readouterr().err
+
+
+def test_claims_show_values_as_the_file_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    for options, events, claim in (
+        ("--model=set", [*adds(":a"), *read("#{:a {:b [1]}}")], "returned {:b [1]}, which no one added"),
+        ("--workload=set", [*adds(":a"), *read("#{}")], "the add of :a by process 0"),
+    ):
+        path.write_text(edn(events))
+        assert main(["check", str(path), options]) == 1
+        assert claim in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("workload", "verb", "other"),
+    [
+        ("list-append", "w", "rw-register"),
+        ("rw-register", "append", "list-append"),
+        ("long-fork", "append", "list-append"),
+    ],
+)
+def test_transactions_of_the_other_kind_of_object_are_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workload: str, verb: str, other: str
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(done(0, "txn", f"[[:{verb} :x 1]]")))
+    assert main(["check", str(path), f"--workload={workload}"]) == 64
+    assert f"for [:{verb} key value], there is --workload={other}" in capsys.readouterr().err
 
 
 def test_elements_of_text_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
