@@ -146,7 +146,7 @@ def test_values_of_any_kind_may_be_initial(
         (["--model=cas-register", "--initial=z=0"], "--initial gives values to z, and the history has no keys"),
         (
             ["--workload=bank", "--initial=0"],
-            "--initial goes with --workload=register, cas-register, lin-kv",
+            "--initial goes with --workload=rw-register, register, cas-register, lin-kv",
         ),
         (["--model=lease-mutex(10)"], "the model lease-mutex measures durations, which need a :time of each entry"),
     ],
