@@ -37,7 +37,7 @@ _LEAST_WINDOWED: Final = 160
 _WINDOW: Final = 400
 _OVERLAP: Final = 120
 _MOST_WAITING: Final = 200
-"""Number of waiting events from which a circle is suspected. It is doubled whenever there is none."""
+"""Number of waiting events from which a circle is suspected. It is doubled if none is found."""
 _FORGOTTEN: Final = 400
 """Number of steps that are taken back together with all guesses."""
 _TIME_STEP: Final = 1000

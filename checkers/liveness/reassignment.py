@@ -4,7 +4,7 @@ The check finds three violations:
 
 1. The request is still in ZooKeeper, although the partition has a leader and every broker concerned is registered.
 2. A client's request was acknowledged and is the last one, but the replicas are on other brokers and no move is under
-   way. This needs no deadline, but two looks, because a move may end during a look.
+   way. This violation needs no deadline, but two looks, because a move may end during a look.
 3. The move is over, and files of a removed replica are still on its disk.
 
 No client writes while looks are taken, so the new replicas can catch up. A move may wait for one broker alone. If that

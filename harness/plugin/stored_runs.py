@@ -9,7 +9,8 @@ A stored run may come from elsewhere. So:
    file lies among stored runs, the session ends, too.
 
 A run may have been copied into a project. So a folder that contains the rootdir counts as a project, even if there are
-runs in it. This requires a file with pytest's options in the rootdir: without it, pytest has only guessed the rootdir.
+runs in it. This rule holds only if the rootdir has a file with pytest's options: without such a file, pytest has only
+guessed the rootdir.
 """
 
 import glob
