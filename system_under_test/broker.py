@@ -85,7 +85,9 @@ class BrokerProcess:
         )
         traits = select_controller_traits(config.defects)
         self._controller = Controller(config, runtime, zookeeper, events, background, cache, traits)
-        metadata = MetadataHandler(config, runtime, zookeeper, manager, cache)
+        metadata = MetadataHandler(
+            config, runtime, zookeeper, manager, cache, lambda topics: self._coordinator.delete_topics(topics)
+        )
         self._coordinator = Coordinator(
             config,
             runtime,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -79,13 +79,17 @@ def make_handlers(
 
 @dataclass(eq=False)
 class MetadataHandler:
-    """Answers metadata requests, and creates missing topics if that is configured."""
+    """Answers metadata requests, and creates missing topics if that is configured.
+
+    ``on_deleted`` is called with the names of topics that were deleted.
+    """
 
     config: BrokerConfig
     runtime: Runtime
     zookeeper: ZooKeeper
     manager: ReplicaManager
     cache: MetadataCache
+    on_deleted: Callable[[Sequence[str]], None]
 
     async def answer(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         response = self.cache.answer(request, context)
@@ -117,6 +121,8 @@ class MetadataHandler:
         if self.manager.accept_request(
             "update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch
         ):
-            self.cache.update(request)
+            deleted = self.cache.update(request)
+            if deleted:
+                self.on_deleted(deleted)
             code = ErrorCode.NONE
         return control.UpdateMetadataResponse(error_code=code)

@@ -1,6 +1,6 @@
 """The metadata cache of each broker: the cluster as the controller last described it. Answers Metadata requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.network.handler import RequestContext
@@ -27,9 +27,10 @@ class MetadataCache:
         self._deduplicator = RequestDeduplicator()
         self._complete = False
 
-    def update(self, request: internal.UpdateMetadataRequest) -> None:
+    def update(self, request: internal.UpdateMetadataRequest) -> Sequence[str]:
+        """Updates the cache. Returns the topics that were deleted; none for a late duplicate."""
         if not self._deduplicator.admit(request):
-            return
+            return ()
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
             self._topics, self._complete = {}, True
@@ -37,6 +38,7 @@ class MetadataCache:
             self._topics.pop(topic, None)
         for partition in request.partitions:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
+        return request.deleted
 
     def update_leaders(self, request: internal.LeaderAndIsrRequest) -> None:
         """Updates leaders of known partitions, so that a client rejected by the old leader finds the new one at once.

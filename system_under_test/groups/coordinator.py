@@ -5,7 +5,7 @@ requests.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,6 +92,24 @@ class Coordinator:
         term.ended.add_done_callback(lambda _: self._end(stored, draft))
         self._background.spawn(self._load(stored, draft), f"loading {partition.key}")
 
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """Deletes the committed offsets of deleted topics, as 0.10.2 does (KAFKA-2000).
+
+        Otherwise a group would skip the first records of a new topic of that name. It must be called before a
+        consumer can commit offsets of the new topic.
+        """
+        for stored in self._terms:
+            if stored.ready:
+                self._delete_offsets(stored, topics)
+            else:
+                stored.deleted_topics.update(topics)
+
+    def _delete_offsets(self, stored: StoredGroups, topics: Collection[str]) -> None:
+        for group in list(stored.groups.values()):
+            if any(topic in topics for topic, _ in group.offsets.values):
+                deletion = stored.delete_offsets(group, topics)
+                self._background.spawn(deletion, f"offsets of deleted topics in {group.group_id}")
+
     async def _load(self, stored: StoredGroups, draft: DraftTerm) -> None:
         """Loads the groups of a partition once the partition is certainly one of the present offsets topic."""
         while not self._terms.is_current(stored):
@@ -100,6 +118,8 @@ class Coordinator:
             await asyncio.sleep(BACK_OFF)
         draft.begin(self._terms.partitions or 0)
         await stored.load()
+        if stored.ready:
+            self._delete_offsets(stored, stored.deleted_topics)
 
     def _end(self, stored: StoredGroups, draft: DraftTerm) -> None:
         self._draft.end(draft)

@@ -8,8 +8,9 @@ may still take effect later.
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from assay.system_under_test.clocks import Instant, read_clocks
 from assay.system_under_test.config import BrokerConfig
@@ -31,6 +32,8 @@ _log = logging.getLogger("assay.groups")
 
 CHUNK: int = 256 * 1024
 """Bytes read at a time while groups are loaded; other tasks run in between."""
+BACK_OFF: Final = 0.1
+"""Seconds before a failed deletion of offsets is repeated."""
 _CLIENT_ERRORS = {
     ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -52,6 +55,8 @@ class StoredGroups:
     groups: dict[str, Group] = field(default_factory=dict)
     ready: bool = False
     ended: bool = False
+    deleted_topics: set[str] = field(default_factory=set)
+    """The topics that were deleted while the groups were being loaded."""
 
     @property
     def index(self) -> int:
@@ -179,6 +184,21 @@ class StoredGroups:
             group.offsets.resolve(records, None if code else read_clocks(self.wall_clock))
 
         return await self._append([formats.encode_offset(record) for record in records], resolve)
+
+    async def delete_offsets(self, group: Group, topics: Collection[str]) -> None:
+        """Deletes the offsets that a group has committed in deleted topics.
+
+        Repeats a failed deletion while this term lasts. Offsets that are committed meanwhile stay, because they may
+        belong to a new topic of that name.
+        """
+        found = {key: value for key, value in group.offsets.values.items() if key[0] in topics}
+        while found and not self.ended:
+            code = await self.commit(group, [formats.OffsetRecord(group.group_id, *key, None) for key in found])
+            if not code:
+                self.events.emit("offsets-expired", key=group.group_id, value=len(found), detail={"code": code})
+                return
+            await asyncio.sleep(BACK_OFF)
+            found = {key: value for key, value in found.items() if group.offsets.values.get(key) is value}
 
     async def delete(self, group: Group) -> None:
         """Deletes a group in memory and in the offsets topic. The generations of a later group of this name restart."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import Certainty, SendFailed
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection
@@ -126,6 +126,36 @@ def test_anybody_commits_to_a_group_without_members() -> None:
             assert await client.commit(4, partition=99) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert await client.commit(4, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
             assert (await client.described()).state == "Empty"
+
+    simulate(check)
+
+
+def test_the_offsets_of_a_deleted_topic_go_with_it_and_a_new_topic_of_its_name_begins_without() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            cluster._open.append(admin)
+            tool, member, reader = Member(cluster, group="tool"), Member(cluster), Member(cluster, group="reader")
+            again = NewTopic("again", partitions=2, replication=3)
+            await admin.create_topics([again])
+            await all_in(member)
+            for client in (tool, member):
+                assert await client.commit(5, topic="again") == ErrorCode.NONE
+                assert await client.commit(6, topic="again", partition=1) == ErrorCode.NONE
+                assert await client.commit(7) == ErrorCode.NONE
+            await admin.delete_topics(["again"])
+            await admin.create_topics([again])
+
+            async def gone() -> bool:
+                found = [await client.committed(p, "again") for client in (tool, member) for p in (0, 1)]
+                return found == [-1] * 4
+
+            await until(gone, "no group has an offset of the deleted topic")
+            assert await tool.commit(1, topic="again") == ErrorCode.NONE
+            await kill_coordinator(cluster, "tool")
+            assert [await tool.committed(0, "again"), await tool.committed(1, "again")] == [1, -1]
+            assert [await tool.committed(), await member.committed()] == [7, 7], "of another topic"
+            assert await reader.committed(0, "again") == -1
 
     simulate(check)
 
