@@ -5,12 +5,16 @@ ends the old term: waiting producers get NOT_LEADER_FOR_PARTITION, and the outco
 Code that resumes after an await must check that its term is not over.
 """
 
+import logging
+
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.replication.follower import FollowerTerm
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.replica import UNKNOWN, PartitionError, Replica
+
+_log = logging.getLogger("assay.replication")
 
 
 class Partition(Replica):
@@ -78,7 +82,10 @@ class Partition(Replica):
     async def lead(self, update: PartitionStateUpdate, now: float) -> None:
         """Begins a leader's term. The epoch's entry is on disk before any request is served (KAFKA-7415).
 
-        Raises ``PartitionError`` (UNKNOWN) if the log has lost durable records: such a replica must not lead.
+        Raises ``PartitionError`` (UNKNOWN) if this replica must not lead:
+
+        - its log has lost durable records
+        - its log has a later epoch, because ZooKeeper's data were replaced by an older copy
         """
         self.end_term()
         self.leader_epoch = update.leader_epoch
@@ -90,6 +97,15 @@ class Partition(Replica):
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
         self.forget_epochs_ahead()
+        if self.epochs.latest() > update.leader_epoch:
+            _log.error(
+                "%s has no leader: ZooKeeper names leader epoch %d, and the log has epoch %d already, so ZooKeeper has "
+                "older data than the log; stop all brokers, and restore ZooKeeper's newest data",
+                self.key,
+                update.leader_epoch,
+                self.epochs.latest(),
+            )
+            raise PartitionError(ErrorCode.UNKNOWN)
         self.leader = term = LeaderTerm(self, update, now)
         if self.traits.records_epoch_at_once:
             self.epochs.assign(term.epoch, term.start_offset)

@@ -27,6 +27,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
 from assay.system_under_test.tasks import BackgroundTasks
@@ -186,6 +187,28 @@ def test_a_file_in_the_place_of_a_partitions_folder_rejects_that_partition_alone
             "data/t-0 is a file, but the log of t-0 belongs there; remove it and restart the broker"
         ]
         assert bench.disk.read("data/t-0") == b"mine"
+
+    simulate(check)
+
+
+def test_a_log_does_not_lead_in_an_epoch_before_its_own_and_says_what_to_restore(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An older copy of ZooKeeper's data was restored. Before, the controller's requests ended with a traceback."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        await fill(await bench.lead(epoch=4), 3)
+        await bench.start()
+        with pytest.raises(PartitionError):
+            await bench.lead(epoch=2)
+        assert caplog.messages == [
+            "t-0 has no leader: ZooKeeper names leader epoch 2, and the log has epoch 4 already, so ZooKeeper has "
+            "older data than the log; stop all brokers, and restore ZooKeeper's newest data"
+        ]
+        assert (bench.partition.leader, bench.partition.log.end_offset) == (None, 3)
+        assert (await bench.lead(epoch=5)).leader is not None, "the newest data were restored"
 
     simulate(check)
 
