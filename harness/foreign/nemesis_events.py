@@ -9,7 +9,8 @@ differently. The names of events follow the conventions of Jepsen (``jepsen.neme
 - ``heal`` ends all faults.
 - Any other event, such as ``bump-clock``, is a fault without duration.
 
-Most tools record each action twice, one after the other: at its begin and at its completion.
+Most tools record each action twice, one after the other: at its begin and at its completion. So if an event that
+ended faults is repeated, their end moves.
 """
 
 from dataclasses import dataclass, field
@@ -41,7 +42,9 @@ class NemesisEvents:
     _open: dict[str, int] = field(default_factory=dict)
     """Begin times of the active faults, by name."""
     _ended: dict[str, ForeignFault] = field(default_factory=dict)
-    """The last fault of each name that has ended; a second event of the same action may still move its end."""
+    """The last fault of each name that has ended, by name."""
+    _confirmable: tuple[str, ...] = ()
+    """The faults that the previous event ended. If it is repeated, as its completion, their end moves."""
     _faults: list[ForeignFault] = field(default_factory=list)
     _last: str = ""
     """The name of the previous event."""
@@ -50,6 +53,8 @@ class NemesisEvents:
         """Adds the next event, with its name and its time in nanoseconds."""
         self.count += 1
         ended, begun = self._find_ended(f), self._find_begun(f)
+        if f != self._last or f in HEALS:
+            self._confirmable = tuple(name for name in ended if name in self._open)
         if ended:
             for name in ended:
                 self._end(name, time)
@@ -71,7 +76,7 @@ class NemesisEvents:
 
     def _find_ended(self, f: str) -> list[str]:
         """Returns the names of the faults that an event ends, or whose end it confirms."""
-        confirmed = self._ended if f == self._last else {}
+        confirmed = self._confirmable if f == self._last else ()
         if f in HEALS:
             return [*self._open] or [*confirmed]
         name = f.removeprefix("stop-") if f.startswith("stop-") else ENDS.get(f)

@@ -51,7 +51,7 @@ SUFFIXES: Final = {
 }
 """Formats by the end of a name, before ``.gz``. Any other name tells nothing."""
 COMPRESSED: Final = ".gz"
-_JSON: Final = re.compile(r'[\s,]*\[?[\s,]*\{\s*"(?:[^"\\]|\\.)*"\s*:(?![\w*+!?<>=./-])')
+_JSON: Final = re.compile(r'[\s,]*+(?:\[[\s,]*+)?\{\s*+"(?:[^"\\]|\\.)*"\s*:(?![\w*+!?<>=./-])')
 """The beginning of JSON: an object whose first key has a colon after it. In EDN a keyword follows its colon at once."""
 
 

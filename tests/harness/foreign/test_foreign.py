@@ -475,3 +475,13 @@ def test_only_the_model_of_a_set_takes_a_vector_for_a_set(tmp_path: Path, model:
     )
     rows = read_history(written(tmp_path, text), ForeignFormat.EDN, model).ops.to_pylist()
     assert [row["result"] for row in rows] == results
+
+
+@pytest.mark.parametrize("blank", [" ", ",", "\n", "\r"])
+def test_a_file_of_blanks_is_rejected_at_once(tmp_path: Path, blank: str) -> None:
+    """The time of the search for the beginning of JSON must not grow with the square of the number of blanks."""
+    (tmp_path / "history").write_text(blank * 100_000 + "x")
+    began = time.process_time()
+    with pytest.raises(MalformedError, match="neither EDN or JSON"):
+        recognise_format(tmp_path / "history")
+    assert time.process_time() - began < 2

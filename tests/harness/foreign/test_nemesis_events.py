@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,30 @@ from assay.harness.foreign.nemesis_events import ForeignFault, NemesisEvents
         (["start-partition", "kill", "heal", "heal"], [("partition", 0, 3), ("kill", 1, 3)]),
         (["kill", "start", "bump-clock", "start", "stop"], [("kill", 0, 1), ("bump-clock", 2, 2), ("fault", 3, 4)]),
         (["heal-all"], []),
+        (["kill", "start", "start-partition", "heal", "heal"], [("kill", 0, 1), ("partition", 2, 4)]),
+        (["kill", "heal", "heal", "heal", "heal"], [("kill", 0, 2)]),
+        (["kill", "start", "start", "start"], [("kill", 0, 3)]),
         (["bump-clock", "bump-clock"], [("bump-clock", 0, 0), ("bump-clock", 1, 1)]),
         (["heal", "stop-partition"], [("stop-partition", 1, 1)]),
     ],
 )
 def test_events_are_combined_to_faults(events: list[str], faults: list[tuple[str, int, int | None]]) -> None:
     nemesis = NemesisEvents()
-    for time, f in enumerate(events):
-        nemesis.add(f, time)
+    for moment, f in enumerate(events):
+        nemesis.add(f, moment)
     assert nemesis.list_faults() == tuple(ForeignFault(*fault) for fault in faults)
     assert nemesis.count == len(events)
+
+
+def test_events_that_repeat_cost_no_more_than_others() -> None:
+    """The time for n faults that end together, and n further events, must not grow with n * n."""
+    nemesis = NemesisEvents()
+    events = [*(f"start-{number}" for number in range(20_000)), *["heal"] * 20_000]
+    began = time.process_time()
+    for moment, f in enumerate(events):
+        nemesis.add(f, moment)
+    assert len(nemesis.list_faults()) == 20_000
+    assert time.process_time() - began < 5
 
 
 def entries(*nemesis: tuple[int, str]) -> str:
