@@ -5,13 +5,15 @@ project. A recorded command may contain options that load other code. So:
 
 1. ``settings.json`` is read into ``Settings``, and each option is made of one field.
 2. The test's file must exist below the current folder, but outside of all stores.
-3. Files that options name must lie below the current folder, or in that store.
+3. Files that options name must lie below the current folder. A schedule may also lie in that store. ``hosts.toml`` may
+   not, because it names the machines on which faults run commands.
 4. Paths are compared with all symbolic links followed, because a link of the project may lead to a store.
 5. A recorded command with unknown options is rejected: another version made the run, or the run was changed.
 """
 
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,12 +88,23 @@ def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
 
 def _refuse_other_files(run: Path, settings: Settings) -> None:
     project = Path.cwd().resolve()
-    allowed = (project, run.resolve(), run.resolve().parent.parent)
-    for option, path in (("--replay", settings.replay), ("--hosts", settings.hosts)):
-        if path is None or (option == "--hosts" and str(path).startswith(COMPOSE)):
-            continue
-        if not any(_resolve(project / path).is_relative_to(place) for place in allowed):
-            raise HistoryError(f"{run}: {option}={to_printable(str(path))} lies outside of this project, {project}")
+    stores = (run.resolve(), run.resolve().parent.parent)
+    if (path := settings.replay) is not None and not _lies_in(project / path, (project, *stores)):
+        raise HistoryError(f"{run}: --replay={to_printable(str(path))} lies outside of this project, {project}")
+    if (path := settings.hosts) is None or str(path).startswith(COMPOSE):
+        return
+    if not _lies_in(project / path, (project,)):
+        raise HistoryError(f"{run}: --hosts={to_printable(str(path))} lies outside of this project, {project}")
+    places = (run.resolve(), *_find_enclosed_store(run, project))
+    if _lies_in(project / path, places) or _is_stored(_resolve(project / path), project):
+        raise HistoryError(
+            f"{run}: --hosts={to_printable(str(path))} lies among stored runs, and is no file of this project"
+        )
+
+
+def _lies_in(path: Path, places: Iterable[Path]) -> bool:
+    resolved = _resolve(path)
+    return any(resolved.is_relative_to(place) for place in places)
 
 
 def _find_enclosed_store(run: Path, project: Path) -> list[Path]:

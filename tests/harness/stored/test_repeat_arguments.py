@@ -179,6 +179,32 @@ def test_files_outside_of_the_project_are_refused(project: Path, given: dict[str
         arguments(stored(project, settings=replace(SETTINGS, **given)))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("place", [linked_store, other_store, root_of_another_store])
+def test_machines_that_a_stored_run_brings_along_are_refused(project: Path, place: Callable[[Path, Path], str]) -> None:
+    """Faults run commands on these machines. They could be machines of the user that no file of the project names."""
+    file = Path(place(project, stored(project)))
+    shutil.rmtree(project / "store" / "t")
+    run = stored(project, settings=replace(SETTINGS, cluster="ssh", hosts=file))
+    file.write_text("")
+    with pytest.raises(HistoryError, match="among stored runs"):
+        arguments(run)
+
+
+def test_machines_in_the_folder_of_a_run_outside_of_the_project_are_refused(project: Path, tmp_path: Path) -> None:
+    run = stored(project).rename(tmp_path / "run")
+    hosts = run / "hosts.toml"
+    (run / "settings.json").write_bytes(store.encode_json({"settings": asdict(replace(SETTINGS, hosts=hosts))}))
+    with pytest.raises(HistoryError, match="lies outside of this project"):
+        arguments(run)
+
+
+def test_machines_of_the_project_and_of_compose_are_named_again(project: Path) -> None:
+    for hosts in ("hosts.toml", "compose:shop"):
+        run = stored(project, settings=replace(SETTINGS, cluster="attach", hosts=Path(hosts)))
+        assert f"--hosts={hosts}" in arguments(run)
+        shutil.rmtree(project / "store")
+
+
 def test_a_schedule_in_the_store_of_the_run_is_of_the_project(project: Path) -> None:
     schedule = project / "store" / "shrinking" / "run-1.json"
     assert f"--replay={schedule}" in arguments(stored(project, settings=replace(SETTINGS, replay=schedule)))
