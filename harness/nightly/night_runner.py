@@ -6,7 +6,8 @@ attempt is repeated because of its outcome. A cell is skipped if it took longer 
 After each round, new failures are shrunk if the night asks for it. Sensitivities are measured in a share of the budget.
 
 If this process dies, the next process finds ``running.json``, which names the attempt and its process. It kills that
-process and records the attempt as interrupted, unless one of its runs has failed. Some bytes are kept in reserve, so
+process if the process writes a log of this night, because a record may come from elsewhere and name any process. Then
+it records the attempt as interrupted, unless one of its runs has failed. Some bytes are kept in reserve, so
 that a full disk still has room for the record.
 
 The record names the version under test and the commits since the last night, by git in the folder of the matrix.
@@ -69,7 +70,7 @@ from assay.harness.run import store as runs_of
 from assay.harness.run.command_line import make_reset
 from assay.harness.run.full_disk import DiskReserve, is_full
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.process_group import signal_group
+from assay.harness.run.process_group import has_open_file, signal_group
 from assay.harness.run.settings import derive_seed
 
 DIRTY: Final = "-dirty"
@@ -354,7 +355,7 @@ class NightRunner:
             return
         with suppress(ValueError):
             orphan = owner.parse_owner(running.owner)
-            if owner.find_owner(orphan.pid) == orphan:
+            if owner.find_owner(orphan.pid) == orphan and self._writes_log(orphan.pid):
                 signal_group(orphan.pid, signal.SIGKILL)
         delete_runs(self.path)
         is_recorded = any(one.started == running.result.started for one in self.path.results())
@@ -363,6 +364,11 @@ class NightRunner:
             self.path.write_running(None)
         else:
             self._record(classify_killed(self.store, self.path, self.night, running))
+
+    def _writes_log(self, pid: int) -> bool:
+        """Returns whether a process has a log of this night open, as each process that this night starts."""
+        logs = self.path.path / "logs"
+        return logs.is_dir() and has_open_file(pid, logs)
 
     def _recover_measurement(self, running: RunningAttempt) -> None:
         """Records that an earlier process of this night was killed before or while it measured a run."""

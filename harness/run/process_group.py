@@ -4,6 +4,7 @@ them.
 
 import os
 import signal
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,3 +29,22 @@ def signal_group(leader: int, number: signal.Signals) -> None:
     """Signals the leader and the children in its group; does nothing if they have ended."""
     with suppress(ProcessLookupError):
         os.killpg(leader, number)
+
+
+def has_open_file(pid: int, folder: Path) -> bool:
+    """Returns whether a process has a file of this folder open; False if that is hidden from this user.
+
+    A file with several hard links does not count, because one of them may lie in another folder.
+    """
+    own = {(one.st_dev, one.st_ino) for one in map(Path.lstat, folder.iterdir()) if _is_only_link(one)}
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # it was closed meanwhile
+                found = descriptor.stat()
+                if (found.st_dev, found.st_ino) in own:
+                    return True
+    return False
+
+
+def _is_only_link(file: os.stat_result) -> bool:
+    return stat.S_ISREG(file.st_mode) and file.st_nlink == 1

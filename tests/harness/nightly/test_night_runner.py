@@ -32,8 +32,10 @@ from assay.harness.nightly import night_record, night_runner
 from assay.harness.nightly.dataset_schema import UNKNOWN
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import AttemptResult, CellKind, NightError
+from assay.harness.run import process_group
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.settings import derive_seed
+from assay.harness.run.store import read_owner
 
 from helpers.night_cells import (
     DRIVER,
@@ -646,6 +648,27 @@ def test_a_run_without_its_history_is_not_measured_and_the_record_says_so(
     (line,) = night_record.night_folder(store, "n").read_measured()
     assert line.detail == f"not begun, because {night_runner.HISTORY_REMOVED}"
     assert measured(store) == []
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_record_that_names_a_process_of_others_does_not_end_it(tmp_path: Path, linked: bool) -> None:
+    """A record may come from elsewhere. ``linked``: its folder has a hard link to a file that the process writes."""
+    store = tmp_path / "store"
+    one = begun(store, [cell("pass")], "n")
+    (result,) = gone_on_with(store, one)
+    folder = night_record.night_folder(store, "n")
+    written = tmp_path / "written"
+    other = process_group.start_group([sys.executable, "-c", "import time; time.sleep(600)"], written)
+    try:
+        if linked:
+            (folder.path / "logs" / "0009-other.log").hardlink_to(written)
+        folder.write_running(night_record.RunningAttempt(result=result, owner=read_owner(other.pid)))
+        gone_on_with(store, one)
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(1.0)
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_a_night_that_was_killed_while_it_measured_records_it(tmp_path: Path) -> None:
