@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MAX_NAMED: Final = 5
+TRENDS_MARK: Final = b'{"format":1,"nights":['
+"""The beginning of each file of ``assay nights trends --out``. Another file is not replaced, unless it is empty."""
 """Maximum number of runs that a line names; it gives only the number of the others."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
@@ -142,7 +144,7 @@ def show_trends(arguments: argparse.Namespace) -> ExitCode:
     else:
         table_output.show_trends(trends, _make_console())
     if arguments.out is not None:
-        write_output(arguments.out, content)
+        write_output(arguments.out, content, TRENDS_MARK)
         note(str(arguments.out))
     if not arguments.check:
         return ExitCode.PASS

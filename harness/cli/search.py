@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 RAREST: Final = 8
 """How many of the rarest events are listed, and how many of the events missing for each fault."""
+PAGE_MARK: Final = b"<title>what searches have reached</title>"
+"""Part of each page (``harness/search/reached.html``). A file without it is not replaced."""
 DESCRIPTION: Final = """\
 Sums up what the searches of a store (pytest --explore) reached. It counts the examples for each event of the system,
 each fault, each event during a fault, and each sequence of events. It also shows the lines and branches of the system
@@ -44,11 +46,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except (FileNotFoundError, ValueError) as error:
         raise InputError(str(error)) from error
     if arguments.html is not None:
-        from assay.harness.core.files import write_output
+        from assay.harness.core.files import ForeignFileError, write_output
         from assay.harness.search.coverage_page import render_page
 
         try:
-            write_output(arguments.html, render_page(reports).encode())
+            write_output(arguments.html, render_page(reports).encode(), PAGE_MARK)
+        except ForeignFileError:
+            raise
         except OSError as error:
             reason = error.strerror or error
             raise InputError(

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 MAX_SIZE: Final = 1 << 30
 """Maximum size of a file that is read as a whole: a settings file, a schedule, or a record of a run."""
+MARKED: Final = 1 << 16
+"""Bytes at the beginning of a file in which the mark of its command is searched."""
 SPECIAL_TYPES: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -40,6 +42,14 @@ class OutsideLinkError(SpecialFileError):
     def __init__(self, path: Path, folder: Path) -> None:
         super().__init__(path, "a link")
         self.strerror = f"this link leads out of {folder}, and is not followed: put the folder itself there"
+
+
+class ForeignFileError(SpecialFileError):
+    """A file that a command would replace was not made by this command."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "a file of others")
+        self.strerror = "this command did not make this file, and does not replace it: move it, or name another file"
 
 
 class HugeFileError(SpecialFileError):
@@ -181,11 +191,25 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def write_output(path: Path, data: bytes) -> None:
+def require_own_output(path: Path, mark: bytes) -> None:
+    """Raises :class:`ForeignFileError` for a regular file that has content without ``mark`` at its beginning.
+
+    ``mark`` is a text in each file that the command writes. A user may have named a wrong file by mistake.
+    """
+    if path.is_file():
+        with path.open("rb") as file:
+            begin = file.read(MARKED)
+        if begin and mark not in begin:
+            raise ForeignFileError(path)
+
+
+def write_output(path: Path, data: bytes, mark: bytes) -> None:
     """Writes a file that a user names. A regular file, even behind a link, is replaced in one step.
 
-    Anything else, such as ``/dev/stdout``, is written to and never replaced.
+    Anything else, such as ``/dev/stdout``, is written to and never replaced. ``mark``, which ``data`` has, is that of
+    :func:`require_own_output`, and so is the error.
     """
+    require_own_output(path, mark)
     if path.exists() and not path.is_file():
         write_file(path, data)
     else:

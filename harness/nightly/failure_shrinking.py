@@ -111,12 +111,13 @@ class Shrinker:
         shrunk, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
         if shrunk is None or replay is None:
             return {}
-        schedule = self.store / FOUND / shrunk.name
-        for place in (schedule.parent, schedule):
+        folder, content = self.store / FOUND, shrunk.read_bytes()
+        for place in (folder, folder / shrunk.name):
             reject_links(place)
-        schedule.parent.mkdir(exist_ok=True)
-        write_atomically(schedule, shrunk.read_bytes())
-        kept = {"schedule": f"{FOUND}/{shrunk.name}", "command": replay[1].replace(str(shrunk), str(schedule))}
+        folder.mkdir(exist_ok=True)
+        schedule = runs_of.choose_schedule_path(folder, shrunk.name, content)
+        write_atomically(schedule, content)
+        kept = {"schedule": f"{FOUND}/{schedule.name}", "command": replay[1].replace(str(shrunk), str(schedule))}
         if page is not None and Path(page[1]).is_file():
             target = self.path.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
             target.parent.mkdir(exist_ok=True)

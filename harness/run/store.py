@@ -11,6 +11,7 @@ A run that only a search needs keeps its output in memory (``InMemoryOutput``).
 
 import asyncio
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -391,6 +392,19 @@ def schedule_name(run: str, anomalies: Iterable[str]) -> str:
         digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
         safe = f"{safe[: SCHEDULE_LIMIT - 17]}-{digest}"
     return f"{safe}.json"
+
+
+def choose_schedule_path(folder: Path, name: str, schedule: bytes) -> Path:
+    """Returns the path for a schedule. If a file of other content has the name, the new one gets a number.
+
+    Someone may have edited the schedule of an earlier shrinking.
+    """
+    stem = name.removesuffix(".json")
+    for number in itertools.count(1):
+        path = folder / (name if number == 1 else f"{stem}-{number}.json")
+        if not os.path.lexists(path) or (path.is_file() and not path.is_symlink() and path.read_bytes() == schedule):
+            return path
+    raise AssertionError("some number is free")
 
 
 def _list_runs_of_test(test: Path) -> list[Path]:

@@ -35,7 +35,7 @@ from assay.harness.stored.repeat_arguments import (
     read_run_settings,
 )
 from assay.harness.stored.replay import SCHEDULE, read_forbidden_anomalies, read_judgement, run_pytest
-from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule
+from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule, encode_schedule
 from assay.nemesis.schedule.target import TargetKind
 from assay.reports.page import render
 
@@ -124,8 +124,11 @@ def shrink(
         )
     small, finished = minimise(example, rate.count_repetitions(), runner.reproduce)
     last = runner.estimate_rate(small, replays, unlimited=True)
-    schedule = root / "found" / store.schedule_name(first.name, wanted)
-    schedule.parent.mkdir(parents=True, exist_ok=True)
+    found = root / "found"
+    found.mkdir(parents=True, exist_ok=True)
+    schedule = store.choose_schedule_path(
+        found, store.schedule_name(first.name, wanted), encode_schedule(small.schedule)
+    )
     repeated = make_repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "a replay of the original run failed"
     minimal = finished and last.failed > 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.core.files import replace_atomically, write_atomically, write_output
+from assay.harness.core.files import ForeignFileError, replace_atomically, write_atomically, write_output
 
 WRITE = """
 import os, sys
@@ -71,23 +71,35 @@ def test_a_long_name_has_room_for_its_temporary_file(tmp_path: Path) -> None:
 
 
 def test_output_goes_through_a_link_and_replaces_the_file_behind_it(tmp_path: Path) -> None:
-    (tmp_path / "real.html").write_text("old")
+    (tmp_path / "real.html").write_text("an old page")
     (tmp_path / "page.html").symlink_to("real.html")
-    write_output(tmp_path / "page.html", b"new")
+    write_output(tmp_path / "page.html", b"new", b"n")
     assert (tmp_path / "page.html").is_symlink()
     assert (tmp_path / "real.html").read_bytes() == b"new"
 
 
+def test_output_replaces_only_files_of_its_command_and_empty_ones(tmp_path: Path) -> None:
+    for content, is_replaced in ((b"my notes", False), (b"", True), (b"<page> old", True)):
+        (tmp_path / "file").write_bytes(content)
+        if not is_replaced:
+            with pytest.raises(ForeignFileError, match="did not make this file, and does not replace it"):
+                write_output(tmp_path / "file", b"<page> new", b"<page>")
+            assert (tmp_path / "file").read_bytes() == content
+            continue
+        write_output(tmp_path / "file", b"<page> new", b"<page>")
+        assert (tmp_path / "file").read_bytes() == b"<page> new"
+
+
 def test_output_never_replaces_a_device(tmp_path: Path) -> None:
     (tmp_path / "null").symlink_to("/dev/null")
-    write_output(tmp_path / "null", b"data")
+    write_output(tmp_path / "null", b"data", b"d")
     assert Path("/dev/null").is_char_device()
     assert os.readlink(tmp_path / "null") == "/dev/null"
 
 
 def test_output_goes_into_a_pipe(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    write_output(Path(f"/dev/fd/{writer}"), b"data")
+    write_output(Path(f"/dev/fd/{writer}"), b"data", b"d")
     os.close(writer)
     with open(reader, "rb") as file:
         assert file.read() == b"data"

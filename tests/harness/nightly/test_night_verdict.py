@@ -552,6 +552,12 @@ def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
     assert capsys.readouterr().out == ""
     assert "### Known failures" in (tmp_path / "m.md").read_text()
     assert ET.parse(tmp_path / "j.xml").getroot().get("skipped") == "1"
+    assert main(["summary", str(store), *paths]) == ExitCode.PASS, "its own files are replaced"
+    for option, other in (("junit", "j.xml"), ("markdown", "m.md")):
+        (tmp_path / "notes").write_text("mine")
+        given = [f"--{option}={tmp_path / 'notes'}", *(one for one in paths if other not in one)]
+        assert main(["summary", str(store), *given]) == ExitCode.USAGE
+        assert (tmp_path / "notes").read_text() == "mine"
     marks.write_text(marks.read_text().replace("2999", "1999"))
     assert main(["summary", str(store), f"--known={marks}"]) == ExitCode.FAIL
     marks.write_text("[[failure]]\n")

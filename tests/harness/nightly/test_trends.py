@@ -195,3 +195,7 @@ def test_the_command_prints_writes_and_checks(
     assert main([*given, "--check"]) == 0
     assert "0 of 5 figures" in capsys.readouterr().out
     assert main([*given, f"--out={tmp_path / 'no' / 'trends.json'}"]) == 64
+    assert main([*given, f"--out={tmp_path / 'trends.json'}"]) == 0, "its own file is replaced"
+    (tmp_path / "notes.json").write_text("{}")
+    assert main([*given, f"--out={tmp_path / 'notes.json'}"]) == 64
+    assert (tmp_path / "notes.json").read_text() == "{}"

@@ -71,6 +71,15 @@ def test_the_name_of_a_schedule_says_what_it_is_of() -> None:
     assert store.schedule_name("r", long) != store.schedule_name("r", long[1:])
 
 
+def test_a_schedule_that_someone_has_edited_keeps_its_name(tmp_path: Path) -> None:
+    assert store.choose_schedule_path(tmp_path, "s.json", b"{}") == tmp_path / "s.json"
+    (tmp_path / "s.json").write_bytes(b"{}")
+    assert store.choose_schedule_path(tmp_path, "s.json", b"{}") == tmp_path / "s.json"
+    (tmp_path / "s.json").write_bytes(b"edited")
+    (tmp_path / "s-2.json").symlink_to("elsewhere")
+    assert store.choose_schedule_path(tmp_path, "s.json", b"{}") == tmp_path / "s-3.json"
+
+
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_ids_that_differ_in_replaced_characters_keep_apart(one: str, other: str) -> None:
     prefix = "a::t[ü"

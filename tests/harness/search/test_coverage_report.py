@@ -103,6 +103,17 @@ def test_the_page_has_every_fault_and_every_event(tmp_path: Path, capsys: pytest
     assert 'class="never">–<' in text
 
 
+def test_a_file_of_others_is_not_replaced_by_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store_report(tmp_path, one())
+    (tmp_path / "notes.md").write_text("mine")
+    given = ["search", "show", str(tmp_path)]
+    assert main([*given, f"--html={tmp_path / 'notes.md'}"]) == ExitCode.USAGE
+    assert "does not replace it" in capsys.readouterr().err
+    assert (tmp_path / "notes.md").read_text() == "mine"
+    for _ in range(2):
+        assert main([*given, f"--html={tmp_path / 'page.html'}"]) == ExitCode.PASS, "its own page is replaced"
+
+
 def test_a_page_that_cannot_be_written_is_an_error_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
