@@ -19,6 +19,8 @@ from assay.checkers.linearizability.model import Action, Call, Model, ModelError
 ACQUIRE, RELEASE, RENEW = range(3)
 VERBS: Final = ("acquire", "release", "renew")
 
+MOST_PERMITS: Final = 2**63 - 1
+"""Maximum number of permits of a ``Semaphore``, whose compiled step holds 64-bit integers."""
 ANYONE: Final = -1
 """Owner of an operation whose client is unknown. Clients have numbers from 0, and process n has the number -2 - n."""
 
@@ -182,7 +184,7 @@ class Semaphore(Model):
     needs_arguments = "2"  # an example, for the error of a name without arguments: semaphore(2)
 
     def __init__(self, permits: int = 1) -> None:
-        self.permits = require_count(self.name, permits)
+        self.permits = require_count(self.name, permits, MOST_PERMITS)
 
     def encode(self, call: Call) -> Action | None:
         verb = find_verb(self, call, VERBS[:2])
@@ -191,7 +193,7 @@ class Semaphore(Model):
     @staticmethod
     def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
         if f == 0:
-            return state + x <= y, state + x
+            return (True, state + x) if x <= y - state else (False, state)
         return state >= x, state - x
 
     def describe(self, state: int, values: Values) -> str:
@@ -368,8 +370,9 @@ def read_permits(model: str, call: Call, most: int) -> int:
     return asked
 
 
-def require_count(model: str, count: object) -> int:
-    """Returns the argument of a model, a number from 1 on. Raises ``ModelError`` for any other value."""
-    if type(count) is not int or count < 1:
-        raise ModelError(f"the argument of {model} is a whole number from 1 on, not {count!r}")
+def require_count(model: str, count: object, most: int | None = None) -> int:
+    """Returns the argument of a model, a number from 1 to ``most``. Raises ``ModelError`` for any other value."""
+    if type(count) is not int or count < 1 or (most is not None and count > most):
+        end = "on" if most is None else f"to {most}"
+        raise ModelError(f"the argument of {model} is a whole number from 1 {end}, not {count!r}")
     return count

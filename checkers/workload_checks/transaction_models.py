@@ -1,12 +1,14 @@
 """Models for the search: several registers that a transaction reads and writes at once, and a counter of amounts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
 
 READ: Final = "r"
 WRITE: Final = "w"
+COMPILED_LIMIT: Final = 2**63
+"""Sums of a compiled counter are below this limit."""
 
 Registers = tuple[tuple[int, int], ...]
 """Pairs of a key's number and its value's number, in order of the keys. A register that is not there holds null."""
@@ -59,9 +61,9 @@ class Tally(Model):
 
     def encode(self, call: Call) -> Action | None:
         if call.f == "add":
-            return Action(1, call.argument, total=True)
+            return Action(1, to_integer(call.argument), total=True)
         if call.f == "read":
-            return Action(0, call.result, reads=True) if call.known else None
+            return Action(0, to_integer(call.result), reads=True) if call.known else None
         raise self.unknown(call)
 
     @staticmethod
@@ -69,6 +71,24 @@ class Tally(Model):
         if f == 0:
             return state == x, state
         return True, state + x
+
+
+class LargeTally(Tally):
+    """Counter whose sums may have more than 64 bits, so that its step cannot be compiled."""
+
+    compiled = False
+
+
+def to_integer(value: Any) -> int:
+    """Returns a number of a history, which is ``{"integer": digits}`` if it has more than 64 bits."""
+    return int(value["integer"] if isinstance(value, dict) else value)
+
+
+def choose_tally(amounts: Iterable[Any], sums: Iterable[Any]) -> Tally:
+    """Returns the model of a counter to which these amounts are added, and of which these sums were read."""
+    numbers = [abs(to_integer(one)) for one in sums]
+    fits = sum(abs(to_integer(one)) for one in amounts) < COMPILED_LIMIT > max(numbers, default=0)
+    return Tally() if fits else LargeTally()
 
 
 TRANSACTION_MODELS: Final[Mapping[str, Any]] = {one.name: one for one in (MultiRegister(), Tally())}

@@ -35,7 +35,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.foreign.source import MalformedError, TextPosition, advance, shorten
+from assay.harness.foreign.source import MalformedError, TextPosition, advance, require_short, shorten, take_text
 
 MAX_DEPTH: Final = 100
 """Maximum levels of nesting. The values of a history have a few; a hostile file could exhaust the stack."""
@@ -321,19 +321,13 @@ class EdnReader:
 
     def _grow(self, minimum: int = 0) -> bool:
         """Drops the parsed text, and appends more than ``minimum`` characters. Returns False at the end of the file."""
-        added: list[str] = []
-        size = 0
-        while size <= minimum:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            added.append(piece)
-            size += len(piece)
+        require_short(self._path, self._locate(self._at), len(self._text) - self._at)
+        added = take_text(self._pieces, minimum)
         if not added:
             self._ended = True
             return False
         self._place, self._placed_at = self._locate(self._at), 0
-        self._text = "".join((self._text[self._at :], *added))
+        self._text = self._text[self._at :] + added
         self._at = 0
         return True
 

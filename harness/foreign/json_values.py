@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign.edn import LONGEST_NUMBER, MAX_DEPTH, Keyword, Map, Unreadable, to_json
-from assay.harness.foreign.source import MalformedError, TextPosition, advance, shorten
+from assay.harness.foreign.source import MalformedError, TextPosition, advance, require_short, shorten, take_text
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _KEYWORD: Final = re.compile(r":[A-Za-z*+!?<>=_.-][\w.*+!?<>=/-]*\Z")
@@ -41,7 +41,10 @@ class JsonReader:
         self._placed_at = 0
         self._ended = False
         self._decoder = json.JSONDecoder(
-            object_pairs_hook=_Pairs, parse_int=_parse_integer, parse_constant=_CONSTANTS.get
+            object_pairs_hook=_Pairs,
+            parse_int=_parse_integer,
+            parse_float=_parse_float,
+            parse_constant=_CONSTANTS.get,
         )
         self._placed = TextPosition(1, 1)
         """Position of the last value."""
@@ -142,18 +145,12 @@ class JsonReader:
 
     def _grow(self, minimum: int = 0) -> bool:
         """Drops the decoded text, and appends more than ``minimum`` characters. Returns False at the file's end."""
-        added: list[str] = []
-        size = 0
-        while size <= minimum:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            added.append(piece)
-            size += len(piece)
-        if not size:
+        require_short(self._path, self._locate(), len(self._text) - self._at)
+        added = take_text(self._pieces, minimum)
+        if not added:
             return False
         self._locate()
-        self._text, self._at, self._placed_at = "".join((self._text[self._at :], *added)), 0, 0
+        self._text, self._at, self._placed_at = self._text[self._at :] + added, 0, 0
         return True
 
     def _locate(self) -> TextPosition:
@@ -197,3 +194,7 @@ def _parse_integer(digits: str) -> int | Unreadable:
             digits[:LONGEST_NUMBER], f"the number {shorten(digits)} has more than {LONGEST_NUMBER} digits"
         )
     return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    return float(digits) or 0.0  # -0.0 is equal to 0.0

@@ -25,7 +25,7 @@ from assay.checkers.judging.verdict import CheckCoverage, Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model
 from assay.checkers.transactions.level import read_level_notes
 from assay.checkers.workload_checks.catalog import CHECKS
-from assay.checkers.workload_checks.transaction_models import TRANSACTION_MODELS
+from assay.checkers.workload_checks.transaction_models import TRANSACTION_MODELS, Tally, choose_tally
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed
@@ -72,7 +72,7 @@ def judge_workload(
     workload = BY_NAME[request.workload]
     notes = [describe_question(workload, request)]
     if workload.model is not None:
-        model = add_initial_values(_find_model(workload.model), request.initial)
+        model = add_initial_values(_find_model(workload.model, ops), request.initial)
         judgement = judge_by_model(ops, model, engines, progress, limits)
         if workload.accepts(INITIAL):
             hint = initial_values.suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
@@ -85,7 +85,7 @@ def judge_workload(
         notes += more
     if request.linearizable and workload.linearizable_model is not None:
         renamed = _rename_table(ops, workload)
-        asked_model = _find_model(workload.linearizable_model)
+        asked_model = _find_model(workload.linearizable_model, renamed)
         by_model = judge_by_model(renamed, asked_model, engines, progress, limits)
         judgement = merge_judgements(judgement, by_model)
     asked = CheckCoverage(check=f"workload {workload.name}", rows=ops.num_rows, seconds=0.0, note="; ".join(notes))
@@ -178,7 +178,13 @@ def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:
     return msgspec.structs.replace(judgement, findings=tuple(findings), unknown=reasons)
 
 
-def _find_model(name: str) -> Model:
+def _find_model(name: str, ops: pa.Table) -> Model:
+    """Returns the model for the operations. The model of a counter depends on the size of its sums."""
+    if name == Tally.name:
+        done = [to_completed(row) for row in ops.to_pylist()]
+        adds, reads = ([one for one in done if one.operation.f == f] for f in ("add", "read"))
+        sums = [one.completion.result for one in reads if one.completion.result is not None]
+        return choose_tally([one.operation.argument for one in adds], sums)
     return MODELS[name] if name in MODELS else TRANSACTION_MODELS[name]
 
 

@@ -31,6 +31,8 @@ from assay.harness.stored.transaction_reads import (
     keep_known_reads,
 )
 
+LIMIT: Final = 2**63
+"""Numbers of the checks in SQL are below this limit."""
 DELAY: Final = 2
 """Nanoseconds by which all operations of a bank are delayed, so that its opening comes before them."""
 
@@ -48,7 +50,7 @@ class WorkloadEffects:
 
 
 def to_plain_values(done: Iterable[Completed]) -> list[Completed]:
-    """Returns copies with plain values: a keyword becomes its name, a map a ``dict``."""
+    """Returns copies with plain values: a keyword becomes its name, a map a ``dict``, any integer an ``int``."""
     return [
         msgspec.structs.replace(
             one,
@@ -63,6 +65,8 @@ def _to_plain(value: Any) -> Any:
     match value:
         case {"keyword": str(name)} if len(value) == 1:
             return name
+        case {"integer": str(digits)} if len(value) == 1:
+            return int(digits)
         case {"map": pairs} if len(value) == 1:
             named: dict[str, Any] = {}
             for key, one in pairs:
@@ -95,20 +99,13 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         if not totals:
             continue
         bank_total = total if total is not None else totals.most_common(1)[0][0]
+        initial = _find_initial_balances(operations, reads, bank_total)
+        if initial is None:
+            require_64_bits(bank_total, f"the total of {key}")
         if total is None:
             notes.append(f"{key} is taken to hold {bank_total}, as {totals[bank_total]} of {len(reads)} reads show")
-        opening += _make_opening_effects(
-            key, accounts[key], bank_total, _find_initial_balances(operations, reads, bank_total)
-        )
-    first = Completed(
-        index=1 + max((completed.index for completed in done), default=0),
-        process=1 + max((completed.process for completed in done), default=0),
-        worker="opening",
-        operation=Operation("open"),
-        completion=Completion(Outcome.OK),
-        call=0,
-        ret=1,
-    )
+        opening += _make_opening_effects(key, accounts[key], bank_total, initial)
+    first = make_added_operation(done, "opening", "open", 0)
     return WorkloadEffects(
         [(first, opening), *((delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
         "; ".join(notes),
@@ -143,6 +140,7 @@ def _make_effects_of_bank(completed: Completed, accounts: Mapping[str, Sequence[
     if completed.operation.f == "transfer":
         transfer = completed.operation.argument
         source, target, amount = _to_name(transfer["from"]), _to_name(transfer["to"]), transfer["amount"]
+        require_64_bits(amount, f"operation {completed.index}: the amount")
         return (Effect("bank-withdraw", key, owner=source, value=amount),
                 Effect("bank-deposit", key, owner=target, value=amount))  # fmt: skip
     if not is_ok(completed, "read"):
@@ -158,10 +156,8 @@ def _read_balances(read: Completed) -> Mapping[str, int | None]:
     balances: Mapping[str, int | None]
     balances = result if isinstance(result, dict) else {str(number): value for number, value in enumerate(result)}
     for account, value in balances.items():
-        if not isinstance(value, int | None):
-            raise HistoryError(
-                f"operation {read.index}: account {account} holds {_to_name(value)}: no number of 64 bits"
-            )
+        if value is not None:
+            require_64_bits(value, f"operation {read.index}: the balance of account {account}")
     return balances
 
 
@@ -176,9 +172,10 @@ def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
     kind, shown = "read" if completed.operation.f == "read" else "add", completed.completion.result
     key = completed.operation.key
     if not isinstance(shown, dict):
-        yield Effect(f"monotonic-{kind}", find_key(completed, "counter"), value=shown)
-        return
+        shown, key = {find_key(completed, "counter"): shown}, None
     for name, value in shown.items():
+        if value is not None:
+            require_64_bits(value, f"operation {completed.index}: the value of {name}")
         yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
 
 
@@ -265,6 +262,25 @@ def _name_id(id: Any) -> str:
 
 def to_json(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def make_added_operation(done: Sequence[Completed], worker: str, f: str, call: int) -> Completed:
+    """Returns an acknowledged operation that the file does not have, with a process of its own. It lasts 1 ns."""
+    return Completed(
+        index=1 + max((one.index for one in done), default=0),
+        process=1 + max((one.process for one in done), default=0),
+        worker=worker,
+        operation=Operation(f),
+        completion=Completion(Outcome.OK),
+        call=call,
+        ret=call + 1,
+    )
+
+
+def require_64_bits(number: int, name: str) -> None:
+    """Raises ``HistoryError`` for a number that the checks in SQL cannot hold. ``name``: what the number is."""
+    if not -LIMIT <= number < LIMIT:
+        raise HistoryError(f"{name} is {number}, which has more than 64 bits; numbers of accounts and counters have 64")
 
 
 def delay(completed: Completed) -> Completed:

@@ -1,7 +1,7 @@
-"""Numbers for the elements of transactions that are text, keywords or other values.
+"""Numbers for elements that are text, keywords or other values, in sets, queues and transactions.
 
-The checks in SQL compare integers. So each other value that a micro-operation writes or reads gets a number, which no
-integer of the file has. The texts of the judgement then name the values instead.
+The checks in SQL compare integers. So each other value gets a number, which no integer of the file has. The texts of
+the judgement then name the values instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed
 from assay.harness.foreign import to_edn
 
@@ -20,10 +19,31 @@ _READS: Final = ("r", {"keyword": "r"})
 """The verb of a read, as text and as a keyword."""
 
 
-def number_elements(done: Sequence[Completed]) -> tuple[list[Completed], Mapping[int, str]]:
-    """Returns copies in which every element is an integer or null, and the value of each new number as EDN.
+class ElementNumbers:
+    """Numbers of elements, in the order of their first use.
 
-    If any micro-operation appends, reads return lists of elements. Raises ``HistoryError`` for large integers.
+    An integer is its own number, unless texts could confuse it with the number of another value.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        """By number, the value as EDN."""
+        self._numbers: dict[str, int] = {}
+
+    def number(self, element: Any) -> int:
+        if type(element) is int and abs(element) < FIRST:
+            return element
+        text = msgspec.json.encode(element, order="deterministic").decode()
+        number = self._numbers.setdefault(text, FIRST + len(self._numbers))
+        if number not in self.names:
+            self.names[number] = to_edn(text)
+        return number
+
+
+def number_elements(done: Sequence[Completed]) -> tuple[list[Completed], Mapping[int, str]]:
+    """Returns copies of transactions in which every element is an integer or null, and the name of each new number.
+
+    If any micro-operation appends, reads return lists of elements.
     """
     numbers = _TransactionElements(reads_lists=any(_appends(one.operation.argument) for one in done))
     return numbers.encode(done), numbers.names
@@ -35,17 +55,15 @@ def _appends(micros: Any) -> bool:
     )
 
 
-class _TransactionElements:
-    """Numbers of values, in the order of their first use. ``reads_lists``: a read returns a list of elements."""
+class _TransactionElements(ElementNumbers):
+    """Numbers of the elements of transactions. ``reads_lists``: a read returns a list of elements."""
 
     def __init__(self, *, reads_lists: bool) -> None:
+        super().__init__()
         self._reads_lists = reads_lists
-        self._numbers: dict[str, int] = {}
-        self.names: dict[int, str] = {}
-        """By number, the value as EDN."""
 
     def encode(self, done: Sequence[Completed]) -> list[Completed]:
-        """Returns copies in which every element is an integer or null. Raises ``HistoryError`` for large integers."""
+        """Returns copies in which every element is an integer or null."""
         return [
             msgspec.structs.replace(
                 one,
@@ -62,17 +80,7 @@ class _TransactionElements:
     def _encode_micro(self, micro: Any) -> Any:
         match micro:
             case [f, key, [*elements]] if self._reads_lists and f in _READS:
-                return [f, key, [self._encode_element(one) for one in elements]]
+                return [f, key, list(map(self.number, elements))]
             case [f, key, value] if value is not None:
-                return [f, key, self._encode_element(value)]
+                return [f, key, self.number(value)]
         return micro
-
-    def _encode_element(self, value: Any) -> int:
-        if type(value) is int:
-            if value >= FIRST:
-                raise HistoryError(f"the element {value} is too large; elements are numbers below {FIRST}")
-            return value
-        text = msgspec.json.encode(value, order="deterministic").decode()
-        number = self._numbers.setdefault(text, FIRST + len(self._numbers))
-        self.names.setdefault(number, to_edn(text))
-        return number

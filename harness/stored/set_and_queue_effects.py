@@ -11,41 +11,22 @@ the number of such elements. With ``--linearizable`` all reads count as they are
 Jepsen's checker: its own ``:drain`` operations, or dequeues until nothing is left. For ``queue`` elements may stay
 inside.
 
-Elements that are no whole numbers of 64 bits get numbers from ``FIRST_NAME`` on, which texts replace by the elements.
+Other elements than whole numbers get numbers (``element_numbers``), which texts replace by the elements.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
 
-from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.stored.effects_of_workload import (
     WorkloadEffects,
     delay,
     find_key,
     is_ok,
-    to_json,
+    make_added_operation,
 )
-
-FIRST_NAME: Final = 7_100_000_000_000_000_000
-"""The first number that stands for an element that is no whole number. Real elements are hardly ever so large."""
-
-
-class ElementNumbers:
-    """Numbers of elements: a whole number is its own number, any other JSON value gets one from ``FIRST_NAME`` on."""
-
-    def __init__(self) -> None:
-        self.names: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}
-
-    def number(self, element: Any) -> int:
-        if type(element) is int and abs(element) < FIRST_NAME:
-            return element
-        text = to_json(element)
-        number = self._numbers.setdefault(text, FIRST_NAME + len(self._numbers))
-        self.names[number] = text
-        return number
+from assay.harness.stored.element_numbers import ElementNumbers
 
 
 def make_set_effects(done: Sequence[Completed], *, final_only: bool, allows_stale: bool) -> WorkloadEffects:
@@ -127,19 +108,9 @@ def make_queue_effects(done: Sequence[Completed], *, drained: bool) -> WorkloadE
     """Makes the effects of queues. ``drained``: the file ends with a complete drain of each queue."""
     numbers = ElementNumbers()
     keys = dict.fromkeys(find_key(one, "queue") for one in done)
-    end = Completed(
-        index=1 + max((one.index for one in done), default=0),
-        process=1 + max((one.process for one in done), default=0),
-        worker="end",
-        operation=Operation("drain"),
-        completion=Completion(Outcome.OK),
-        call=0,
-        ret=1,
-    )
     rows = [(delay(one), list(_make_effects_of_queue(one, numbers))) for one in done]
-    if drained:
-        last = max((one.call if one.ret is None else one.ret for one, _ in rows), default=0)
-        end = Completed(end.index, end.process, end.worker, end.operation, end.completion, call=last + 1, ret=last + 2)
+    last = max((one.call if one.ret is None else one.ret for one, _ in rows), default=0)
+    end = make_added_operation(done, "end", "drain", last + 1 if drained else 0)
     drains = [Effect("queue-drained", key) for key in keys]
     both = [*rows, (end, drains)] if drained else [(end, drains), *rows]
     return WorkloadEffects(both, names=numbers.names)
