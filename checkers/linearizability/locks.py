@@ -372,7 +372,8 @@ def read_permits(model: str, call: Call, most: int) -> int:
 
 def require_count(model: str, count: object, most: int | None = None) -> int:
     """Returns the argument of a model, a number from 1 to ``most``. Raises ``ModelError`` for any other value."""
-    if type(count) is not int or count < 1 or (most is not None and count > most):
-        end = "on" if most is None else f"to {most}"
-        raise ModelError(f"the argument of {model} is a whole number from 1 {end}, not {count!r}")
+    if type(count) is not int or count < 1:
+        raise ModelError(f"the argument of {model} is a whole number from 1 on, not {count!r}")
+    if most is not None and count > most:
+        raise ModelError(f"the argument of {model} is at most {most}, not {count}")
     return count

@@ -49,7 +49,7 @@ class FifoQueue(Queue):
     """First in, first out: values leave in the order of their enqueues."""
 
     name = "fifo-queue"
-    exact = QUEUE
+    exact: ClassVar[str | None] = QUEUE
 
     @staticmethod
     def step(state: State, f: int, x: Any, y: Any) -> tuple[bool, State]:

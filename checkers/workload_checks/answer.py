@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from assay.checkers.judging.verdict import (
     MOST_FINDINGS,
@@ -18,6 +18,9 @@ from assay.harness.core.operation import Completed, Outcome
 
 ALWAYS = "always"
 """Says that each claim of an anomaly is exposed."""
+Fields = Mapping[int, Mapping[str, Any]]
+"""Further fields of completions with plain values, by the index of the operation."""
+NO_FIELDS: Final[Fields] = {}
 NO_KEY_NAME = "the history"
 """Name of the object of operations without a key."""
 

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.workload_checks import counters, kafka, phenomena, visibility
-from assay.checkers.workload_checks.answer import Answer, WorkloadAnomaly
+from assay.checkers.workload_checks import counters, kafka, phenomena, rows, visibility
+from assay.checkers.workload_checks.answer import NO_FIELDS, Answer, Fields, WorkloadAnomaly
 from assay.harness.core.operation import Completed
 
 
 @dataclass(frozen=True)
 class WorkloadCheck:
-    """A check of one workload, with the anomalies that it can find."""
+    """A check of one workload, with the anomalies that it can find.
 
-    check: Callable[[Sequence[Completed]], Answer]
+    ``check`` takes operations, further fields of their completions, and whether more is asked (``--linearizable``).
+    """
+
+    check: Callable[[Sequence[Completed], Fields, bool], Answer]
     anomalies: Mapping[str, WorkloadAnomaly]
 
     @property
@@ -23,16 +26,16 @@ class WorkloadCheck:
         """The meaning of each anomaly."""
         return {name: one.meaning for name, one in self.anomalies.items()}
 
-    def judge(self, operations: Sequence[Completed]) -> Judgement:
+    def judge(self, operations: Sequence[Completed], fields: Fields = NO_FIELDS, *, strict: bool = False) -> Judgement:
         """Judges operations whose values are plain JSON. Raises ``HistoryError`` for values that it cannot use."""
         begun = time.perf_counter()
-        answer = self.check(operations)
+        answer = self.check(operations, fields, strict)
         return answer.to_judgement(len(operations), self.anomalies, time.perf_counter() - begun)
 
 
 CHECKS: Final[Mapping[str, WorkloadCheck]] = {
     "counter": WorkloadCheck(
-        counters.check_bounds,
+        lambda done, fields, strict: counters.check_bounds(done),
         {
             counters.OUT_OF_BOUNDS: WorkloadAnomaly(
                 "a counter was read below its certain sum, or above its possible sum",
@@ -42,7 +45,7 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
         },
     ),
     "final-sum": WorkloadCheck(
-        counters.check_final_sums,
+        lambda done, fields, strict: counters.check_final_sums(done),
         {
             counters.WRONG_SUM: WorkloadAnomaly(
                 "a final read of a counter is no sum of the certain and some possible adds",
@@ -53,7 +56,7 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
     ),
     "kafka": WorkloadCheck(kafka.check_kafka, kafka.ANOMALIES),
     "causal-reverse": WorkloadCheck(
-        visibility.check_causal_reverse,
+        lambda done, fields, strict: visibility.check_causal_reverse(done),
         {
             visibility.CAUSAL_REVERSE: WorkloadAnomaly(
                 "a read shows a write, but not one that was acknowledged before its call",
@@ -63,7 +66,7 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
         },
     ),
     "sequential": WorkloadCheck(
-        visibility.check_sequential,
+        lambda done, fields, strict: visibility.check_sequential(done),
         {
             visibility.NONSEQUENTIAL: WorkloadAnomaly(
                 "a read found a later insert of a process, and then not an earlier one",
@@ -73,7 +76,7 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
         },
     ),
     "causal": WorkloadCheck(
-        visibility.check_causal,
+        lambda done, fields, strict: visibility.check_causal(done, fields),
         {
             visibility.NONCAUSAL: WorkloadAnomaly(
                 "an operation contradicts the causal order of its register",
@@ -82,8 +85,13 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
             )
         },
     ),
-    "dirty-reads": WorkloadCheck(phenomena.check_dirty_reads, phenomena.OF_DIRTY_READS),
-    "g2": WorkloadCheck(phenomena.check_predicate_inserts, phenomena.OF_PREDICATE_INSERTS),
+    "rows": WorkloadCheck(rows.check_rows, rows.ANOMALIES),
+    "dirty-reads": WorkloadCheck(
+        lambda done, fields, strict: phenomena.check_dirty_reads(done), phenomena.OF_DIRTY_READS
+    ),
+    "g2": WorkloadCheck(
+        lambda done, fields, strict: phenomena.check_predicate_inserts(done), phenomena.OF_PREDICATE_INSERTS
+    ),
 }
 """The checks by the name of their question."""
 

@@ -15,10 +15,15 @@ order compare indexes:
 4. Within an operation, and from one operation of a process to its next, polls go on by one index. Sends go up.
 5. No operations come before each other in a circle: a send before the poll of its value, earlier before later.
 
+*Operations that did not end ok.* A poll shows only committed values, however its operation ended. So the offsets of all
+polls count, and so does the order of the polls of one operation. Only acknowledged operations move a process on, and
+only their polls prove that a value was sent for good. The offset of a send of unknown outcome counts if an acknowledged
+operation polled one of its values, that of a failed send never.
+
 *Allowances.* Sends of two transactions may interleave: skips within a transaction's sends, and circles that need the
-order of sends of two operations, are only notes. After a ``subscribe``, partitions move between processes: then polls
-may skip and go back. Within an operation this is allowed only if its own process has subscribed, because a rebalance
-may lie between two polls; the events of rebalances are not read.
+order of sends of two operations, are only notes, unless more is asked (``--linearizable``). After a ``subscribe``,
+partitions move between processes: then polls may skip and go back. Within an operation this is allowed for the keys of
+its ``:rebalance-log``. If no operation of the file has such a log, it is allowed for each process that has subscribed.
 """
 
 from __future__ import annotations
@@ -37,13 +42,16 @@ from assay.checkers.transactions.real_time import order_in_real_time
 from assay.checkers.transactions.words import to_links
 from assay.checkers.workload_checks.answer import (
     ALWAYS,
+    NO_FIELDS,
     Answer,
+    Fields,
     WorkloadAnomaly,
     describe_some,
     list_elements,
     name_object,
 )
 from assay.checkers.workload_checks.visibility import freeze
+from assay.harness.core.history import HistoryError
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.operation import Completed, Outcome
 
@@ -151,13 +159,23 @@ Values = dict[str, list[Any]]
 """Values by key, in the order of an operation."""
 
 
+Place = tuple[str, int | None, Any]
+"""Key, offset and value. The offset is None if it is unknown."""
+
+
 @dataclass
 class _Step:
-    """An operation with its sent and polled values by key."""
+    """An operation with its sent and polled values by key, and with the offsets of both."""
 
     operation: Completed
     sent: Values = field(default_factory=dict)
     polled: Values = field(default_factory=dict)
+    sent_places: list[Place] = field(default_factory=list)
+    polled_places: list[Place] = field(default_factory=list)
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.operation.completion.outcome is Outcome.OK
 
 
 @dataclass
@@ -190,6 +208,12 @@ class _Log:
             self.offsets[offset].append(value)
             self.places.setdefault(value, []).append(offset)
 
+    def see_sent(self, offset: int | None, value: Any) -> None:
+        """Sees the offset that a send returned."""
+        self.see(offset, value)
+        if offset is not None:
+            self.returned[value] = max(offset, self.returned.get(value, offset))
+
     def has_later(self, value: Any) -> bool:
         """Returns whether the log has a value after this one."""
         return self.index[value] + 1 < len(self.order)
@@ -208,17 +232,35 @@ class _Log:
         return self.index[value] - self.index[former]
 
 
-def check_kafka(operations: Sequence[Completed]) -> Answer:
-    """Judges logs. Sends of unknown outcome count as committed if one of their values was polled."""
-    return _KafkaCheck(sorted(operations, key=lambda one: one.call)).judge()
+def check_kafka(operations: Sequence[Completed], fields: Fields = NO_FIELDS, strict: bool = False) -> Answer:
+    """Judges logs. Sends of unknown outcome count as committed if one of their values was polled.
+
+    ``strict``: the sends of an operation may not interleave with those of others.
+    """
+    return _KafkaCheck(sorted(operations, key=lambda one: one.call), fields, strict).judge()
 
 
 class _KafkaCheck:
-    def __init__(self, operations: Sequence[Completed]) -> None:
-        self.answer = Answer(allowed=dict(ALWAYS_ALLOWED))
+    def __init__(self, operations: Sequence[Completed], fields: Fields, strict: bool) -> None:
+        self.answer = Answer(allowed={} if strict else dict(ALWAYS_ALLOWED))
         self.operations = operations
+        self.rebalanced = {
+            index: _read_rebalances(index, one[REBALANCES]) for index, one in fields.items() if REBALANCES in one
+        }
         self.logs: dict[str, _Log] = {}
-        self.steps = {one.index: self._read_step(one) for one in operations if one.operation.f in _LOGGED}
+        self.steps = {one.index: _read_step(one) for one in operations if one.operation.f in _LOGGED}
+        committed = {
+            pair for step in self.steps.values() if step.is_acknowledged for pair in _iterate_values(step.polled)
+        }
+        for step in self.steps.values():
+            for key in (*step.sent, *step.polled):
+                self.logs.setdefault(key, _Log())
+            for key, offset, value in step.polled_places:
+                self.logs[key].see(offset, value)
+            has_failed = step.operation.completion.outcome is Outcome.FAIL
+            if step.is_acknowledged or not (has_failed or committed.isdisjoint(_iterate_values(step.sent))):
+                for key, offset, value in step.sent_places:
+                    self.logs[key].see_sent(offset, value)
         for log in self.logs.values():
             log.settle()
         self.sender: dict[tuple[str, Any], _Step] = {}
@@ -247,28 +289,6 @@ class _KafkaCheck:
             self.answer.doubts.append("nothing was ever polled")
         self.answer.examined = dict.fromkeys(ANOMALIES, len(self.steps))
         return self.answer
-
-    def _read_step(self, one: Completed) -> _Step:
-        step, ok = _Step(one), one.completion.outcome is Outcome.OK
-        micros = one.completion.result if ok and one.completion.result is not None else one.operation.argument
-        for micro in micros or ():
-            if micro[0] == "send":
-                key, value = name_key(micro[1]), micro[2]
-                offset, value = value if isinstance(value, list) and ok and len(value) == 2 else (None, value)
-                step.sent.setdefault(key, []).append(freeze(value))
-                self._see(key, offset, value)
-                if offset is not None:
-                    returned = self.logs[key].returned
-                    returned[freeze(value)] = max(offset, returned.get(freeze(value), offset))
-            elif len(micro) > 1 and ok:
-                for key, pairs in (micro[1] or {}).items():
-                    for offset, value in pairs:
-                        step.polled.setdefault(key, []).append(freeze(value))
-                        self._see(key, offset, value)
-        return step
-
-    def _see(self, key: str, offset: int | None, value: Any) -> None:
-        self.logs.setdefault(key, _Log()).see(offset, freeze(value))
 
     def _find_seers(self, key: str, value: Any) -> list[Completed]:
         """Returns the operations that show a value: its send, and the first that polled it."""
@@ -301,9 +321,12 @@ class _KafkaCheck:
         both = (step for step in self.steps.values() if step.sent and step.polled)
         self.answer.claim(PRECOMMITTED, (not step.sent.keys().isdisjoint(step.polled) for step in both))
         for (key, value), pollers in self.pollers.items():
-            poller = pollers[0].operation
+            acknowledged = [step for step in pollers if step.is_acknowledged]
+            poller = (acknowledged or pollers)[0].operation
             if (key, value) not in self.sender:
                 failed = self.failed.get((key, value))
+                if failed is not None and not acknowledged:
+                    continue  # as in Jepsen, only the polls of acknowledged operations are aborted reads
                 by = f"{key}: {value} was polled by operation {poller.index} at {seconds(poller.ret or 0)}, but "
                 if failed is None:
                     self.answer.add(PHANTOM, key, f"{by}no one sent it.", [poller])
@@ -319,24 +342,25 @@ class _KafkaCheck:
     def _check_unpolled(self) -> None:
         """Looks for acknowledged values that no one polled, below or above the last polled one."""
         last: dict[str, tuple[int, Any]] = {}
-        for key, value in self.pollers:
+        polled_pairs = {pair for pair, pollers in self.pollers.items() if any(step.is_acknowledged for step in pollers)}
+        for key, value in polled_pairs:
             log = self.logs[key]
             if value in log.places:
                 first = log.rank[min(log.places[value])]
                 last[key] = max(last.get(key, (-1, None)), (first, value), key=lambda pair: pair[0])
         for (key, value), step in self.sender.items():
-            one, is_ok = step.operation, step.operation.completion.outcome is Outcome.OK
-            polled = any(other in self.pollers for other in _iterate_values(step.sent) if other != (key, value))
+            one, is_ok = step.operation, step.is_acknowledged
+            polled = any(other in polled_pairs for other in _iterate_values(step.sent) if other != (key, value))
             log, (highest, shown) = self.logs[key], last.get(key, (-1, None))
             if is_ok or polled:
                 place = log.rank[log.returned[value]] if value in log.returned else highest
                 self.answer.claim(LOST, [place < highest])
                 self.answer.claim(UNSEEN, [place >= highest] if is_ok else [])
-            if (key, value) in self.pollers or not (is_ok or polled):
+            if (key, value) in polled_pairs or not (is_ok or polled):
                 continue
             by = f"{key}: {value} was sent by operation {one.index} at {seconds(one.call)}"
             if value in log.places and log.rank[max(log.places[value])] <= highest:
-                reader = self.pollers[key, shown][0].operation
+                reader = next(step.operation for step in self.pollers[key, shown] if step.is_acknowledged)
                 claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
                 self.answer.add(LOST, key, claim, [one, reader])
             elif is_ok:
@@ -346,8 +370,10 @@ class _KafkaCheck:
         one = step.operation
         if one.completion.outcome is not Outcome.FAIL:
             self._compare(step.sent, one, "sent", INNER_SEND_SKIP, INNER_SEND_BACK)
-        if one.process not in self.subscribers:
-            self._compare(step.polled, one, "polled", INNER_POLL_SKIP, INNER_POLL_BACK)
+        moved = self.rebalanced.get(one.index, set())
+        if self.rebalanced or one.process not in self.subscribers:
+            settled = {key: values for key, values in step.polled.items() if key not in moved}
+            self._compare(settled, one, "polled", INNER_POLL_SKIP, INNER_POLL_BACK)
 
     def _compare(self, values: Values, one: Completed, verb: str, skip: str, back: str) -> None:
         for key, of_key in values.items():
@@ -372,6 +398,8 @@ class _KafkaCheck:
         sent: dict[int, dict[str, tuple[_Step, Any]]] = {}
         for one in self.operations:
             if one.completion.outcome is Outcome.FAIL:
+                if one.index in self.steps:
+                    self._follow(one, "polled", polled)
                 continue
             if one.operation.f in ("assign", "subscribe"):
                 kept = set(map(name_key, list_elements(one.operation.argument or [])))
@@ -379,17 +407,18 @@ class _KafkaCheck:
                     held = last.get(one.process, {})
                     last[one.process] = {key: value for key, value in held.items() if key in kept}
             elif one.index in self.steps:
-                step = self.steps[one.index]
-                self._follow(step, step.polled, polled.setdefault(one.process, {}), "polled", POLL_SKIP, POLL_BACK)
-                self._follow(step, step.sent, sent.setdefault(one.process, {}), "sent", None, SEND_BACK)
+                self._follow(one, "polled", polled)
+                self._follow(one, "sent", sent)
 
-    def _follow(
-        self, step: _Step, values: Values, last: dict[str, tuple[_Step, Any]], verb: str, skip: str | None, back: str
-    ) -> None:
+    def _follow(self, one: Completed, verb: str, by_process: dict[int, dict[str, tuple[_Step, Any]]]) -> None:
+        """Compares an operation's first values with the last ones of its process. ``verb``: polled or sent."""
+        step, last = self.steps[one.index], by_process.setdefault(one.process, {})
+        polls = verb == "polled"
+        values, skip, back = (step.polled, POLL_SKIP, POLL_BACK) if polls else (step.sent, None, SEND_BACK)
         for key, of_key in values.items():
             if key in last:
                 former, value = last[key]
-                log, one = self.logs[key], step.operation
+                log = self.logs[key]
                 known = value in log.index and of_key[0] in log.index
                 self.answer.claim(back, [known])
                 if skip is not None:
@@ -403,7 +432,8 @@ class _KafkaCheck:
                         f"then {of_key[0]} first by operation {one.index}{lacking or ', which the log has no later'}."
                     )
                     self.answer.add(back if skip is None or jump < 1 else skip, key, claim, [former.operation, one])
-            last[key] = (step, of_key[-1])
+            if step.is_acknowledged or not polls:
+                last[key] = (step, of_key[-1])
 
     def _check_circles(self) -> None:
         """Looks for circles of polls, then of polls and times, then also of sends. Each circle is reported once."""
@@ -412,7 +442,7 @@ class _KafkaCheck:
             for pair, pollers in self.pollers.items()
             if (sender := self.sender.get(pair)) is not None
             for poller in pollers
-            if poller is not sender
+            if poller is not sender and poller.operation.completion.outcome is not Outcome.FAIL
         }
         sends = set()
         for key, log in self.logs.items():
@@ -494,6 +524,34 @@ class _KafkaCheck:
 
 
 _LOGGED: Final = ("send", "poll", "txn")
+REBALANCES: Final = "rebalance-log"
+"""The field of a completion with the partitions that moved during the operation, as a list of ``{:keys [...]}``."""
+
+
+def _read_step(one: Completed) -> _Step:
+    step, called = _Step(one), one.operation.argument or ()
+    answered = called if one.completion.result is None else one.completion.result
+    for place, micro in enumerate(answered):
+        if micro[0] == "send":
+            key, value = name_key(micro[1]), micro[2]
+            has_offset = isinstance(value, list) and len(value) == 2 and [micro] != called[place : place + 1]
+            offset, value = value if has_offset else (None, value)
+            step.sent.setdefault(key, []).append(freeze(value))
+            step.sent_places.append((key, offset, freeze(value)))
+        elif len(micro) > 1:
+            for key, pairs in (micro[1] or {}).items():
+                for offset, value in pairs:
+                    step.polled.setdefault(key, []).append(freeze(value))
+                    step.polled_places.append((key, offset, freeze(value)))
+    return step
+
+
+def _read_rebalances(index: int, log: Any) -> set[str]:
+    """Returns the keys that moved during an operation. Raises ``HistoryError`` for a log of another form."""
+    events = [] if log is None else log
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise HistoryError(f"operation {index}: a :rebalance-log is a vector of maps with :keys, not {log}")
+    return {name_key(key) for event in events for key in list_elements(event.get("keys") or [])}
 
 
 def name_key(key: Any) -> str:

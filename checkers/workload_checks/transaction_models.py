@@ -1,9 +1,11 @@
-"""Models for the search: several registers that a transaction reads and writes at once, and a counter of amounts."""
+"""Models for the search: several registers that a transaction reads and writes at once, counters, drained queues."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.model import measure_deep_size
+from assay.checkers.linearizability.queues import FifoQueue
 
 READ: Final = "r"
 WRITE: Final = "w"
@@ -77,6 +79,54 @@ class LargeTally(Tally):
     """Counter whose sums may have more than 64 bits, so that its step cannot be compiled."""
 
     compiled = False
+
+
+DRAIN: Final = "drain"
+TAKEN: Final = 4
+"""The kind of an action that takes an element in a drain. ``queues`` has the others."""
+
+
+class DrainedQueue(FifoQueue):
+    """FIFO queue with drains, which take elements one after another.
+
+    The drain itself is not atomic: other operations may take effect between its elements. Each ``drain`` operation
+    stands for one element, which is its result. Its argument is ``[number, place, length]``: the number of the drain,
+    the place of the element in the drain, and the number of elements. Without a place, the order is unknown.
+
+    A state is the values in the queue, and the next place of each drain that has begun.
+    """
+
+    name = "fifo-queue"
+    exact: ClassVar[str | None] = None
+    initial: ClassVar[Any] = ((), ())
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f != DRAIN:
+            return super().encode(call)
+        return Action(TAKEN, call.number(call.result), tuple(call.argument))
+
+    @staticmethod
+    def step(state: Any, f: int, x: Any, y: Any) -> tuple[bool, Any]:
+        queue, begun = state
+        if f != TAKEN:
+            fits, after = FifoQueue.step(queue, f, x, y)
+            return fits, (after, begun)
+        drain, place, length = y
+        nexts = dict(begun)
+        if not queue or queue[0] != x or (place is not None and nexts.get(drain, 0) != place):
+            return False, state
+        if place is not None:
+            nexts[drain] = place + 1
+        return True, (queue[1:], tuple(sorted(one for one in nexts.items() if one != (drain, length))))
+
+    def size(self, state: Any) -> int:
+        return sum(map(measure_deep_size, state))
+
+    def describe(self, state: Any, values: Values) -> str:
+        return super().describe(state[0], values)
+
+
+DRAINED_QUEUE: Final = DrainedQueue()
 
 
 def to_integer(value: Any) -> int:

@@ -6,17 +6,22 @@
 - *sequential*: one process inserts the parts of a series one after another. A read looks for the parts in reverse
   order, the last part first. If it finds a part, it must find all parts after it in its own order.
 - *causal*: a register with one process per key. The operations take effect in the order in which they were issued, and
-  the n-th write writes n. A read returns the last written value; ``read-init`` returns 0 before any write.
+  the n-th write writes n. A read returns the last written value; ``read-init`` returns 0 before any write. An operation
+  may have a ``:position`` in the order of the store, and a ``:link`` to the position before it. The link is ``:init``,
+  or the position of the acknowledged operation before. An operation without a link is not compared.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any
 
 from assay.checkers.times import seconds
 from assay.checkers.workload_checks.answer import (
+    NO_FIELDS,
     Answer,
+    Fields,
     describe_some,
     group_by_key,
     name_object,
@@ -28,6 +33,8 @@ from assay.harness.core.operation import Completed, Outcome
 CAUSAL_REVERSE = "causal-reverse"
 NONSEQUENTIAL = "nonsequential-read"
 NONCAUSAL = "noncausal-read"
+INIT = "init"
+"""The link of an operation that follows none."""
 
 
 def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
@@ -108,7 +115,7 @@ def split_series(read: Completed) -> tuple[str, Sequence[Any]]:
     return str(result[0]), result[1]
 
 
-def check_causal(operations: Sequence[Completed]) -> Answer:
+def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) -> Answer:
     """Judges each key's operations in the order in which its single process issued them.
 
     A write of unknown outcome may take effect at any later time, or never.
@@ -118,6 +125,7 @@ def check_causal(operations: Sequence[Completed]) -> Answer:
     for key, ones in group_by_key(operations).items():
         value, pending = 0, set[Any]()
         former: Completed | None = None
+        position: Any = None
         for one in sorted(ones, key=lambda one: one.call):
             if one.completion.outcome is Outcome.INFO and one.operation.f == "write":
                 pending.add(one.operation.argument)
@@ -134,6 +142,11 @@ def check_causal(operations: Sequence[Completed]) -> Answer:
                 answer.claim(NONCAUSAL, [value != 0] if shown is not None else [])
                 wrong = shown is not None and shown not in held
                 done = f"read {shown}, and the register held {value}"
+            more = fields.get(one.index, {})
+            link = more.get("link", INIT)
+            if not wrong and link != INIT and freeze(link) != freeze(position):
+                wrong = True
+                done = f"links to position {link}, and the last position was {position}"
             if wrong:
                 place = "as the first" if former is None else f"after operation {former.index}"
                 answer.add(
@@ -144,7 +157,7 @@ def check_causal(operations: Sequence[Completed]) -> Answer:
                     [one] if former is None else [former, one],
                 )
                 break
-            value, former = value if shown is None else shown, one
+            value, former, position = value if shown is None else shown, one, more.get("position")
     if not total:
         answer.doubts.append("no register was ever read")
     answer.examined = {NONCAUSAL: total}
@@ -152,9 +165,25 @@ def check_causal(operations: Sequence[Completed]) -> Answer:
 
 
 def freeze(value: Any) -> Any:
-    """Returns a hashable value that is equal for equal JSON values."""
+    """Returns a hashable value that is equal for equal JSON values. Python considers 1, 1.0 and true equal."""
     if isinstance(value, list):
         return tuple(map(freeze, value))
     if isinstance(value, dict):
         return frozenset((name, freeze(one)) for name, one in value.items())
-    return value
+    return _Other(value) if isinstance(value, bool | float) else value
+
+
+@dataclass(frozen=True, eq=False)
+class _Other:
+    """A value that no integer is equal to."""
+
+    value: bool | float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Other) and repr(other.value) == repr(self.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+    def __str__(self) -> str:
+        return str(self.value)

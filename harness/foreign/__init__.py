@@ -21,7 +21,13 @@ from assay.harness.foreign.edn import to_edn
 from assay.harness.foreign.entry_order import EntryOrder
 from assay.harness.foreign.keys import KeyMode
 from assay.harness.foreign.pairing import separate_processes
-from assay.harness.foreign.read import ForeignFormat, ForeignHistory, list_verbs, read_history, recognise_format
+from assay.harness.foreign.read import (
+    ForeignFormat,
+    ForeignHistory,
+    read_first_entries,
+    read_history,
+    recognise_format,
+)
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
 from assay.harness.foreign.source import MalformedError
 
@@ -34,7 +40,7 @@ __all__ = [
     "ForeignHistory",
     "KeyMode",
     "MalformedError",
-    "list_verbs",
+    "read_first_entries",
     "read_history",
     "recognise_format",
     "separate_processes",

@@ -1,5 +1,6 @@
 """Entry of a history: one map, vector or line, which is a call of a process or its completion."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,10 @@ _NEEDED: Final = ("process", "type", "f", "key", "time", "index")
 """Fields whose values must be readable. The value is needed only if a check reads it."""
 
 
+MORE_FIELDS: Final = ("link", "position", "rebalance-log")
+"""Further fields of completions, which checks of workloads read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A call or a completion. ``type`` is one of ``TYPES``.
@@ -57,6 +62,8 @@ class Entry:
     unreadable: Unreadable | None = None
     final: bool = False
     """Whether the entry is marked ``:final?``, as Maelstrom's last reads are."""
+    more: Mapping[str, Any] | None = None
+    """The fields of ``MORE_FIELDS`` that the entry has."""
 
 
 def read_entry(path: Path, place: TextPosition, value: Any, *, has_unreadable: bool = False) -> Entry:
@@ -87,6 +94,7 @@ def read_entry(path: Path, place: TextPosition, value: Any, *, has_unreadable: b
         nemesis=nemesis,
         unreadable=find_unreadable(fields.get("value")) if has_unreadable else None,
         final=fields.get("final?") is True,
+        more={name: fields[name] for name in MORE_FIELDS if name in fields} or None,
     )
 
 

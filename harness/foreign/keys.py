@@ -9,10 +9,14 @@ Some versions print this tuple with a tag. Most print a plain vector, which look
   element must be a vector of two as well.
 - Otherwise there is one object without a key.
 
+Some workloads have values that are vectors of two. Their values are ``[k v]`` only if the first one is tagged, or if it
+is no value of its operation, but its second element is one.
+
 For a later call that does not fit, an error asks the user for ``TUPLES`` or ``NONE``.
 """
 
 import enum
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,9 +42,11 @@ class KeyMode(enum.StrEnum):
 class KeySplitter:
     """Splits values into key and value, consistently for a whole file."""
 
-    def __init__(self, path: Path, keys: KeyMode) -> None:
+    def __init__(self, path: Path, keys: KeyMode, fits: Callable[[str, Any], bool] | None = None) -> None:
+        """``fits``: says whether a value belongs to an operation, if values may be vectors of two."""
         self._path = path
         self._mode = keys
+        self._fits = fits
         self._tuples: bool | None = {KeyMode.AUTO: None, KeyMode.TUPLES: True, KeyMode.NONE: False}[keys]
         self._has_field: bool | None = None
         self._first = TextPosition(1, 1)
@@ -52,19 +58,25 @@ class KeySplitter:
         if self._has_field is None:
             self._has_field, self._first = field, entry.place
             if self._tuples is None:
-                self._tuples = not field and _is_tuple(f, entry.value)
+                self._tuples = not field and self._begins_with_tuple(f, entry.value)
         if field != self._has_field:
             self._fail(entry, "has a :key" if field else "has no :key", "--keys=none, or remove calls without a :key")
         if field:
             return self._make_name(entry, entry.key), entry.value
         if not self._tuples:
-            if self._mode is KeyMode.AUTO and _looks_like_tuple(f, entry.value):
+            if self._mode is KeyMode.AUTO and self._fits is None and _looks_like_tuple(f, entry.value):
                 self._fail(entry, f"has the tuple {to_source(entry.value)}", "--keys=tuples, or --keys=none")
             return None, entry.value
         pair = remove_tag(entry.value)
         if not _is_pair(pair) or (f == CAS and not _is_pair(pair[1]) and self._mode is KeyMode.AUTO):
             self._fail(entry, f"has {to_source(entry.value)}, no tuple of key and value", "--keys=none")
         return self._make_name(entry, pair[0]), pair[1]
+
+    def _begins_with_tuple(self, f: str, value: Any) -> bool:
+        if self._fits is None:
+            return _is_tuple(f, value)
+        pair = remove_tag(value)
+        return _is_pair(pair) and (pair is not value or (not self._fits(f, value) and self._fits(f, pair[1])))
 
     def split_completion(self, entry: Entry, key: str | None) -> Any:
         """Returns the value of a completion for ``key``. Raises ``MalformedError`` if it names another key."""

@@ -10,6 +10,7 @@ own, because it is unknown which of them one client made. A process may go on af
 although that operation may still take effect. ``separate_processes`` makes another process of what follows.
 """
 
+import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,11 +76,12 @@ class Pairing:
         refusals: bool = False,
         all_reads: bool = False,
         only_operation: str | None = None,
+        prefers_values: bool = False,
     ) -> None:
         self._path = path
         self._shapes = shapes
         self._model = model
-        self._splitter = KeySplitter(path, keys)
+        self._splitter = KeySplitter(path, keys, self._fits if prefers_values else None)
         self._refusals = refusals
         self._all_reads = all_reads
         self._only_operation = only_operation
@@ -108,6 +110,8 @@ class Pairing:
         self._phase: list[str] = []
         self._error: list[str | None] = []
         self._texts: dict[str, str] = {}
+        self.fields: dict[int, dict[str, Any]] = {}
+        """Further fields of completions as plain JSON, by the index of the operation."""
 
     def __len__(self) -> int:
         return len(self._index)
@@ -190,7 +194,7 @@ class Pairing:
 
     def _name_processes(self) -> list[int]:
         """Returns the process of each row. Operations without a process get unused numbers."""
-        unused = _iterate_unused(self._process)
+        unused = iterate_unused(self._process)
         return [process if process != MISSING else next(unused) for process in self._process]
 
     def _add_call(self, entry: Entry, f: str, index: int, position: int) -> None:
@@ -254,20 +258,38 @@ class Pairing:
                 return
             text = to_json_array(value) if shape.returns_elements else to_json(value)
             self._result[row] = None if value is None else self._intern(text)
-        elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
-            self._error[row] = self._intern(to_name(value))
-        if self._all_reads and entry.type != Outcome.OK and value is not None and entry.unreadable is None:
-            shape = self._find_shape(entry, f)
-            if shape.result_fits(value) and shape.allows(call.argument, value):
-                self._result[row] = self._intern(to_json(value))
+        else:
+            self._keep_value(entry, f, call, value)
         if entry.final:
             self._phase[row] = Phase.DRAIN.value
+        if entry.more is not None:
+            self.fields[self._index[row]] = {name: json.loads(to_json(field)) for name, field in entry.more.items()}
         if entry.error is not None:
             self._error[row] = self._intern(entry.error)
         if entry.type != Outcome.INFO:
             self._ret[row] = position
         elif process is not None:
             self._crashed.add(process)
+
+    def _keep_value(self, entry: Entry, f: str, call: _OpenCall, value: Any) -> None:
+        """Keeps the value of an operation that did not end ok: as its result if a check reads it, and as its error.
+
+        An ``:error`` of its own takes precedence.
+        """
+        if value is None:
+            return
+        shape, differs = self._find_shape(entry, f), to_json(value) != self._argument[call.row]
+        is_read = self._all_reads or (shape.keeps_results and differs)
+        if is_read and entry.unreadable is None and shape.result_fits(value) and shape.allows(call.argument, value):
+            self._result[call.row] = self._intern(to_json(value))
+            differs = differs and not shape.keeps_results
+        if differs and entry.error is None:
+            self._error[call.row] = self._intern(to_name(value))
+
+    def _fits(self, f: str, value: Any) -> bool:
+        """Returns whether a value is the argument of an operation by itself, without a key."""
+        shape = ANY if self._shapes is None else self._shapes.get(f)
+        return shape is not None and shape.argument_fits(value)
 
     def _contradict(self, call: _OpenCall, answered: Any, position: int) -> None:
         """Records an answer that contradicts its call. The operation stays one of unknown outcome."""
@@ -328,7 +350,7 @@ def separate_processes(ops: pa.Table) -> pa.Table:
     The operations after it become a process with an unused number. ``worker`` keeps the number of the file.
     """
     processes = ops["process"].to_pylist()
-    unused = _iterate_unused(processes)
+    unused = iterate_unused(processes)
     current: dict[int, int] = {}
     ended: set[int] = set()
     separate = []
@@ -342,7 +364,7 @@ def separate_processes(ops: pa.Table) -> pa.Table:
     return ops.set_column(ops.schema.get_field_index("process"), OPS.field("process"), pa.array(separate, pa.int32()))
 
 
-def _iterate_unused(processes: Sequence[int]) -> Iterator[int]:
+def iterate_unused(processes: Sequence[int]) -> Iterator[int]:
     """Yields numbers that no process has: above all of them if there is room, else from 0 on."""
     used = set(processes)
     first = max(used, default=0) + 1

@@ -4,17 +4,17 @@ import enum
 import re
 import stat
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from assay.harness.core.printable import count_noun
-from assay.harness.foreign.answers import ContradictoryAnswer, find_verb
-from assay.harness.foreign.edn import EdnReader, Keyword
+from assay.harness.foreign.answers import ContradictoryAnswer
+from assay.harness.foreign.edn import EdnReader
 from assay.harness.foreign.entry import Entry, read_entry
 from assay.harness.foreign.entry_order import EntryOrder, OrderClaim
 from assay.harness.foreign.jepsen_log import LINE as LOG_LINE
@@ -26,7 +26,7 @@ from assay.harness.foreign.pairing import Pairing
 from assay.harness.foreign.shapes import MODELS, ONLY_OPERATIONS, WORKLOADS
 from assay.harness.foreign.source import MalformedError, Progress, read_pieces
 
-__all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "list_verbs", "read_history", "recognise_format"]
+__all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "read_first_entries", "read_history", "recognise_format"]
 
 HEAD: Final = 1 << 18
 """Bytes at the beginning of a file that show its format. They are many, because a log may begin with the set-up of the
@@ -113,6 +113,8 @@ class ForeignHistory:
     """The number of operations whose process had ended ``:info`` before."""
     unnamed: int = 0
     """The number of operations without a process."""
+    fields: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Further fields of completions (``MORE_FIELDS``) as plain JSON, by the index of the operation."""
 
     @property
     def left_out(self) -> str:
@@ -142,11 +144,13 @@ def read_history(
     order: EntryOrder = EntryOrder.AUTO,
     refusals: bool = False,
     all_reads: bool = False,
+    prefers_values: bool = False,
     progress: Progress = lambda done: None,
 ) -> ForeignHistory:
     """Reads the operations of a file. They must fit the model ``name``, if that is one of ``MODELS``.
 
     With ``is_workload``, they must fit the workload ``name``. A model of this name may have other operations.
+    With ``prefers_values``, a vector of two is no tuple of key and value if it is a value of its operation.
     With ``refusals``, a CAS that ended ``:fail`` without an error found another value. Its result then is false.
     With ``all_reads``, the value of a failed or unknown operation is its result if it fits the call.
     ``progress`` is called with the number of bytes read. Raises ``MalformedError`` with file, line, column and reason
@@ -156,6 +160,7 @@ def read_history(
     pairing = Pairing(
         path, (WORKLOADS if is_workload else MODELS).get(name), name, keys, order,
         refusals=refusals, all_reads=all_reads, only_operation=ONLY_OPERATIONS.get(name) if is_workload else None,
+        prefers_values=prefers_values,
     )  # fmt: skip
     reader = _choose_line_reader(path, format)
     for entry in _read_entries(path, format, progress) if reader is None else reader.iterate_entries(progress):
@@ -172,25 +177,15 @@ def read_history(
         pairing.is_timed,
         pairing.continued,
         pairing.unnamed,
+        pairing.fields,
     )
 
 
-def list_verbs(path: Path, format: ForeignFormat, most: int = 1000) -> set[str]:
-    """Returns the verbs of the first operations of clients, and of their micro-operations. ``most``: of how many.
-
-    Raises ``MalformedError`` and ``OSError``.
-    """
-    verbs: set[str] = set()
+def read_first_entries(path: Path, format: ForeignFormat, most: int = 1000) -> list[Entry]:
+    """Returns the entries of clients among the first ``most`` entries. Raises ``MalformedError`` and ``OSError``."""
     reader = _choose_line_reader(path, format)
     entries = _read_entries(path, format, _ignore) if reader is None else reader.iterate_entries(_ignore)
-    for entry in islice(entries, most):
-        if entry.nemesis:
-            continue
-        verbs.add(entry.f)
-        for micro in entry.value if isinstance(entry.value, tuple) else ():
-            if isinstance(micro, tuple) and micro and isinstance(micro[0], Keyword | str):
-                verbs.add(find_verb(micro))
-    return verbs
+    return [entry for entry in islice(entries, most) if not entry.nemesis]
 
 
 def _choose_line_reader(path: Path, format: ForeignFormat) -> LogReader | HistoryTextReader | None:

@@ -99,6 +99,17 @@ def _are_messages(value: Any) -> bool:
     return isinstance(value, tuple) and all(_is_pair(pair) and _is_number_or_nil(pair[0]) for pair in value)
 
 
+def _is_row(value: Any) -> bool:
+    if not isinstance(value, Map):
+        return False
+    fields = {key.name if isinstance(key, Keyword) else key: one for key, one in value.pairs}
+    return _is_number(fields.get("val")) and _is_number(fields.get("sts"))
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(_is_row, value))
+
+
 _MICROS_TEXT: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1 2]"
 
 
@@ -116,6 +127,7 @@ class OperationShape:
     - ``allows``: says whether the answer of an ok completion fits the call. Any other is a finding (``answers``).
     - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
     - ``ignores_values``: no check reads the values, so that they need not be readable.
+    - ``keeps_results``: operations that did not end ok may have results, which the check reads.
     """
 
     argument_fits: Fits = _is_anything
@@ -125,6 +137,7 @@ class OperationShape:
     allows: Allows = allow_any
     returns_elements: bool = False
     ignores_values: bool = False
+    keeps_results: bool = False
 
 
 _GET: Final = OperationShape(
@@ -168,7 +181,9 @@ ANY: Final = OperationShape()
 """For the operations of any other model: the model itself validates the values."""
 
 _COUNTER: Final = OperationShape(
-    result_fits=_is_counter_reading, result_text="a map of counter to whole number, or the number of the one counter"
+    result_fits=_is_counter_reading,
+    result_text="a map of counter to whole number, or the number of the one counter; for rows of :val and :sts there "
+    "is --workload=monotonic-rows",
 )
 _BANK: Final = {
     "read": OperationShape(
@@ -192,6 +207,7 @@ _LOGGED: Final = OperationShape(
     argument_text="a vector of [:send key value] and [:poll]",
     result_text="a vector of [:send key [offset value]] and [:poll {key [[offset value] ...]}]",
     allows=allow_micros,
+    keeps_results=True,
 )
 _ON_LISTS: Final = replace(
     _MICROS,
@@ -221,9 +237,7 @@ _TALLY: Final = {
 }
 _QUEUE: Final = {
     **_ENQUEUE_DEQUEUE,
-    "drain": OperationShape(
-        result_fits=_is_collection_or_nil, result_text="a vector, list or set", returns_elements=True
-    ),
+    "drain": OperationShape(result_fits=_is_collection_or_nil, result_text="a vector, list or set"),
 }
 _INSERTS: Final = {
     "insert": OperationShape(argument_fits=_is_pair, argument_text="[key [a-id b-id]]", allows=allow_repeated)
@@ -258,12 +272,16 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "register": MODELS["cas-register"],
     "cas-register": MODELS["cas-register"],
     "lin-kv": MODELS["cas-register"],
-    "multi-register": _make_transactions(_MICROS),
+    "multi-register": _make_transactions(replace(_MICROS, argument_fits=_have_verbs("w", "r", "write", "read"))),
     "mutex": MODELS["mutex"],
     "locks": MODELS["owner-mutex"],
     "bank": _BANK,
     "unique-ids": {"generate": OperationShape(result_fits=_is_not_nil, result_text="the new id")},
     "monotonic": {"read": _COUNTER, "inc": _COUNTER, "add": _COUNTER},
+    "monotonic-rows": {
+        "add": OperationShape(result_fits=_is_row, result_text="a row such as {:val 1, :sts 2}"),
+        "read": OperationShape(result_fits=_are_rows, result_text="a vector of rows such as {:val 1, :sts 2}"),
+    },
     "causal": {
         "read-init": _CAUSAL_READ,
         "read": _CAUSAL_READ,

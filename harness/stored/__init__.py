@@ -10,7 +10,8 @@ and ``harness.cli`` import it.
 - ``by_workload``: judges operations of another tool's workload. ``workload_table``: all workloads
 - ``recognised_workload``: recognises the workload of a file
 - ``transaction_reads``: reads of initial values, and of failed and unknown transactions
-- ``element_numbers``: numbers for elements of transactions that are no integers
+- ``element_numbers``: numbers for elements that are no integers. ``drains``: drains of queues as one operation for
+  each element
 - ``foreign_page``: the HTML page of a file of another tool
 - ``foreign_findings``: contradictory answers of a file of another tool, and the order that it supports
 - ``contracts``: the contract of a stored history, and the verdict if the contract is lost

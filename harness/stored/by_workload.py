@@ -24,8 +24,9 @@ from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model
 from assay.checkers.transactions.level import read_level_notes
+from assay.checkers.workload_checks.answer import NO_FIELDS, Fields
 from assay.checkers.workload_checks.catalog import CHECKS
-from assay.checkers.workload_checks.transaction_models import TRANSACTION_MODELS, Tally, choose_tally
+from assay.checkers.workload_checks.transaction_models import DRAINED_QUEUE, TRANSACTION_MODELS, Tally, choose_tally
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed
@@ -34,6 +35,7 @@ from assay.harness.run.judging import add_doubts, merge_judgements
 from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored import initial_values
 from assay.harness.stored.by_model import find_missing_successes, iterate_batches, judge_by_model
+from assay.harness.stored.drains import expand_drains
 from assay.harness.stored.initial_values import add_initial_values
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_set_effects
@@ -61,11 +63,17 @@ _NEEDED_FOR_LEVELS: Final = "G1c"
 
 
 def judge_workload(
-    ops: pa.Table, request: CheckRequest, engines: Engines, progress: ProgressCallback, limits: Limits
+    ops: pa.Table,
+    request: CheckRequest,
+    engines: Engines,
+    progress: ProgressCallback,
+    limits: Limits,
+    fields: Fields = NO_FIELDS,
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the question of ``request.workload``.
 
-    The second result has notes for the user: the question, and facts that the file lacks and that were inferred.
+    ``fields``: further fields of completions, by operation. The second result has notes for the user: the question, and
+    facts that the file lacks and that were inferred.
     Raises ``HistoryError`` for operations that do not belong to the workload.
     """
     assert request.workload is not None
@@ -79,17 +87,27 @@ def judge_workload(
             notes += [hint] if hint else []
     elif workload.question is not None:
         done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
-        judgement = CHECKS[workload.question].judge(done)
+        judgement = CHECKS[workload.question].judge(done, effects.to_plain_fields(fields), strict=request.linearizable)
     else:
         judgement, more = _judge_by_effects(ops, workload, request, engines, progress)
         notes += more
     if request.linearizable and workload.linearizable_model is not None:
-        renamed = _rename_table(ops, workload)
-        asked_model = _find_model(workload.linearizable_model, renamed)
-        by_model = judge_by_model(renamed, asked_model, engines, progress, limits)
-        judgement = merge_judgements(judgement, by_model)
+        judgement = merge_judgements(judgement, _judge_order(ops, workload, engines, progress, limits))
     asked = CheckCoverage(check=f"workload {workload.name}", rows=ops.num_rows, seconds=0.0, note="; ".join(notes))
     return msgspec.structs.replace(judgement, examined=(asked, *judgement.examined)), tuple(notes)
+
+
+def _judge_order(
+    ops: pa.Table, workload: Workload, engines: Engines, progress: ProgressCallback, limits: Limits
+) -> Judgement:
+    """Judges whether the operations are linearizable by the workload's model."""
+    assert workload.linearizable_model is not None
+    renamed = _rename_table(ops, workload)
+    expanded = expand_drains(renamed)
+    if expanded is not None:
+        return expanded.name_drains(judge_by_model(expanded.ops, DRAINED_QUEUE, engines, progress, limits))
+    model = _find_model(workload.linearizable_model, renamed)
+    return judge_by_model(renamed, model, engines, progress, limits)
 
 
 def describe_question(workload: Workload, request: CheckRequest) -> str:
@@ -119,7 +137,8 @@ def make_contract(workload: Workload, request: CheckRequest) -> Contract:
         seconds = TIME_LIMIT if request.seconds is None else request.seconds
         contract = contract.isolate(level.name, seconds=seconds, all_reads=request.all_reads)
         contract = msgspec.structs.replace(contract, needed=(_NEEDED_FOR_LEVELS,))
-    for anomaly, why in ({} if request.linearizable else workload.allowed or {}).items():
+    allowed = {} if request.linearizable else workload.allowed or {}
+    for anomaly, why in {**allowed, **workload.always_allowed}.items():
         contract = contract.tolerate(anomaly, because=why)
     if request.negative_balances:
         contract = contract.tolerate("bank-negative", because="--negative-balances was given")

@@ -57,7 +57,7 @@ from assay.harness.stored.initial_values import (
     require_keys,
     suggest_initial_values,
 )
-from assay.harness.stored.recognised_workload import recognise_workload
+from assay.harness.stored.recognised_workload import list_fitting, recognise_workload
 from assay.harness.stored.request import AUTO, PARQUET, WORKLOADS, CheckRequest
 from assay.harness.stored.workload_table import (
     ALL_READS,
@@ -246,7 +246,8 @@ def judge_file(
             format,
             kind,
             is_workload=request.workload is not None,
-            keys=_choose_keys(request),
+            keys=KeyMode(request.keys),
+            prefers_values=request.workload is not None and BY_NAME[request.workload].has_vectors,
             order=EntryOrder(request.order),
             refusals=request.refusals,
             all_reads=request.all_reads,
@@ -270,7 +271,7 @@ def judge_file(
         notes = (hint,) if hint else ()
     else:
         ops = separate_processes(foreign.ops)
-        judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request))
+        judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request), foreign.fields)
     judgement = write_claims_in_edn(judgement)
     judgement = add_contradictory_answers(judgement, foreign.answers, ops.num_rows)
     read = _add_reading_note(judgement, format, foreign)
@@ -283,8 +284,15 @@ def _add_workload(request: CheckRequest, path: Path) -> tuple[CheckRequest, str]
     try:
         format = recognise_format(path) if request.format == AUTO else ForeignFormat(request.format)
         found = recognise_workload(path, format)
+        workloads, models = ([], []) if found is not None else list_fitting(path, format)
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    if found is None and workloads:
+        by_model = f", or with --model={'|'.join(models)}" if models else ""
+        raise SettingsError(
+            f"the operations of {path} are those of several workloads: name one with --workload={'|'.join(workloads)}"
+            f"{by_model}; --workload=help says what each one asks"
+        )
     if found is None:
         raise SettingsError(
             f"name what {path} is a history of: --model={'|'.join(MODELS)}, or your own model, or "
@@ -292,13 +300,6 @@ def _add_workload(request: CheckRequest, path: Path) -> tuple[CheckRequest, str]
         )
     name, why = found
     return dataclasses.replace(request, workload=name), f"taken as --workload={name}, because {why}"
-
-
-def _choose_keys(request: CheckRequest) -> KeyMode:
-    """Returns the key mode. AUTO means NONE for workloads whose own values are vectors of two."""
-    keys = KeyMode(request.keys)
-    plain = request.workload is not None and BY_NAME[request.workload].has_vectors
-    return KeyMode.NONE if keys is KeyMode.AUTO and plain else keys
 
 
 def _add_reading_note(judgement: Judgement, format: ForeignFormat, foreign: ForeignHistory) -> Judgement:

@@ -61,6 +61,11 @@ def to_plain_values(done: Iterable[Completed]) -> list[Completed]:
     ]
 
 
+def to_plain_fields(fields: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Returns copies of further fields with plain values, as ``to_plain_values`` does."""
+    return {index: {name: _to_plain(value) for name, value in one.items()} for index, one in fields.items()}
+
+
 def _to_plain(value: Any) -> Any:
     match value:
         case {"keyword": str(name)} if len(value) == 1:

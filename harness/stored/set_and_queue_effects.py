@@ -17,6 +17,7 @@ Other elements than whole numbers get numbers (``element_numbers``), which texts
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+from assay.checkers.workload_checks.answer import list_elements
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.stored.effects_of_workload import (
@@ -122,7 +123,7 @@ def _make_effects_of_queue(one: Completed, numbers: ElementNumbers) -> Iterable[
         yield Effect("queue-enqueue", key, value=numbers.number(one.operation.argument))
     elif one.operation.f == "drain":
         if outcome is Outcome.OK:
-            for element in one.completion.result or ():
+            for element in list_elements(one.completion.result or []):
                 yield Effect("queue-dequeue", key, value=numbers.number(element))
         elif outcome is Outcome.INFO:
             yield Effect("queue-drained", key)

@@ -74,7 +74,7 @@ WHOLE: Final = {
 
 
 WORKLOADS: Final = {"logs": "kafka", "bank": "bank"}
-"""What the operations of a form are judged as; all others are registers."""
+"""The workloads of forms. All other forms are registers."""
 
 
 def mutate(text: str, random: Random) -> str:

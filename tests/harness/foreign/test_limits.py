@@ -99,7 +99,7 @@ def test_permits_are_counted_without_overflow(tmp_path: Path, capsys: pytest.Cap
     assert judged(path, capsys, acquires(2**62, 2**62 - 1), f"--model=semaphore({most})")[0] == 0
     assert judged(path, capsys, acquires(2**62, 2**62), f"--model=semaphore({most})")[0] == 1
     code, said = judged(path, capsys, acquires(1), f"--model=semaphore({most + 1})")
-    assert (code, f"is a whole number from 1 to {most}, not {most + 1}" in said) == (64, True)
+    assert (code, f"the argument of semaphore is at most {most}, not {most + 1}" in said) == (64, True)
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_several_files_are_judged_in_one_call(tmp_path: Path, capsys: pytest.Cap
     verdicts = [json.loads(line).get("judgement", {}).get("verdict") for line in capsys.readouterr().out.splitlines()]
     assert verdicts == ["pass", "fail", None]
     assert main(["check", str(good), str(bad)]) == ExitCode.USAGE
-    assert "name what" in capsys.readouterr().err
+    assert "are those of several workloads: name one with --workload=" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["check", str(good), str(tmp_path / "empty"), "--model=register"]) == ExitCode.USAGE
     assert "judge files and runs in separate calls" in capsys.readouterr().err

@@ -348,7 +348,7 @@ def test_an_answer_without_an_id_is_rejected(tmp_path: Path, capsys: pytest.Capt
 def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(edn(done(0, "read", "nil", "[1]")))
-    assert "|bank|" in rejected(capsys, str(path))
+    assert "name one with --workload=" in rejected(capsys, str(path))
     path.write_text(edn(bank()))
     for options, words in (
         (["--workload=bank", "--model=register"], "and so does --model: choose one"),

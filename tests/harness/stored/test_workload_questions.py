@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.workload_checks.counters import find_reachable_sums
 from assay.harness.cli.main import main
+from assay.harness.foreign import ForeignFormat
+from assay.harness.stored.recognised_workload import recognise_workload
 from assay.harness.stored.workload_table import BY_NAME, TABLE
 
 from helpers.workload_files import Event, done, edn
@@ -157,6 +159,43 @@ QUEUES: dict[str, Case] = {
         "total-queue", [*adds(1, f="enqueue"), *read("1", f="dequeue"), *read("[1]", f="drain")], ["--linearizable"],
         fail("queue-duplicate"),
     ),
+    "a drain in the order of the queue": (
+        "queue", [*adds(1, 2, 3, f="enqueue"), *read("1", f="dequeue"), *read("[2 3]", f="drain")], ["--linearizable"],
+        PASS,
+    ),
+    "a drain in another order": (
+        "queue", [*adds(1, 2, f="enqueue"), *read("[2 1]", f="drain")], ["--linearizable"], fail("nonlinearizable"),
+    ),
+    "a set of drained elements has no order": (
+        "queue", [*adds(2, 1, f="enqueue"), *read("#{1 2}", f="drain")], ["--linearizable"], PASS,
+    ),
+    "two drains at once": (
+        "queue",
+        [*adds(1, 2, 3, 4, f="enqueue"), (7, "invoke", "drain", "nil"), *read("[2 3]", f="drain"),
+         (7, "ok", "drain", "[1 4]")],
+        ["--linearizable"], PASS,
+    ),
+    "two drains at once, one in another order": (
+        "queue",
+        [*adds(1, 2, 3, 4, f="enqueue"), (7, "invoke", "drain", "nil"), *read("[2 3]", f="drain"),
+         (7, "ok", "drain", "[4 1]")],
+        ["--linearizable"], fail("nonlinearizable"),
+    ),
+    "an enqueue during a drain": (
+        "queue",
+        [*adds(1, f="enqueue"), (7, "invoke", "drain", "nil"), *adds(2, f="enqueue"), (7, "ok", "drain", "[1 2]")],
+        ["--linearizable"], PASS,
+    ),
+    "the order beside a drain of unknown outcome": (
+        "queue",
+        [*adds(1, 2, f="enqueue"), *read("nil", f="drain", type="info"), *read("2", f="dequeue", process=2)],
+        ["--linearizable"], ("unknown", {}),
+    ),
+    "a drain that failed took nothing": (
+        "queue",
+        [*adds(1, 2, f="enqueue"), *read(":timeout", f="drain", type="fail"), *read("2", f="dequeue")],
+        ["--linearizable"], fail("nonlinearizable"),
+    ),
     "a drain of unknown outcome": (
         "total-queue", [*adds(1, f="enqueue"), *read("nil", f="drain", type="info")], [], ("unknown", {}),
     ),
@@ -200,7 +239,18 @@ REGISTERS: dict[str, Case] = {
     "registers under keys": (
         "multi-register",
         [*done(0, "txn", "[7 [[:w 0 1]]]"), *done(1, "txn", "[7 [[:r 0 nil]]]", "[7 [[:r 0 1]]]")],
-        ["--keys=tuples"], PASS,
+        [], PASS,
+    ),
+    "registers under keys that are tagged": (
+        "multi-register",
+        [*done(0, "txn", "#jepsen.independent.Tuple[7 [[:w 0 1]]]"),
+         *done(1, "txn", "#jepsen.independent.Tuple[7 [[:r 0 nil]]]", "#jepsen.independent.Tuple[7 [[:r 0 1]]]")],
+        [], PASS,
+    ),
+    "a register of another key": (
+        "multi-register",
+        [*done(0, "txn", "[7 [[:w 0 1]]]"), *done(1, "txn", "[8 [[:r 0 nil]]]", "[8 [[:r 0 1]]]")],
+        [], fail("nonlinearizable"),
     ),
     "a lock is held twice": (
         "mutex", [*done(0, "acquire", "nil"), *done(1, "acquire", "nil")], [], fail("nonlinearizable"),
@@ -297,6 +347,56 @@ VISIBILITY: dict[str, Case] = {
     ),
 }  # fmt: skip
 
+
+def linked(*steps: tuple[str, int, int, str]) -> list[Event]:
+    """Operations of one causal register, each with its value, its position and its link."""
+    events = []
+    for f, value, position, link in steps:
+        called, ended = done(1, f, f"[0 {value if f == 'write' else 'nil'}]", f"[0 {value}]")
+        events += [called, (*ended[:3], f"{ended[3]} :position {position} :link {link}")]
+    return events
+
+
+LINKS: dict[str, Case] = {
+    "as Jepsen links a causal order": (
+        "causal", linked(("read-init", 0, 1, ":init"), ("write", 1, 2, "1"), ("read", 1, 3, "2")), [], PASS,
+    ),
+    "a link to an older position": (
+        "causal", linked(("read-init", 0, 1, ":init"), ("write", 1, 2, "1"), ("read", 1, 3, "1")), [],
+        fail("noncausal-read"),
+    ),
+    "a link to no position": ("causal", linked(("read", 0, 1, "5")), [], fail("noncausal-read")),
+}  # fmt: skip
+
+
+def rows(*shown: tuple[int, int], process: bool = False) -> list[Event]:
+    """A read of rows with values and times. Each row may name a process."""
+    named = [f"{{:val {value}, :sts {time}N, :node 1{f' :proc {value}' * process}}}" for value, time in shown]
+    return read(f"[{' '.join(named)}]")
+
+
+INSERTED = [
+    *done(0, "add", "0", "{:val -1, :sts 0, :node -1, :tb -1}"),
+    *done(0, "add", "1", "{:val 0, :sts 5, :node 1, :tb 0}"),
+]  # fmt: skip
+"""Two inserts, as CockroachDB's test records them: each returns the row before."""
+ROWS: dict[str, Case] = {
+    "as the test of CockroachDB writes it": ("monotonic-rows", [*INSERTED, *rows((-1, 0), (0, 5), (1, 9))], [], PASS),
+    "a row is lost": ("monotonic-rows", [*INSERTED, *rows((-1, 0), (1, 9))], [], fail("row-lost")),
+    "only the last read of rows counts": (
+        "monotonic-rows", [*INSERTED, *rows((-1, 0)), *rows((-1, 0), (0, 5), (1, 9))], [], PASS,
+    ),
+    "a row comes twice": ("monotonic-rows", [*rows((1, 5), (1, 7))], [], fail("row-duplicate")),
+    "values in another order than times": ("monotonic-rows", [*rows((2, 5), (1, 7))], [], fail("row-out-of-order")),
+    "two rows of one time": ("monotonic-rows", [*rows((2, 5), (1, 5))], [], PASS),
+    "times that fall": ("monotonic-rows", [*rows((2, 7), (1, 5))], [], fail("row-times-fall")),
+    "rows of two processes": ("monotonic-rows", [*rows((2, 5), (1, 7), process=True)], [], PASS),
+    "their order is asked for": (
+        "monotonic-rows", [*rows((2, 5), (1, 7), process=True)], ["--linearizable"], fail("row-out-of-order"),
+    ),
+    "rows were never read": ("monotonic-rows", INSERTED, [], ("unknown", {})),
+}  # fmt: skip
+
 PHENOMENA: dict[str, Case] = {
     "two inserts": (
         "adya-g2", [*done(0, "insert", "[7 [1 nil]]"), *done(1, "insert", "[7 [nil 2]]")], [], fail("G2-predicate"),
@@ -357,6 +457,19 @@ def assign(*keys: str, process: int = 1, f: str = "assign") -> list[Event]:
 
 
 SENT = [*send(10, 0), *send(11, 1), *send(12, 5)]
+
+
+def polled(messages: str, type: str) -> list[Event]:
+    """A poll of process 2 that did not end ok, but shows what it polled."""
+    return done(2, "poll", "[[:poll]]", f"[[:poll {{1 [{messages}]}}]]", type)
+
+
+def rebalanced(keys: str) -> list[Event]:
+    """A poll that skips offset 1, during which some keys were moved."""
+    called, ended = done(1, "poll", "[[:poll]]", "[[:poll {1 [[0 10] [5 12]]}]]")
+    return [called, (*ended[:3], f"{ended[3]} :rebalance-log [{{:keys [{keys}]}}]")]
+
+
 KAFKA: dict[str, Case] = {
     "with gaps, as Jepsen writes it": (
         "kafka", [*assign("1"), *SENT, *poll("[0 10] [1 11]"), *poll("[5 12]")], [], PASS,
@@ -431,6 +544,60 @@ KAFKA: dict[str, Case] = {
          *poll("[0 10]", 2)],
         [], PASS,
     ),
+    "a failed operation polls another value": (
+        "kafka", [*SENT, *poll("[0 10] [1 11] [5 12]"), *polled("[0 11]", "fail")], [],
+        ("fail", {"inconsistent-offset": 1, "duplicate": 1}),
+    ),
+    "one of unknown outcome does": (
+        "kafka", [*SENT, *poll("[0 10] [1 11] [5 12]"), *polled("[0 11]", "info")], [],
+        ("fail", {"inconsistent-offset": 1, "duplicate": 1}),
+    ),
+    "a failed operation does not move on": (
+        "kafka", [*SENT, *poll("[0 10]", 2), *polled("[1 11] [5 12]", "fail"), *poll("[1 11] [5 12]", 2)], [], PASS,
+    ),
+    "the polls of a failed operation skip": (
+        "kafka", [*SENT, *poll("[0 10] [1 11] [5 12]"), *polled("[0 10] [5 12]", "fail")], [], fail("int-poll-skip"),
+    ),
+    "a failed poll proves no value": (
+        "kafka", [*SENT, *poll("[0 10] [1 11]"), *polled("[0 10] [1 11] [5 12]", "fail")], [], fail("unseen"),
+    ),
+    "the offset of a failed send": (
+        "kafka",
+        [*SENT, *done(3, "send", "[[:send 1 9]]", "[[:send 1 [1 9]]]", "fail"), *poll("[0 10] [1 11] [5 12]")], [],
+        PASS,
+    ),
+    "the offset of an unknown send that was polled": (
+        "kafka",
+        [*SENT, *done(3, "send", "[[:send 1 9] [:send 1 8]]", "[[:send 1 [1 9]] [:send 1 [6 8]]]", "info"),
+         *poll("[0 10] [1 11] [5 12] [6 8]")],
+        [], ("fail", {"inconsistent-offset": 1, "lost-write": 1}),
+    ),
+    "the offset of an unknown send that was not polled": (
+        "kafka",
+        [*SENT, *done(3, "send", "[[:send 1 9]]", "[[:send 1 [1 9]]]", "info"), *poll("[0 10] [1 11] [5 12]")], [],
+        PASS,
+    ),
+    "a poll skips while its key is moved": (
+        "kafka", [*assign("1", f="subscribe"), *SENT, *poll("[0 10] [1 11] [5 12]", 2), *rebalanced("1")], [], PASS,
+    ),
+    "it skips while another key is moved": (
+        "kafka", [*assign("1", f="subscribe"), *SENT, *poll("[0 10] [1 11] [5 12]", 2), *rebalanced("2")], [],
+        fail("int-poll-skip"),
+    ),
+    "sends that do not interleave are asked for": (
+        "kafka",
+        [(2, "invoke", "send", "[[:send 1 12]]"),
+         *txn(0, "[:send 1 10] [:send 1 11]", "[:send 1 [0 10]] [:send 1 [2 11]]"),
+         (2, "ok", "send", "[[:send 1 [1 12]]]"), *poll("[0 10] [1 12] [2 11]")],
+        ["--linearizable"], ("fail", {"int-send-skip": 1, "send-cycle": 1}),
+    ),
+    "sends that do not": (
+        "kafka",
+        [(2, "invoke", "send", "[[:send 1 12]]"),
+         *txn(0, "[:send 1 10] [:send 1 11]", "[:send 1 [0 10]] [:send 1 [1 11]]"),
+         (2, "ok", "send", "[[:send 1 [2 12]]]"), *poll("[0 10] [1 11] [2 12]")],
+        ["--linearizable"], PASS,
+    ),
     "a poll before its send": ("kafka", [*poll("[0 10]"), *send(10, 0)], [], fail("G1c-real-time")),
 }  # fmt: skip
 
@@ -452,7 +619,19 @@ INITIAL_READS: dict[str, Case] = {
     "it is allowed, too": ("list-append", skew("[]", "append"), [SNAPSHOT], PASS),
 }  # fmt: skip
 
-CASES = {**INITIAL_READS, **KAFKA, **SETS, **COUNTERS, **QUEUES, **REGISTERS, **BANKS, **VISIBILITY, **PHENOMENA}
+CASES = {
+    **INITIAL_READS,
+    **KAFKA,
+    **SETS,
+    **COUNTERS,
+    **QUEUES,
+    **REGISTERS,
+    **BANKS,
+    **VISIBILITY,
+    **LINKS,
+    **ROWS,
+    **PHENOMENA,
+}
 
 
 def judge_file(path: Path, capsys: pytest.CaptureFixture[str], text: str, *options: str) -> Judgement:
@@ -614,6 +793,55 @@ def test_a_workload_is_recognised(
         (folder / "test.edn").write_text(test)
     assert main(["check", str(folder)]) == 0
     assert f"taken as --workload={said}" in capsys.readouterr().out
+
+
+ELECTED: dict[str, tuple[list[Event], str]] = {
+    "an operation of one workload": (adds(0, f="broadcast"), "broadcast"),
+    "names of one question": (done(0, "cas", "[1 2]"), "register"),
+    "appends": (done(0, "txn", "[[:append 1 2] [:r 1 nil]]"), "list-append"),
+    "appends under keys": (done(0, "txn", "[5 [[:append 1 2]]]"), "list-append"),
+    "sends": (done(0, "send", "[[:send 1 2]]"), "kafka"),
+}
+AMBIGUOUS: dict[str, tuple[list[Event], str]] = {
+    "a drained queue": (
+        [*adds(1, f="enqueue"), *read("[1]", f="drain")],
+        "--workload=queue|total-queue; --workload=help says what",
+    ),
+    "a queue": (
+        [*adds(1, f="enqueue"), *read("1", f="dequeue")],
+        "--workload=queue|total-queue, or with --model=fifo-queue;",
+    ),
+    "a lock": (done(0, "acquire", "nil"), "--workload=mutex|locks, or with --model=mutex|owner-mutex|"),
+    "writes of registers": (done(0, "txn", "[[:w 1 2]]"), "--workload=rw-register|long-fork|multi-register;"),
+    "reads of anything": (done(0, "txn", "[[:r 1 nil]]"), "--workload=list-append|append|rw-register|long-fork|multi-"),
+    "sums": ([*adds(1), *read("1")], "--workload=counter|g-counter|pn-counter|monotonic;"),
+    "elements": ([*adds(1), *read("[1]")], "--workload=set|set-full|g-set|lost-updates, or with --model=set;"),
+}
+
+
+@pytest.mark.parametrize(("events", "name"), ELECTED.values(), ids=ELECTED)
+def test_operations_of_one_question_name_the_workload(tmp_path: Path, events: list[Event], name: str) -> None:
+    (tmp_path / "h.edn").write_text(edn(events))
+    found = recognise_workload(tmp_path / "h.edn", ForeignFormat.EDN)
+    assert found == (name, "only this workload has such operations")
+
+
+@pytest.mark.parametrize(("events", "words"), AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_operations_of_several_questions_are_never_guessed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], words: str
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(events))
+    assert main(["check", str(path)]) == 64
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"the operations of {path} are those of several workloads: name one with {words}" in line
+
+
+def test_operations_of_no_workload_name_no_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(done(0, "append", '"a"')))
+    assert main(["check", str(path)]) == 64
+    assert f"name what {path} is a history of: --model=register|" in capsys.readouterr().err
 
 
 def test_the_list_of_workloads_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
