@@ -263,7 +263,7 @@ def draw_logs(chance: random.Random) -> Operations:
                 read[process, key] = end if outcome is OK else begin
                 argument.append(["poll"])
                 result.append(["poll", {key: [list(pair) for pair in logs[key][begin:end]]} if begin < end else {}])
-        made.append(done("txn", argument, result, outcome, process=process, at=at))
+        made.append(done("txn", argument, result if outcome is OK else None, outcome, process=process, at=at))
     rest = {key: [list(pair) for pair in log] for key, log in logs.items() if log}
     made.append(done("poll", [["poll"]], [["poll", rest]], process=50, at=50))
     return made
@@ -272,6 +272,9 @@ def draw_logs(chance: random.Random) -> Operations:
 def without_polls_of(operations: Operations, key: str, value: int) -> Operations:
     edited = []
     for one in operations:
+        if one.completion.result is None:
+            edited.append(one)
+            continue
         result = [
             ["poll", {name: [pair for pair in pairs if (name, pair[1]) != (key, value)]
                       for name, pairs in micro[1].items()}] if micro[0] == "poll" else micro

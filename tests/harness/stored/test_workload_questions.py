@@ -809,7 +809,7 @@ AMBIGUOUS: dict[str, tuple[list[Event], str]] = {
     ),
     "a queue": (
         [*adds(1, f="enqueue"), *read("1", f="dequeue")],
-        "--workload=queue|total-queue, or with --model=fifo-queue;",
+        "--workload=queue|total-queue, or with --model=fifo-queue|unordered-queue;",
     ),
     "a lock": (done(0, "acquire", "nil"), "--workload=mutex|locks, or with --model=mutex|owner-mutex|"),
     "writes of registers": (done(0, "txn", "[[:w 1 2]]"), "--workload=rw-register|long-fork|multi-register;"),
