@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from assay.harness.foreign import ForeignFormat, ForeignHistory, KeyMode, MalformedError, read_history
+from assay.harness.foreign import ForeignFormat, ForeignHistory, MalformedError, read_history
 
 from helpers.independent_edn import require_balance
 
@@ -98,7 +98,7 @@ def mutate(text: str, random: Random) -> str:
 def read(path: Path, format: ForeignFormat, text: str, kind: str = "cas-register") -> ForeignHistory | str:
     path.write_text(text, encoding="utf-8")
     try:
-        return read_history(path, format, kind, keys=KeyMode.NONE if kind in WORKLOADS.values() else KeyMode.AUTO)
+        return read_history(path, format, kind, is_workload=kind in WORKLOADS.values(), prefers_values=kind == "kafka")
     except MalformedError as error:
         return str(error)
 

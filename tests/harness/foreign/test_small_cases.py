@@ -16,6 +16,7 @@ from assay.checkers.judging.verdict import Judgement
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.foreign import (
+    MODELS,
     EntryOrder,
     ForeignFormat,
     ForeignHistory,
@@ -150,7 +151,7 @@ FORMS: dict[str, tuple[str, Callable[[list[Line]], str]]] = {
 
 
 def read(path: Path, model: str) -> ForeignHistory:
-    return read_history(path, recognise_format(path), model, keys=KeyMode.NONE)
+    return read_history(path, recognise_format(path), model, is_workload=model not in MODELS, keys=KeyMode.NONE)
 
 
 def _to_text(cell: str) -> str:
