@@ -5,7 +5,7 @@
 - ``precedence``: edges with reasons, orders and shortest cycles.
 - ``weak_levels``: the edges that levels without a search demand.
 - ``saturation``: serializability and snapshot isolation as a polygraph, and what follows from it.
-- ``time_bounds``: what follows for the order of versions if it respects real time.
+- ``clocks``: what real time and the reads say about the order of events.
 - ``scheduler``: finds an order near the order of times.
 - ``search``: decides what saturation leaves open.
 - ``solver``: decides it by a SAT solver, if python-sat is installed.

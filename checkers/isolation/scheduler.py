@@ -8,10 +8,10 @@ events, its start and its commit. An event waits until
 3. all readers of the versions that it overwrites have started (a commit),
 4. all events that must precede it are done.
 
-If all remaining events wait, some of them wait in a circle. Waits of kinds 2 and 3 come from an earlier step that could
-have been later. So the order of the events near the last step is derived (``saturation``), and the steps that broke it
-are taken back. If nothing is derived, the scheduler takes back one step of the circle. This step must then wait for the
-event that had waited for it.
+Events can wait for each other in a circle. Waits of kinds 2 and 3 come from an earlier step that could have been later.
+With the bounds of ``clocks``, the scheduler finds the circle at once, takes back such a step, and lets it wait for the
+other. If these guesses contradict each other, it forgets those of the last steps and draws others. Without bounds, the
+order of the events near the last step is derived (``saturation``), and the steps that broke it are taken back.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from assay.checkers.isolation.levels import Level, Rule, add_real_time, find_level
+from assay.checkers.isolation.clocks import TimeOrder, order_by_time
+from assay.checkers.isolation.levels import Level, Order, Rule, add_real_time, find_level
 from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
-from assay.checkers.isolation.time_bounds import guess_edges
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
 
 _VERSION, _ACTIVE, _READERS, _BEFORE = range(4)
@@ -32,14 +32,10 @@ Wait = tuple[int, int, int]
 """Kind of the wait, key (or 0), and the transaction or the event that it waits for."""
 _NEIGHBOURHOODS: Final = (40, 160)
 """Numbers of events before and after the last step whose order is derived, if the remaining events wait in a circle."""
-_LEAST_WINDOWED: Final = 160
-"""Histories of more transactions are also derived in overlapping windows of ``_WINDOW`` transactions."""
-_WINDOW: Final = 400
-_OVERLAP: Final = 120
 _MOST_WAITING: Final = 200
 """Number of waiting events from which a circle is suspected. It is doubled if none is found."""
-_FORGOTTEN: Final = 400
-"""Number of steps that are taken back together with all guesses."""
+_FORGOTTEN: Final = 100
+"""Number of steps that are first taken back together with their guesses."""
 _TIME_STEP: Final = 1000
 """Number of events between two looks at the clock."""
 
@@ -49,17 +45,13 @@ def schedule(history: TransactionHistory, level: Level, deadline: float) -> list
 
     Event ``t`` is transaction ``t``; for snapshot isolation ``2 t`` is its start and ``2 t + 1`` its commit.
     """
-    if level.rule is Rule.SNAPSHOT_ISOLATION:
+    is_snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
+    if is_snapshot:
         serial = schedule(history, find_level("strict-serializable"), deadline)
         if serial is not None:  # each transaction starts and commits before the next one starts
             return [event for number in serial for event in (2 * number, 2 * number + 1)]
-    guessed = guess_edges(history, snapshot=level.rule is Rule.SNAPSHOT_ISOLATION)
-    if guessed is None:
-        return None
-    pairs, times = guessed
-    strict = add_real_time(level)
-    derived = _derive_in_windows(history, strict, times, deadline)
-    return None if derived is None else _Scheduler(history, strict, [*pairs, *derived], times).run(deadline)
+    found = order_by_time(history, snapshot=is_snapshot)
+    return None if found is None else _Scheduler(history, add_real_time(level), found.pairs, found).run(deadline)
 
 
 def schedule_derived(
@@ -72,38 +64,15 @@ def schedule_derived(
     return _Scheduler(history, level, derived).run(deadline)
 
 
-def _derive_in_windows(
-    history: TransactionHistory, level: Level, times: Sequence[int], deadline: float
-) -> set[tuple[int, int]] | None:
-    """Returns pairs of events, as in ``schedule_derived``, that follow from overlapping windows of the history.
-
-    A short history has no windows. None: the events of a window have no legal order, or the time is over.
-    """
-    scale = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
-    by_time = sorted(range(len(history)), key=lambda number: times[scale * number + scale - 1])
-    found: set[tuple[int, int]] = set()
-    for begin in range(0, len(by_time) - _OVERLAP if len(by_time) > _LEAST_WINDOWED else 0, _WINDOW - _OVERLAP):
-        window = by_time[begin : begin + _WINDOW]
-        writers = {read.writer for number in window for read in history.reads[number]} - {INITIAL}
-        problem = make_problem(history, level, sorted(writers.union(window)))
-        saturation = Saturation(problem, deadline)
-        try:
-            saturation.saturate()
-        except (Conflict, TimeLimitReached):
-            return None
-        found.update(saturation.list_derived_events())
-    return found
-
-
 class _Scheduler:
     def __init__(
         self,
         history: TransactionHistory,
         level: Level,
         more: Iterable[tuple[int, int]],
-        times: Sequence[int] | None = None,
+        bounds: TimeOrder | None = None,
     ) -> None:
-        self._guesses_first = times is not None
+        self._guesses_first = bounds is not None
         self._draws = False
         self._random = random.Random(len(history))
         self._history = history
@@ -130,15 +99,25 @@ class _Scheduler:
         """By event, the number of events that must precede it and were not executed."""
         self._learned: set[tuple[int, int]] = set()
         """Pairs of events that were derived or guessed during the run."""
-        self._times = _list_times(history, self._snapshot) if times is None else times
-        for first, second in (
-            *history.list_order(level.order),
-            *((one, other) for one, other, _ in history.list_known_versions()),
-        ):
-            self._require(self._commit(first), self._start(second))
+        self._forgotten = _FORGOTTEN
+        self._last_forgotten = 0
+        self._queued = bytearray(events)
+        """Whether an event is in the heap."""
+        self._times = _list_times(history, self._snapshot) if bounds is None else bounds.latest
+        self._earliest, self._latest = _find_bounds(history, level, bounds)
+        self._by_latest = sorted(range(events), key=self._latest.__getitem__) if self._latest else []
+        self._ranks = _invert(self._by_latest)
+        self._unfinished = 0
+        """Place of the first event of ``_by_latest`` that is not done."""
+        for one, other, _ in history.list_known_versions():
+            self._require(self._commit(one), self._start(other))
+        if level.order is Order.SESSION:
+            for first, second in history.list_order(level.order):
+                self._require(self._commit(first), self._start(second))
         for first, second in more:
             self._require(first, second)
         self._by_time = sorted(range(count), key=lambda number: self._times[self._commit(number)])
+        self._time_ranks = _invert(self._by_time)
         self._first = 0
         """Position in ``_by_time``: all transactions before it are committed."""
         self._deadline = 0.0
@@ -154,14 +133,13 @@ class _Scheduler:
     def run(self, deadline: float) -> list[int] | None:
         count = len(self._reads)
         self._deadline = deadline
-        self._heap = [(self._times[event], event) for event in map(self._start, range(count))]
-        heapq.heapify(self._heap)
-        steps, left, most_waiting = 0, 50 + count // 50, _MOST_WAITING
+        self._push(map(self._start, range(count)))
+        steps, left, most_waiting = 0, 200 + count // 5, _MOST_WAITING
         while len(self._order) < len(self._done):
             steps += 1
             if steps % _TIME_STEP == 0 and time.monotonic() > deadline:
                 return None
-            if not self._heap or self._waiting_count > most_waiting:
+            if not self._heap or (self._waiting_count > most_waiting and not self._guesses_first):
                 left -= 1
                 if left and self._take_back():
                     most_waiting = _MOST_WAITING
@@ -171,15 +149,28 @@ class _Scheduler:
                     most_waiting *= 2
                 continue
             event = heapq.heappop(self._heap)[1]
-            if self._done[event]:
-                continue
+            self._queued[event] = 0
+            if self._done[event] or (self._snapshot and event & 1 and not self._done[event - 1]):
+                continue  # a step back has undone the start of a commit
             wait = self._find_wait(event)
             if wait is None:
                 self._execute(event)
             else:
                 self._waiting.setdefault(wait, []).append(event)
                 self._waiting_count += 1
+                if self._guesses_first:
+                    path, choices = self._follow_waits(event)
+                    if path[-1] in path[:-1]:
+                        left -= 1
+                        if not left or not (self._guess(choices) or self._forget_guesses()):
+                            return None
         return self._order
+
+    def _push(self, events: Iterable[int]) -> None:
+        for event in events:
+            if not self._queued[event]:
+                self._queued[event] = 1
+                heapq.heappush(self._heap, (self._times[event], event))
 
     def _start(self, number: int) -> int:
         return 2 * number if self._snapshot else number
@@ -197,6 +188,10 @@ class _Scheduler:
         """Returns what an event waits for, or None if it can be executed."""
         if self._missing[event]:
             return _BEFORE, 0, next(one for one in self._sources[event] if not self._done[one])
+        if self._latest:
+            unfinished = self._find_unfinished()
+            if self._latest[unfinished] < self._earliest[event]:
+                return _BEFORE, 0, unfinished
         number = event // 2 if self._snapshot else event
         starts, commits = not (self._snapshot and event & 1), not self._snapshot or event & 1
         if starts:
@@ -215,6 +210,12 @@ class _Scheduler:
                     return _READERS, *access
         return None
 
+    def _find_unfinished(self) -> int:
+        """Returns the event with the earliest end of its bounds that is not done."""
+        while self._done[self._by_latest[self._unfinished]]:
+            self._unfinished += 1
+        return self._by_latest[self._unfinished]
+
     def _execute(self, event: int) -> None:
         number = event // 2 if self._snapshot else event
         self._done[event] = 1
@@ -230,7 +231,7 @@ class _Scheduler:
             if self._snapshot:
                 for key in self._writes[number]:
                     self._active[key] = number
-                heapq.heappush(self._heap, (self._times[event + 1], event + 1))
+                self._push((event + 1,))
         if not self._snapshot or event & 1:
             for key in self._writes[number]:
                 undo.append((key, self._current.get(key, INITIAL)))
@@ -244,9 +245,10 @@ class _Scheduler:
         self._wake((_BEFORE, 0, event))
 
     def _wake(self, wait: Wait) -> None:
-        for event in self._waiting.pop(wait, ()):
-            self._waiting_count -= 1
-            heapq.heappush(self._heap, (self._times[event], event))
+        events = self._waiting.pop(wait, None)
+        if events is not None:
+            self._waiting_count -= len(events)
+            self._push(events)
 
     def _take_back(self) -> bool:
         """Finds an order of some events that the steps so far broke, and takes these steps back. False: finds none."""
@@ -273,16 +275,27 @@ class _Scheduler:
         return self._forget_guesses() if self._guesses_first else self._guess_order()
 
     def _forget_guesses(self) -> bool:
-        """Takes back many steps and all guesses. Later guesses are drawn, so they differ. False: has no guess."""
-        if not self._learned or not self._order:
+        """Takes back steps and the guesses about them. Later guesses are drawn, so they differ. False: has no guess.
+
+        Each time that this happens before the former place is passed, twice as many steps are taken back.
+        """
+        place = len(self._order)
+        self._forgotten = 2 * self._forgotten if place < self._last_forgotten + _FORGOTTEN else _FORGOTTEN
+        self._last_forgotten = max(place, self._last_forgotten)
+        first_place = max(0, place - self._forgotten)
+        forgotten = [
+            (first, second) for first, second in self._learned
+            if not (self._done[first] and self._places[first] < first_place)
+        ]  # fmt: skip
+        if not forgotten or not self._order:
             return False
-        self._roll_back(self._order[max(0, len(self._order) - _FORGOTTEN)])
-        for first, second in self._learned:
+        self._roll_back(self._order[first_place])
+        for first, second in forgotten:
+            self._learned.remove((first, second))
             self._targets[first].remove(second)
             self._sources[second].remove(first)
             if not self._done[first]:
                 self._missing[second] -= 1
-        self._learned.clear()
         self._draws = True
         return True
 
@@ -322,18 +335,20 @@ class _Scheduler:
         """Takes back a step of a circle of waits. Among the steps that could have come later, it takes back the one
         that contradicts the times most, or a drawn one after guesses were forgotten."""
         events = [event for events in self._waiting.values() for event in events]
-        for event in events[:20]:
-            choices = self._list_conditional_waits(event)
-            if self._draws:
-                self._random.shuffle(choices)
-            else:
-                choices.sort(key=lambda pair: self._times[pair[0]] - self._times[pair[1]])
-            for first, second in choices:
-                if (second, first) not in self._learned and (first, second) not in self._learned:
-                    self._learned.add((first, second))
-                    self._roll_back(second)
-                    self._require(first, second)
-                    return True
+        return any(self._guess(self._list_conditional_waits(event)) for event in events[:20])
+
+    def _guess(self, choices: list[tuple[int, int]]) -> bool:
+        """Lets the second event of a pair wait for the first one. Returns False if all pairs were tried before."""
+        if self._draws:
+            self._random.shuffle(choices)
+        else:
+            choices.sort(key=lambda pair: self._times[pair[0]] - self._times[pair[1]])
+        for first, second in choices:
+            if (second, first) not in self._learned and (first, second) not in self._learned:
+                self._learned.add((first, second))
+                self._roll_back(second)
+                self._require(first, second)
+                return True
         return False
 
     def _list_conditional_waits(self, event: int) -> list[tuple[int, int]]:
@@ -351,6 +366,8 @@ class _Scheduler:
         pairs: list[tuple[int, int]] = []
         while event not in path:
             path.append(event)
+            if self._queued[event]:
+                return path, pairs
             wait = self._find_wait(event)
             if wait is None:
                 return path, pairs
@@ -400,11 +417,29 @@ class _Scheduler:
                     for key in self._writes[number]:
                         del self._active[key]
             again.append(undone)
-        self._first = 0
+            self._first = min(self._first, self._time_ranks[number])
+            if self._ranks:
+                self._unfinished = min(self._unfinished, self._ranks[undone])
         del self._order[self._places[event] :]
-        self._heap = [(self._times[one], one) for one in dict.fromkeys((*again, *(one for _, one in self._heap)))
-                      if not self._snapshot or not one & 1 or self._done[one - 1]]  # fmt: skip
-        heapq.heapify(self._heap)
+        self._push(again)
+
+
+def _invert(order: Sequence[int]) -> list[int]:
+    """Returns the place of each number of a permutation."""
+    places = [0] * len(order)
+    for place, number in enumerate(order):
+        places[number] = place
+    return places
+
+
+def _find_bounds(history: TransactionHistory, level: Level, bounds: TimeOrder | None) -> tuple[list[int], list[int]]:
+    """Returns the earliest and the latest moment of each event; empty lists if the level knows no real time."""
+    if bounds is not None:
+        return bounds.earliest, bounds.latest
+    if level.order is not Order.REAL_TIME:
+        return [], []
+    each = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
+    return [call for call in history.calls for _ in range(each)], [ret for ret in history.returns for _ in range(each)]
 
 
 def _list_times(history: TransactionHistory, snapshot: bool) -> Sequence[int]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import pytest
 
 from assay.checkers.isolation import scheduler
 from assay.checkers.isolation.certificate import find_flaw
+from assay.checkers.isolation.clocks import order_by_time
 from assay.checkers.isolation.explain import describe, find_class, find_term
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import LEVELS, Order, add_real_time, find_level
@@ -18,7 +21,7 @@ from assay.checkers.isolation.transactions import make_history
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
 
-from helpers.isolation_oracle import satisfies, to_rows
+from helpers.isolation_oracle import draw_history, satisfies, to_rows
 from helpers.txn_histories import SERIALIZABLE, SNAPSHOT, SimulatedStore, Store
 
 
@@ -211,3 +214,31 @@ def test_a_contract_names_a_level() -> None:
     strict = Contract().isolate("strong-snapshot-isolation", seconds=5)
     assert (strict.transaction_order, strict.transaction_seconds, strict.tolerated) == ("real-time", 5, ())
     assert Contract.from_json(strict.to_json()) == strict
+
+
+@pytest.mark.parametrize("level", ["serializable", "snapshot-isolation", "strong-session-serializable"])
+def test_clocks_need_no_closure_to_find_the_order_of_a_store(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("assay.checkers.isolation.saturation.Saturation._close")
+    txns = SimulatedStore(SERIALIZABLE, random.Random(7), registers=True).run(1000, clients=10)
+    assert check_level(make_history(to_rows(txns)), find_level(level), 60).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True], ids=["serializable", "snapshot"])
+def test_clocks_derive_what_every_order_has(is_snapshot: bool) -> None:
+    """Clocks find a contradiction only in wrong histories, and what they derive never refutes a right one."""
+    level = find_level("strong-snapshot-isolation" if is_snapshot else "strict-serializable")
+    rng = random.Random(3)
+    answers: Counter[bool] = Counter()
+    for _ in range(300):
+        txns = draw_history(rng, 4 if is_snapshot else 5)
+        history = make_history(to_rows(txns))
+        found = order_by_time(history, snapshot=is_snapshot)
+        result = check_level(history, level)
+        if result.order is None:
+            answers[found is None] += result.refutation is not None
+            continue
+        assert found is not None, txns
+        if not is_snapshot:
+            legal = [order for order in permutations(range(len(history))) if find_flaw(history, level, order) is None]
+            assert all(order.index(first) < order.index(second) for order in legal for first, second in found.pairs)
+    assert answers[True] > 20
