@@ -78,6 +78,12 @@ def _have_verbs(*verbs: str) -> Fits:
     return lambda value: _are_micro_operations(value) and all(find_verb(micro) in verbs for micro in value)
 
 
+def _write_values(*verbs: str) -> Fits:
+    """Returns whether micro-operations have one of the verbs, and none writes nil, as a function of the value."""
+    fits = _have_verbs(*verbs)
+    return lambda value: fits(value) and all(find_verb(micro) == "r" or micro[2] is not None for micro in value)
+
+
 def _are_sends_and_polls(value: Any) -> bool:
     return isinstance(value, tuple) and all(map(_is_send_or_poll, value))
 
@@ -211,13 +217,13 @@ _LOGGED: Final = OperationShape(
 )
 _ON_LISTS: Final = replace(
     _MICROS,
-    argument_fits=_have_verbs("append", "r"),
+    argument_fits=_write_values("append", "r"),
     argument_text="a vector of [:append key value] and [:r key nil]; for [:w key value], there is "
     "--workload=rw-register",
 )
 _ON_REGISTERS: Final = replace(
     _MICROS,
-    argument_fits=_have_verbs("w", "r"),
+    argument_fits=_write_values("w", "r"),
     argument_text="a vector of [:w key value] and [:r key nil]; for [:append key value], there is "
     "--workload=list-append",
 )

@@ -284,6 +284,7 @@ def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "h.edn"
     for value, words in (
         ("nil", ":txn takes a vector of [:w key value] and [:r key nil]"),
+        ("[[:w 1 nil]]", "line 1, column 1: :txn takes a vector of [:w key value]"),
         ("[[:r 1]]", ":txn takes a vector of [:w key value]"),
         ("[[:append 1]]", ":txn takes a vector of [:w key value]"),
         ('[[:w 1 2] [:w "1" 3]]', 'operation 0: the keys 1 and "1" would have one name, 1'),
