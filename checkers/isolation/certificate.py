@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from assay.checkers.isolation.levels import Level, Order, Rule
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
@@ -46,14 +47,32 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
         return None
     if level.rule.is_hard:
         return _replay(history, order, snapshot=snapshot)
-    for reader, read_key, writer, other in _list_visible(history, level):
+    seen = _list_causes(history, level, order) if level.rule is Rule.CAUSAL else _list_visible(history, level)
+    for reader, read_key, writer, other in seen:
         if (
             read_key in history.writes[other]
-            and other != writer
+            and other not in (writer, reader)
             and (writer == INITIAL or place[other] > place[writer])
         ):
             return f"transaction {history.ops[reader]} sees a later version of {history.keys[read_key]} than it read"
     return None
+
+
+def to_certificate(history: TransactionHistory, level: Level, order: Sequence[int]) -> dict[str, Any]:
+    """Returns the certificate as a map, with the ids of operations (``certificate_replay``)."""
+    events: list[Any]
+    if level.rule is Rule.SNAPSHOT_ISOLATION:
+        events = [["commit" if event % 2 else "start", history.ops[event // 2]] for event in order]
+    else:
+        events = [history.ops[event] for event in order]
+    silent = [op for op, counts in zip(history.ops, history.writes_count, strict=True) if not counts]
+    return {
+        "level": level.name,
+        "rule": level.rule.value,
+        "order": level.order.value,
+        "without_writes": silent,
+        "events": events,
+    }
 
 
 def _replay(history: TransactionHistory, order: Sequence[int], *, snapshot: bool) -> str | None:

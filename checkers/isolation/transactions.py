@@ -79,6 +79,8 @@ class TransactionHistory:
     returns: list[int] = field(default_factory=list)
     reads: list[list[Read]] = field(default_factory=list)
     writes: list[dict[int, int | None]] = field(default_factory=list)
+    writes_count: list[bool] = field(default_factory=list)
+    """Whether the writes of each transaction count. Those of a failed transaction do not."""
     versions: dict[int, list[int]] = field(default_factory=dict)
     """By list key, the writers in the order of their versions, each run of elements once."""
     unseen: dict[int, list[int]] = field(default_factory=dict)
@@ -272,6 +274,7 @@ class _Builder:
         history.returns.append(draft.ret)
         history.reads.append([])
         history.writes.append(final)
+        history.writes_count.append(draft.op in self._committed)
 
     def _report(self, name: str, draft: _Draft, key: int, value: int | None) -> None:
         self.history.anomalies.append(ValueAnomaly(name, draft.op, self.history.keys[key], value))

@@ -1,0 +1,231 @@
+"""Replays a certificate on the operations of a history. It shares no code with the checker, and needs only Python.
+
+A certificate is a map, as ``assay check --certificate=FILE`` writes it:
+
+- ``rule``: the level without its prefix, such as ``serializable``; ``order``: ``none``, ``session`` or ``real-time``
+- ``events``: the ids of transactions in an order that keeps the formula of the level. For ``snapshot-isolation``, each
+  transaction has two events, ``["start", id]`` and ``["commit", id]``.
+- ``without_writes``: ids of failed and unknown transactions that count as ones that only read
+
+Serializability and snapshot isolation are replayed on a store. For weaker levels, each read is compared with the
+transactions that its reader sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+ON_A_STORE: Final = ("serializable", "repeatable-read", "snapshot-isolation")
+Initial = Callable[[str], Any]
+"""Returns the initial value of a key."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A transaction. ``micros``: (``r``, ``w`` or ``append``, key, value); a read of a list has a list as its value.
+
+    Reads that do not count are left out. ``ret`` is None if the outcome is unknown.
+    """
+
+    process: int
+    call: int
+    ret: int | None
+    outcome: str
+    micros: Sequence[tuple[str, str, Any]]
+
+
+def find_flaw(
+    certificate: Mapping[str, Any], operations: Mapping[int, Operation], initial: Initial = lambda key: None
+) -> str | None:
+    """Returns why the certificate does not show the level, or None if it does. ``operations``: by id."""
+    rule, order, silent = certificate["rule"], certificate["order"], certificate.get("without_writes", ())
+    is_snapshot = rule == "snapshot-isolation"
+    events = [tuple(event) if is_snapshot else ("commit", event) for event in certificate["events"]]
+    commits = {id: place for place, (kind, id) in enumerate(events) if kind == "commit"}
+    starts = {id: place for place, (kind, id) in enumerate(events) if kind == "start"} if is_snapshot else commits
+    if len(events) != len(commits) * (1 + is_snapshot) or starts.keys() != commits.keys():
+        return "an event is missing, or is there twice"
+    unknown = sorted(commits.keys() - operations.keys())
+    if unknown:
+        return f"the history has no transaction {unknown[0]}"
+    for id, one in operations.items():
+        if one.outcome == "ok" and (id not in commits or id in silent):
+            return f"transaction {id} or its writes are left out, although it succeeded"
+        if one.outcome == "fail" and id in commits and id not in silent:
+            return f"transaction {id} counts with its writes, although it failed"
+    if any(starts[id] > commits[id] for id in starts):
+        return "a transaction commits before it starts"
+    counted = {id: _leave_out_writes(operations[id]) if id in silent else operations[id] for id in commits}
+    by_session = order == "session" or rule == "causal"
+    for first, second in _list_declared(counted, starts, by_session=by_session, by_time=order == "real-time"):
+        if commits[first] >= starts[second]:
+            return f"transaction {second} comes before {first}, which ended before it was called"
+    if rule in ON_A_STORE:
+        return _replay(events, counted, initial)
+    return _Comparison(rule, commits, counted, initial).find_flaw(by_session=by_session, by_time=order == "real-time")
+
+
+def _leave_out_writes(one: Operation) -> Operation:
+    reads = [micro for micro in one.micros if micro[0] == "r"]
+    return Operation(one.process, one.call, one.ret, one.outcome, reads)
+
+
+def _list_declared(
+    operations: Mapping[int, Operation], starts: Mapping[int, int], *, by_session: bool, by_time: bool
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs in the declared order. If any pair contradicts the certificate, one of these does."""
+    by_call = sorted(operations, key=lambda id: operations[id].call)
+    ended = sorted((one.ret, id) for id, one in operations.items() if one.ret is not None)
+    last: dict[int, int] = {}  # by process
+    place, latest = 0, -1  # of the transactions that ended before the call, the last one in the certificate
+    for id in by_call:
+        one = operations[id]
+        if by_session and one.process in last:
+            yield last[one.process], id
+        if one.ret is not None:
+            last[one.process] = id
+        while place < len(ended) and ended[place][0] < one.call:
+            latest = max(ended[place][1], latest, key=lambda id: starts.get(id, -1))
+            place += 1
+        if by_time and latest >= 0:
+            yield latest, id
+
+
+def _replay(events: Iterable[tuple[Any, ...]], operations: Mapping[int, Operation], initial: Initial) -> str | None:
+    """Plays the events on a store. A transaction without a start starts when it commits."""
+    store: dict[str, Any] = {}
+    active: dict[str, int] = {}  # by key, the transaction that will write it
+    started: set[int] = set()
+    for kind, id in events:
+        own: dict[str, Any] = {}
+        for f, key, value in () if id in started else operations[id].micros:
+            content = own.get(key, store.get(key, initial(key)))
+            if f != "r":
+                own[key] = [*(content or ()), value] if f == "append" else value
+            elif value != content and (value, content) not in (([], None), (None, [])):
+                return f"transaction {id} read {value} of {key}, but finds {content}"
+        written = [(f, key, value) for f, key, value in operations[id].micros if f != "r"]
+        if kind == "start":
+            for _, key, _ in written:
+                if active.setdefault(key, id) != id:
+                    return f"transaction {id} is concurrent with {active[key]}, which writes {key} as well"
+            started.add(id)
+            continue
+        for f, key, value in written:
+            store[key] = [*(store.get(key) or ()), value] if f == "append" else value
+            active.pop(key, None)
+    return None
+
+
+class _Comparison:
+    """Compares reads with what their readers see. A set of transactions is a number with a bit for each place."""
+
+    def __init__(
+        self, rule: str, places: Mapping[int, int], operations: Mapping[int, Operation], initial: Initial
+    ) -> None:
+        self._rule, self._places, self._operations, self._initial = rule, places, operations, initial
+        self._ids = sorted(places, key=places.__getitem__)
+        self._writers: dict[tuple[str, Any], int] = {}
+        self._final: dict[tuple[int, str], Any] = {}
+        self._writing: dict[str, int] = {}
+        for id in self._ids:
+            for f, key, value in operations[id].micros:
+                if f != "r":
+                    self._writers[key, value], self._final[id, key] = id, value
+                    self._writing[key] = self._writing.get(key, 0) | 1 << places[id]
+
+    def find_flaw(self, *, by_session: bool, by_time: bool) -> str | None:
+        flaw = self._find_wrong_versions()
+        if flaw is not None or self._rule == "read-uncommitted":
+            return flaw
+        causes: dict[int, int] = {}
+        for id in self._ids:
+            sources = self._to_set(self._list_sources(id))
+            if sources >> self._places[id]:
+                return f"transaction {id} comes before one whose write it read"
+            seen = 0
+            if self._rule in ("read-atomic", "causal"):
+                seen = sources | self._list_before(id, by_session=by_session, by_time=by_time)
+            if self._rule == "causal":
+                for place in _list_bits(seen):
+                    seen |= causes[self._ids[place]]
+                causes[id] = seen
+            flaw = self._find_wrong_read(id, seen)
+            if flaw is not None:
+                return flaw
+        return None
+
+    def _find_wrong_read(self, id: int, seen: int) -> str | None:
+        own: dict[str, list[Any]] = {}
+        for f, key, value in self._operations[id].micros:
+            if f != "r":
+                own.setdefault(key, []).append(value)
+                continue
+            said = f"transaction {id} read {value} of {key}"
+            elements = value if isinstance(value, list) else [] if value == self._initial(key) else [value]
+            if any((key, one) not in self._writers for one in elements):
+                return f"{said}, which no transaction wrote that counts"
+            sources = [self._writers[key, one] for one in elements]
+            others = [one for one in sources if one != id]
+            if others and sources[-1] != id and self._final[others[-1], key] != elements[-1]:
+                return f"{said}, an intermediate write"
+            if self._rule == "read-committed":
+                continue
+            mine = own.get(key, [])
+            if not set(mine if isinstance(value, list) else mine[-1:]) <= set(elements):
+                return f"{said} after its own write"
+            if not {one for one in elements if self._writers[key, one] == id} <= set(mine):
+                return f"{said} before it wrote it"
+            if others or not mine:
+                last = others[-1] if others else None
+                for place in _list_bits(seen & self._writing.get(key, 0)):
+                    if self._ids[place] not in (id, last) and (last is None or place > self._places[last]):
+                        return f"{said}, although it sees transaction {self._ids[place]}, which wrote it later"
+            if self._rule == "axiomatic-read-committed":
+                seen |= self._to_set(others)
+        return None
+
+    def _find_wrong_versions(self) -> str | None:
+        """The longest read of a list is the order of its versions. Elements that no read shows come after it."""
+        longest: dict[str, list[Any]] = {}
+        for one in self._operations.values():
+            for f, key, value in one.micros:
+                if f == "r" and isinstance(value, list) and len(value) > len(longest.setdefault(key, [])):
+                    longest[key] = value
+        for key, elements in longest.items():
+            shown = [self._writers[key, one] for one in elements if (key, one) in self._writers]
+            rest = {id for (name, value), id in self._writers.items() if name == key and value not in elements}
+            for first, second in [*pairwise(shown), *((shown[-1], one) for one in rest if shown)]:
+                if self._places[first] > self._places[second]:
+                    return f"transaction {second} wrote {key} after {first}, and comes before it"
+        return None
+
+    def _list_sources(self, id: int) -> list[int]:
+        values = [(key, value) for f, key, value in self._operations[id].micros if f == "r"]
+        shown = [(key, one) for key, value in values for one in (value if isinstance(value, list) else [value])]
+        return [self._writers[one] for one in shown if self._writers.get(one, id) != id]
+
+    def _list_before(self, id: int, *, by_session: bool, by_time: bool) -> int:
+        reader = self._operations[id]
+        return self._to_set(
+            other
+            for other, one in self._operations.items()
+            if one.ret is not None
+            and one.ret < reader.call
+            and (by_time or (by_session and one.process == reader.process))
+        )
+
+    def _to_set(self, ids: Iterable[int]) -> int:
+        found = 0
+        for id in ids:
+            found |= 1 << self._places[id]
+        return found
+
+
+def _list_bits(number: int) -> Iterator[int]:
+    while number:
+        yield (number & -number).bit_length() - 1
+        number &= number - 1
