@@ -12,6 +12,7 @@
 - ``refutation``: circles and choices that refute a level.
 - ``explain``: names and describes refutations.
 - ``certificate``: verifies the order of a pass.
+- ``certificate_replay``: the same for a certificate in a file, in plain Python and independently.
 - ``level_check``: the verdict for one level.
 - ``exposure``: the reads that could have contradicted a level.
 

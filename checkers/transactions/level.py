@@ -7,13 +7,16 @@ The tables of values are those of the other checks (``views``). The order of tra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.exposure import ExposureCount, read_count
+from assay.checkers.isolation.certificate import to_certificate
 from assay.checkers.isolation.explain import describe, find_class, list_reasons
 from assay.checkers.isolation.exposure import EXPOSURE_TABLE, count_exposure, declare_level_exposure
 from assay.checkers.isolation.level_check import LevelResult, check_level
@@ -33,7 +36,7 @@ else:
     pa = LazyModule("pyarrow")
 
 LEVEL_TABLE: Final = "txn_level"
-"""Table with one row: the level, what was found, and the number of transactions."""
+"""Table with one row: the level, what was found, the number of transactions, and the certificate of a pass."""
 _ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, outcome from txn_rows"
 _CONSTRAINTS: Final = "select op from txn_register_seen union all select op from txn_list_seen"
 
@@ -51,9 +54,24 @@ def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool 
     found = [] if result.refutation is None else [_make_finding(history, result.refutation)]
     load_cycles(engine, "txn_found", found)
     note = "; ".join((_describe_level(history, result), *result.notes))
-    engine.load(LEVEL_TABLE, pa.table({"level": [level.name], "note": [note], "transactions": [len(history)]}))
+    certificate = "" if result.order is None else encode_certificate(history, level, result.order)
+    row = {"level": [level.name], "note": [note], "transactions": [len(history)], "certificate": [certificate]}
+    engine.load(LEVEL_TABLE, pa.table(row))
     _load_exposure(engine, history, level)
     return list(result.reasons)
+
+
+def read_certificate(engine: Engine) -> str:
+    """Returns the certificate that ``prepare_level`` found, as JSON; empty if there is none."""
+    try:
+        return "".join(row["certificate"] for row in engine.rows(f"select certificate from {LEVEL_TABLE}"))
+    except EngineError:
+        return ""
+
+
+def encode_certificate(history: TransactionHistory, level: Level, order: Sequence[int]) -> str:
+    """Returns the certificate of an order as JSON."""
+    return msgspec.json.encode(to_certificate(history, level, order)).decode()
 
 
 def _load_exposure(engine: Engine, history: TransactionHistory, level: Level) -> None:

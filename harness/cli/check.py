@@ -131,6 +131,10 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         "snapshot-isolation or strict-serializable (rw-register: serializable)",
     )  # fmt: skip
     parser.add_argument(
+        "--certificate", type=Path, metavar="FILE",
+        help="for a workload of transactions: write the order that shows the level to FILE, for assay verify",
+    )  # fmt: skip
+    parser.add_argument(
         "--all-reads", action="store_true",
         help="for a workload of transactions: judge the reads of failed and unknown transactions as well",
     )  # fmt: skip

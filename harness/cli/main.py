@@ -33,6 +33,7 @@ from assay.harness.cli import (
     shrink,
     summary,
     up,
+    verify,
     watch,
 )
 from assay.harness.cli.command import ExitCode, Parser, describe_input_error
@@ -40,7 +41,7 @@ from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import handle_stop_signals
 
 VERBS: Final = (
-    check, watch, report, sensitivity, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights,
+    check, verify, watch, report, sensitivity, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights,
     summary, index, serve, carry, image, search,
 )  # fmt: skip
 """The verbs, in the order of ``assay --help``."""

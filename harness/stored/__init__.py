@@ -10,6 +10,7 @@ and ``harness.cli`` import it.
 - ``by_workload``: judges operations of another tool's workload. ``workload_table``: all workloads
 - ``recognised_workload``: recognises the workload of a file
 - ``transaction_reads``: reads of initial values, and of failed and unknown transactions
+- ``certificate_file``: certificates of isolation levels as files
 - ``element_numbers``: numbers for elements that are no integers. ``drains``: drains of queues as one operation for
   each element
 - ``foreign_page``: the HTML page of a file of another tool

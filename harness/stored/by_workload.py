@@ -21,9 +21,9 @@ from assay.checkers.isolation.level_check import TIME_LIMIT
 from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, add_real_time, find_level
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
-from assay.checkers.judging.verdict import CheckCoverage, Judgement
+from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits, Model
-from assay.checkers.transactions.level import read_level_notes
+from assay.checkers.transactions.level import read_certificate, read_level_notes
 from assay.checkers.workload_checks.answer import NO_FIELDS, Fields
 from assay.checkers.workload_checks.catalog import CHECKS
 from assay.checkers.workload_checks.transaction_models import DRAINED_QUEUE, TRANSACTION_MODELS, Tally, choose_tally
@@ -35,6 +35,7 @@ from assay.harness.run.judging import add_doubts, merge_judgements
 from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored import initial_values
 from assay.harness.stored.by_model import find_missing_successes, iterate_batches, judge_by_model
+from assay.harness.stored.certificate_file import write_certificate
 from assay.harness.stored.drains import expand_drains
 from assay.harness.stored.initial_values import add_initial_values
 from assay.harness.stored.request import CheckRequest
@@ -148,9 +149,10 @@ def make_contract(workload: Workload, request: CheckRequest) -> Contract:
 def choose_level(workload: Workload, request: CheckRequest) -> Level | None:
     """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it.
 
-    Only a level judges the reads of failed and unknown transactions.
+    Only a level judges the reads of failed and unknown transactions, and has a certificate.
     """
-    name = request.level or workload.level or (SERIALIZABLE.name if request.all_reads else None)
+    needs_level = request.all_reads or request.certificate is not None
+    name = request.level or workload.level or (SERIALIZABLE.name if needs_level else None)
     if name is None:
         return None
     level = find_level(name)
@@ -174,11 +176,23 @@ def _judge_by_effects(
             contract = make_contract(workload, request)
             judgement = judge(reader, contract, engine, progress=progress, requires_exposure=False)
             levels = [] if choose_level(workload, request) is None else read_level_notes(engine)
+            certificate = "" if request.certificate is None else read_certificate(engine)
     doubts = [*find_missing_successes(ops), *recorded.doubts]
     judged = add_doubts(_name_elements(judgement, recorded.names), doubts)
     suggests = GARBAGE_READ in judged.violations and workload.accepts(INITIAL) and not request.initial
     hint = suggest_initial_values(done) if suggests else ""
-    return judged, [note for note in (recorded.note, *levels, hint) if note]
+    written = _write_certificate(certificate, judged.verdict, request)
+    return judged, [note for note in (recorded.note, *levels, hint, written) if note]
+
+
+def _write_certificate(certificate: str, verdict: Verdict, request: CheckRequest) -> str:
+    """Writes the certificate of a pass, if the request asks for it. Returns a note on that."""
+    if request.certificate is None:
+        return ""
+    if verdict is not Verdict.PASS or not certificate:
+        return f"no certificate is written, because the verdict is {verdict}"
+    write_certificate(request.certificate, msgspec.json.decode(certificate), request)
+    return f"certificate: {request.certificate}; assay verify {request.certificate} {request.path} replays it"
 
 
 def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:

@@ -63,6 +63,7 @@ from assay.harness.stored.workload_table import (
     ALL_READS,
     BY_NAME,
     CAS_REFUSALS,
+    CERTIFICATE,
     INITIAL,
     LEVEL,
     LINEARIZABLE,
@@ -174,6 +175,7 @@ def _validate_workload_options(request: CheckRequest) -> None:
         TOTAL: request.total is not None,
         LEVEL: request.level is not None,
         ALL_READS: request.all_reads,
+        CERTIFICATE: request.certificate is not None,
         INITIAL: bool(request.initial) and request.model is None,
         CAS_REFUSALS: request.refusals and request.model is None,
     }
@@ -190,6 +192,8 @@ def find_foreign_files(request: CheckRequest, paths: Sequence[Path]) -> list[Che
 
     Raises ``SettingsError`` if only some of them are, and ``FileNotFoundError``.
     """
+    if request.certificate is not None:
+        raise SettingsError("--certificate is for one file: judge the files in separate calls")
     requests = [dataclasses.replace(request, path=path) for path in paths]
     files = [one for one in requests if one.path.exists() and find_foreign_file(one) is not None]
     if files and len(files) < len(requests):

@@ -60,6 +60,8 @@ class CheckRequest:
     """The isolation level that transactions must satisfy; None: the default of the workload."""
     all_reads: bool = False
     """Whether the reads of failed and unknown transactions are judged as well."""
+    certificate: Path | None = None
+    """The file to which the certificate of an isolation level is written."""
     contract: str | None = None
     """The contract for a history that has lost its own: ``strictest``, or a file with one."""
     seconds: float | None = None

@@ -65,7 +65,7 @@ def _replace_reads(
         return one
     pairs = []
     for call, micro in zip(called if is_ok else answered, answered, strict=True):
-        if not isinstance(micro, list) or len(micro) != 3 or not _is_read(micro):
+        if not isinstance(micro, list) or len(micro) != 3 or not is_read(micro):
             pairs.append((call, micro))
             continue
         key, value = name_key(micro[1]), _to_text(micro[2])
@@ -82,7 +82,7 @@ def _replace_reads(
 def count_unacknowledged(done: Sequence[Completed]) -> int:
     """Returns the number of failed and unknown transactions that read."""
     return sum(
-        one.completion.outcome is not Outcome.OK and any(map(_is_read, list_micros(one.operation.argument)))
+        one.completion.outcome is not Outcome.OK and any(map(is_read, list_micros(one.operation.argument)))
         for one in done
     )
 
@@ -97,12 +97,12 @@ def keep_known_reads(one: Completed) -> Completed:
     if [_identify(micro) for micro in called] == [_identify(micro) for micro in answered]:
         for micro in answered:
             key = name_key(micro[1])
-            if not _is_read(micro):
+            if not is_read(micro):
                 own.add(key)
                 kept.append(micro)
             elif micro[2] is not None and key not in own:
                 kept.append(micro)
-    if not any(map(_is_read, kept)):
+    if not any(map(is_read, kept)):
         return _with_micros(one, one.operation.argument, None)
     return _with_micros(one, one.operation.argument, kept)
 
@@ -130,7 +130,7 @@ def suggest_initial_values(done: Sequence[Completed]) -> str:
     for one in sorted(done, key=lambda one: one.ret or 0):
         if one.completion.outcome is Outcome.OK:
             for micro in list_micros(one.completion.result):
-                if _is_read(micro):
+                if is_read(micro):
                     first.setdefault(name_key(micro[1]), _to_text(micro[2]))
     found = {key: value for key, value in first.items() if value != "null" and (key, value) not in written}
     if not found:
@@ -157,12 +157,13 @@ def name_key(key: Any) -> str:
     return str(key)
 
 
-def _is_read(micro: Any) -> bool:
+def is_read(micro: Any) -> bool:
+    """Returns whether a micro-operation is a read."""
     return micro[0] in _READS
 
 
 def _identify(micro: Any) -> str:
-    return _to_text(micro[:2] if _is_read(micro) else micro)
+    return _to_text(micro[:2] if is_read(micro) else micro)
 
 
 def _to_text(value: Any) -> str:

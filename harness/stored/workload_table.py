@@ -20,6 +20,7 @@ CAS_REFUSALS: Final = "--cas-refusals"
 INITIAL: Final = "--initial"
 LEVEL: Final = "--level"
 ALL_READS: Final = "--all-reads"
+CERTIFICATE: Final = "--certificate"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _list_set(name: str, asks: str, operations: str, verbs: Mapping[str, str] | 
     )  # fmt: skip
 
 
-_TXN_ORDER: Final = (REAL_TIME, LEVEL)
+_TXN_ORDER: Final = (REAL_TIME, LEVEL, CERTIFICATE)
 
 TABLE: Final = (
     Workload(

@@ -1,0 +1,41 @@
+"""``assay verify CERTIFICATE HISTORY``: replays the certificate of an isolation level."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Final
+
+from assay.harness.cli.command import ExitCode
+
+DESCRIPTION: Final = """\
+Replays a certificate that `assay check --certificate=FILE` wrote, on the history that it is about. The replay searches
+for nothing and shares no code with the checker; its source is short (checkers/isolation/certificate_replay.py)."""
+
+EPILOG: Final = """\
+example:
+  assay check history.edn --workload=rw-register --level=snapshot-isolation --certificate=order.json
+  assay verify order.json history.edn
+exit codes: 0 the certificate shows the level, 1 it does not, 64 a file cannot be read
+"""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "verify", help="replay the certificate of an isolation level", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("certificate", type=Path, metavar="CERTIFICATE", help="the file of assay check --certificate")
+    parser.add_argument("history", type=Path, metavar="HISTORY", help="the history that was judged")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.stored.certificate_file import read_certificate, verify
+
+    certificate = read_certificate(arguments.certificate)
+    flaw, count = verify(certificate, arguments.history)
+    if flaw is not None:
+        print(f"WRONG: {arguments.certificate} does not show {certificate['level']}: {flaw}")
+        return ExitCode.FAIL
+    print(f"VERIFIED: {arguments.history} is {certificate['level']}, as the replay of {count} transactions shows")
+    return ExitCode.PASS
