@@ -80,7 +80,7 @@ class TransactionHistory:
     reads: list[list[Read]] = field(default_factory=list)
     writes: list[dict[int, int | None]] = field(default_factory=list)
     writes_count: list[bool] = field(default_factory=list)
-    """Whether the writes of each transaction count. Those of a failed transaction do not."""
+    """Whether the writes of each transaction count. Writes of a failed transaction do not."""
     versions: dict[int, list[int]] = field(default_factory=dict)
     """By list key, the writers in the order of their versions, each run of elements once."""
     unseen: dict[int, list[int]] = field(default_factory=dict)

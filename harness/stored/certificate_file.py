@@ -1,7 +1,7 @@
 """Certificates of isolation levels as files: ``assay check --certificate`` writes them, ``assay verify`` replays them.
 
-The file is JSON: the map of ``checkers.isolation.certificate_replay``, with the ids of the operations as the history
-has them, and what is needed to read the history in the same way (``workload``, ``keys``, ``entries``, ``initial``).
+The file is JSON: the map of ``checkers.isolation.certificate_replay``, with the ids of the operations in the history.
+It also has what is needed to read the history in the same way: ``workload``, ``keys``, ``entries`` and ``initial``.
 """
 
 from __future__ import annotations
