@@ -1,6 +1,7 @@
 """``assay report PATH``: writes the HTML report of a run again, or the page of a history of another tool."""
 
 import argparse
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,7 +9,11 @@ from assay.harness.cli.check import add_engine_options, add_file_options, make_r
 from assay.harness.cli.command import ExitCode, InputError, note
 
 if TYPE_CHECKING:
-    from assay.harness.stored.check_path import JudgedFile
+    from collections.abc import Callable, Iterator
+
+    from assay.checkers.engine import Engines
+    from assay.checkers.judging.judge import ProgressCallback
+    from assay.checkers.judging.verdict import Finding
     from assay.harness.stored.request import CheckRequest
 
 PAGE_MARK: Final = b'<meta name="generator" content="assay report">'
@@ -20,6 +25,7 @@ options of `assay check`.
   assay report store/latest                              report.html in the run's folder
   assay report history.edn --workload=rw-register        history.edn.html beside the file
   assay report history.edn --model=cas-register --out=page.html
+  assay report history/ --model=kv                       history.html beside a folder with Parquet parts in ops/
 """
 
 
@@ -44,22 +50,34 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     arguments.paths = [arguments.path]
     request = make_request(arguments)
     file = find_foreign_file(request)
+    if file is None and request.model is not None and _is_bare_history(arguments.path):
+        target = arguments.out or arguments.path.resolve().with_name(f"{arguments.path.resolve().name}.html")
+        _write_page(target, lambda: _judge_folder(arguments, request))
+        return ExitCode.PASS
     if file is None:
         _require_no_options(request)
         print(_render_run(arguments.path, arguments.out))
         return ExitCode.PASS
     target = arguments.out or file.with_name(f"{file.name}.html")
-    _require_page(target)  # before the judging, which may take long
-    from assay.harness.core.files import write_atomically
-    from assay.harness.stored.foreign_page import render_file
+    _write_page(target, lambda: _judge_file(arguments, request, file))
+    return ExitCode.PASS
 
-    judged = _judge(arguments, request, file)
-    note(f"the verdict is {judged.judgement.verdict}")
-    html = render_file(judged)
+
+def _write_page(target: Path, render: "Callable[[], str]") -> None:
+    from assay.harness.core.files import write_atomically
+
+    _require_page(target)  # before the judging, which may take long
+    html = render()
     _require_page(target)
     write_atomically(target, html.encode())
     print(target)
-    return ExitCode.PASS
+
+
+def _is_bare_history(path: Path) -> bool:
+    """Returns whether the path is a history folder that belongs to no run."""
+    from assay.harness.stored.by_contract import open_stored
+
+    return (path / "ops").is_dir() and open_stored(path).run is None
 
 
 def _render_run(path: Path, target: Path | None) -> Path:
@@ -70,7 +88,7 @@ def _render_run(path: Path, target: Path | None) -> Path:
 
     stored = open_stored(path)
     if stored.run is None:
-        raise InputError(f"{path} is a bare history; a report needs the run folder around it")
+        raise InputError(f"{path} is a bare history; name the --model of its operations, or the run folder around it")
     if target is not None:
         _require_page(target)
     history = open_history(stored.history)
@@ -80,12 +98,35 @@ def _render_run(path: Path, target: Path | None) -> Path:
     return render(stored.run, history, target)
 
 
-def _judge(arguments: argparse.Namespace, request: "CheckRequest", file: Path) -> "JudgedFile":
+def _judge_file(arguments: argparse.Namespace, request: "CheckRequest", file: Path) -> str:
+    from assay.harness.stored.check_path import judge_file
+    from assay.harness.stored.foreign_page import render_file
+
+    with _open_engines(arguments) as (engines, progress, report):
+        judged = judge_file(request, file, engines, progress, report)
+    note(f"the verdict is {judged.judgement.verdict}")
+    return render_file(judged)
+
+
+def _judge_folder(arguments: argparse.Namespace, request: "CheckRequest") -> str:
+    from assay.harness.stored.check_path import judge_folder_by_model
+    from assay.harness.stored.foreign_page import render_folder
+
+    with _open_engines(arguments) as (engines, progress, report):
+        judgement, ops, notes = judge_folder_by_model(request, engines, progress, report)
+    note(f"the verdict is {judgement.verdict}")
+    return render_folder(request, judgement, ops, notes)
+
+
+@contextmanager
+def _open_engines(
+    arguments: argparse.Namespace,
+) -> "Iterator[tuple[Engines, ProgressCallback, Callable[[Finding], None]]]":
+    """Yields the engines, the function that shows progress, and the one that notes findings."""
     from assay.checkers.engine import Engines
     from assay.checkers.engine.duck import DEFAULT_MEMORY
     from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.run.settings import parse_engine
-    from assay.harness.stored.check_path import judge_file
 
     engine = parse_engine(arguments.engine, arguments.spark_master)
     memory = DEFAULT_MEMORY if arguments.bytes is None else f"{arguments.bytes}B"
@@ -94,7 +135,7 @@ def _judge(arguments: argparse.Namespace, request: "CheckRequest", file: Path) -
         show_estimate() as estimate,
         note_findings() as report,
     ):
-        return judge_file(request, file, engines, estimate.step, report)
+        yield engines, estimate.step, report
 
 
 def _require_no_options(request: "CheckRequest") -> None:

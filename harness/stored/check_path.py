@@ -23,7 +23,7 @@ from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model
 from assay.checkers.linearizability.search import Report
-from assay.harness.core.history import HistoryError
+from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.foreign import (
     MODELS,
     EntryOrder,
@@ -118,6 +118,23 @@ def check(
         return _describe_result(
             judged.judgement, judged.foreign.ops, *judged.notes, faults=judged.foreign.faults, notation=to_edn
         )
+    _validate_folder(request)
+    if request.model is not None:
+        judgement, ops, notes = _judge_folder_by_model(request, engines, progress, report)
+        return _describe_result(judgement, ops.dataset("ops"), *notes)
+    if request.seconds is not None:
+        raise SettingsError("--time-limit applies only to the search with --model, and to isolation levels")
+    start = time.perf_counter()
+    contract = None if request.contract is None else read_given_contract(request.contract)
+    stored = open_stored(request.path).with_contract(contract)
+    opened = stored.open_complete_part()
+    taken = time.perf_counter() - start
+    judgement = judge_again(stored, opened, engines, registry, progress)
+    return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))
+
+
+def _validate_folder(request: CheckRequest) -> None:
+    """Raises ``SettingsError`` for options that do not apply to a folder."""
     _validate(request, is_file=False)
     if request.workload is not None:
         raise SettingsError(
@@ -129,22 +146,29 @@ def check(
         )
     if request.format not in (AUTO, PARQUET):
         raise SettingsError(f"--format={request.format} is for a file, and {request.path} is a folder")
-    if request.model is not None:
-        model, history = _find_model(request.model, request), store.resolve_history(request.path)
-        ops = open_stored_operations(history)
-        require_keys(model, iterate_batches(ops))
-        judgement = judge_by_model(ops, model, engines, progress, _make_limits(request), report)
-        hint = suggest_initial_values(iterate_batches(ops), judgement, model, str)
-        return _describe_result(judgement, ops.dataset("ops"), *([hint] if hint else []))
-    if request.seconds is not None:
-        raise SettingsError("--time-limit applies only to the search with --model, and to isolation levels")
-    start = time.perf_counter()
-    contract = None if request.contract is None else read_given_contract(request.contract)
-    stored = open_stored(request.path).with_contract(contract)
-    opened = stored.open_complete_part()
-    taken = time.perf_counter() - start
-    judgement = judge_again(stored, opened, engines, registry, progress)
-    return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))
+
+
+def judge_folder_by_model(
+    request: CheckRequest, engines: Engines, progress: ProgressCallback, report: Report = lambda finding: None
+) -> tuple[Judgement, HistoryReader, tuple[str, ...]]:
+    """Judges the history folder at ``request.path`` by ``request.model``. The last result has notes for the user.
+
+    Raises ``HistoryError`` for a folder that cannot be judged, ``SettingsError`` for wrong usage.
+    """
+    _validate_folder(request)
+    return _judge_folder_by_model(request, engines, progress, report)
+
+
+def _judge_folder_by_model(
+    request: CheckRequest, engines: Engines, progress: ProgressCallback, report: Report
+) -> tuple[Judgement, HistoryReader, tuple[str, ...]]:
+    assert request.model is not None
+    model, history = _find_model(request.model, request), store.resolve_history(request.path)
+    ops = open_stored_operations(history)
+    require_keys(model, iterate_batches(ops))
+    judgement = judge_by_model(ops, model, engines, progress, _make_limits(request), report)
+    hint = suggest_initial_values(iterate_batches(ops), judgement, model, str)
+    return judgement, ops, (hint,) if hint else ()
 
 
 def _find_model(name: str, request: CheckRequest) -> Model:

@@ -1,4 +1,4 @@
-"""Makes the HTML page of a judged file of another tool.
+"""Makes the HTML page of a judged file of another tool, or of a history folder without a run.
 
 The page reads a history folder. So the operations of the file are written to a temporary one, with their values as EDN,
 and the faults of its nemesis. Everything that only a run has (settings, logs, nodes, the repeat command) is left out.
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.judging.verdict import Finding, Judgement
-from assay.harness.core.history import SCHEMAS, HistoryWriter
+from assay.harness.core.history import SCHEMAS, HistoryReader, HistoryWriter
 from assay.harness.core.printable import count_noun
 from assay.harness.foreign import to_edn
 from assay.harness.foreign.nemesis_events import ForeignFault
@@ -51,6 +51,16 @@ def render_file(judged: JudgedFile) -> str:
             for id, fault in enumerate(foreign.faults, start=1):
                 _write_fault(history, id, fault)
         judgement = add_faults(judged.judgement, foreign.faults)
+        return render_html(read_file_report(file, judgement, Path(folder)))
+
+
+def render_folder(request: CheckRequest, judgement: Judgement, ops: HistoryReader, notes: Sequence[str]) -> str:
+    """Returns the HTML text of the page of a history folder that was judged by a model."""
+    file = ForeignFile(request.path.resolve().name, (("judged by", describe_question(request)),), tuple(notes))
+    with tempfile.TemporaryDirectory(prefix="assay-report-") as folder:
+        with HistoryWriter(Path(folder) / "history") as history:
+            for batch in ops.batches("ops"):
+                history.batch("ops", batch)
         return render_html(read_file_report(file, judgement, Path(folder)))
 
 

@@ -227,7 +227,25 @@ def test_an_internal_error_is_70_with_its_traceback(
 def test_a_report_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history(tmp_path / "brought")
     assert main(["report", str(tmp_path / "brought")]) == ExitCode.USAGE
-    assert "needs the run folder" in capsys.readouterr().err
+    assert "name the --model of its operations, or the run folder around it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("shown", "verdict"), [(1, "pass"), (2, "fail")])
+def test_a_bare_history_has_a_page_by_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: int, verdict: str
+) -> None:
+    folder = tmp_path / "brought"
+    with HistoryWriter(folder) as writer:
+        for index, (f, argument, result) in enumerate((("write", 1, None), ("read", None, shown))):
+            call = 10 * index
+            completion = Completion(Outcome.OK, result)
+            writer.completed(Completed(index, 0, "w", Operation(f, None, argument), completion, call, call + 5), [])
+    assert main(["report", str(folder), "--model=register"]) == ExitCode.PASS
+    assert f"the verdict is {verdict}" in capsys.readouterr().err
+    page = (tmp_path / "brought.html").read_text()
+    assert "model=register" in page
+    assert ("was observed by process 0" in page) == (verdict == "fail")
+    assert main(["report", str(folder), "--model=register", "--workload=bank"]) == ExitCode.USAGE
 
 
 def stored_run(root: Path, day: int) -> Path:
