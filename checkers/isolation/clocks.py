@@ -37,10 +37,12 @@ _NEAREST: Final = 4
 """Number of earlier versions that get an edge to a version. They have edges from still earlier ones."""
 _MOST_PASSES: Final = 100
 """Maximum number of passes over all edges that tighten bounds. Fewer passes leave wider bounds, which are right."""
-_MOST_PAIRS: Final = 100
+_MOST_PAIRS: Final = 30
 """Maximum number of pairs with overlapping lives, per event. Beyond it, only times order the versions."""
-_MOST_CELLS: Final = 40_000_000
-"""Maximum size of all clocks. Beyond it, only times order the versions."""
+_MOST_CELLS: Final = 50_000_000
+"""Maximum number of events and edges, times the number of chains. Beyond it, only times order the versions."""
+_MOST_COPIES: Final = 300_000_000
+"""Maximum number of places that are copied from clock to clock. Then the edges that were found so far are enough."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ def order_by_time(history: TransactionHistory, *, snapshot: bool) -> TimeOrder |
 
 class _Contradiction(Exception):
     """No order respects real time and the reads."""
+
+
+class _TooManyCopies(Exception):
+    """The clocks are too wide."""
 
 
 def _expand(begins: Ints, counts: Ints) -> tuple[Ints, Ints]:
@@ -104,6 +110,7 @@ class _TimeOrder:
         self._first_reader = np.cumsum(self._reader_counts) - self._reader_counts
         self._sources, self._targets = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._ordered = self._sources
+        self._copies = 0
         self._pairs: list[tuple[Ints, Ints]] = []
         self._add_edges(self._commits[self._writers[self._versions]], self._starts[self._readers])
         if snapshot:
@@ -119,9 +126,14 @@ class _TimeOrder:
             self._tighten()
         chains, places = self._assign_chains()
         width = int(chains.max(initial=-1)) + 1
-        for _ in range(_ROUNDS if len(self._low) * width <= _MOST_CELLS else 0):
+        for _ in range(_ROUNDS):
             before = len(self._sources)
-            self._saturate(chains, places, width)
+            if (len(self._low) + before) * width > _MOST_CELLS:
+                break
+            try:
+                self._saturate(chains, places, width)
+            except _TooManyCopies:
+                break
             if len(self._sources) == before or not self._tighten():
                 break
         sources, targets = (np.concatenate([pair[side] for pair in self._pairs] or [self._sources[:0]])
@@ -315,6 +327,9 @@ class _TimeOrder:
         """Adds to the clocks of the targets what the sources know, first along the active edges."""
         changed = np.zeros(len(clocks), np.bool_)
         while len(active):
+            self._copies += active.size * clocks.shape[1]
+            if self._copies > _MOST_COPIES:
+                raise _TooManyCopies
             active = active[np.argsort(targets[active], kind="stable")]
             heads, tails = sources[active], targets[active]
             known = clocks[heads]

@@ -10,7 +10,7 @@ from itertools import permutations
 
 import pytest
 
-from assay.checkers.isolation import scheduler
+from assay.checkers.isolation import clocks, scheduler
 from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.clocks import order_by_time
 from assay.checkers.isolation.explain import describe, find_class, find_term
@@ -242,3 +242,12 @@ def test_clocks_derive_what_every_order_has(is_snapshot: bool) -> None:
             legal = [order for order in permutations(range(len(history))) if find_flaw(history, level, order) is None]
             assert all(order.index(first) < order.index(second) for order in legal for first, second in found.pairs)
     assert answers[True] > 20
+
+
+def test_clocks_are_left_out_if_too_many_transactions_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "_MOST_COPIES", 1000)
+    rows = [(op, 0, op, "x", "txn-write", None, op + 1, op, 1000 + op, "ok") for op in range(100)]
+    reads = [(100 + op, 0, 100 + op, "x", "txn-read", None, op + 1, 900, 2000, "ok") for op in range(100)]
+    found = order_by_time(make_history([*rows, *reads]), snapshot=False)
+    assert found is not None
+    assert check_level(make_history([*rows, *reads]), find_level("serializable"), 60).verdict is Verdict.PASS
