@@ -20,14 +20,13 @@ from assay.checkers.check import Check, Family
 from assay.checkers.families import FAMILIES
 from assay.checkers.isolation.exposure import declare_level_exposure
 from assay.checkers.isolation.levels import SERIALIZABLE
-from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
-from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
+from assay.checkers.judging.coverage import NO_RECOVERY_MEANING, NO_RECOVERY_UNCLAIMED
+from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, UNCLAIMED
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 from assay.checkers.workload_checks.catalog import list_anomalies
 from assay.harness.cli import main as cli
 from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KIND_MEANINGS, LOOK_MEANINGS
-from assay.harness.foreign.answers import ANOMALY as CONTRADICTORY_ANSWER
-from assay.harness.foreign.answers import MEANING as CONTRADICTORY_ANSWER_MEANING
+from assay.harness.foreign import answers
 from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue
@@ -246,9 +245,9 @@ def make_anomalies_page() -> str:
         parts.append(f"## {family.name}\n\n{summarize_family(family)}{order}\n")
         parts.append(make_table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
     others = [
-        ("no-recovery", NO_RECOVERY_MEANING),
-        (NONLINEARIZABLE, MEANING),
-        (CONTRADICTORY_ANSWER, CONTRADICTORY_ANSWER_MEANING),
+        ("no-recovery", NO_RECOVERY_MEANING, f"none, because {NO_RECOVERY_UNCLAIMED}"),
+        (NONLINEARIZABLE, MEANING, f"none, because {UNCLAIMED}"),
+        (answers.ANOMALY, answers.MEANING, f"{answers.CLAIMS}; exposed {answers.EXPOSED}"),
     ]
     workloads = [
         [
@@ -260,9 +259,10 @@ def make_anomalies_page() -> str:
     ]
     parts.append(
         "## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model, "
-        f"[`{CONTRADICTORY_ANSWER}`](../anomalies.md#{CONTRADICTORY_ANSWER}) when a file of another tool is read.\n"
+        f"[`{answers.ANOMALY}`](../anomalies.md#{answers.ANOMALY}) when a file of another tool is read.\n"
     )
-    parts.append(make_table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
+    rows = [[f"`{name}`", meaning, claims] for name, meaning, claims in others]
+    parts.append(make_table(["anomaly", "meaning", "claims, and when they are exposed"], rows))
     exposure = declare_level_exposure(SERIALIZABLE)
     parts.append(
         "## Isolation levels\n\n[`isolate`](contract.md) adds a row `level NAME` to the table of what was checked. "

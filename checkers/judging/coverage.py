@@ -36,6 +36,8 @@ from assay.checkers.times import seconds, shorten_times
 from assay.harness.core.printable import count_noun
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
+NO_RECOVERY_UNCLAIMED: Final = "it is judged by the first success after each heal, and names the slowest one in a note"
+"""Why the check counts no claims: a clause."""
 
 MOST_SLOW: Final = 20
 """Maximum number of recoveries that the note of the check names."""

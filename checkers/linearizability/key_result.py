@@ -10,6 +10,8 @@ NONLINEARIZABLE: Final = "nonlinearizable"
 SEARCH: Final = "search"
 ZONES: Final = "zones"
 MEANING: Final = "no order of the operations is legal for the model and agrees with their times"
+UNCLAIMED: Final = "the code of a model decides which answers can contradict others; assay sensitivity measures it"
+"""Why the check counts no claims: a clause."""
 
 
 @dataclass(frozen=True)

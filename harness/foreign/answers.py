@@ -15,6 +15,8 @@ from assay.harness.foreign.edn import Keyword, Map, to_json
 
 ANOMALY: Final = "contradictory-answer"
 MEANING: Final = "an operation was answered with other values or micro-operations than it was called with"
+CLAIMS: Final = "operations that ended ok"
+EXPOSED: Final = "if the form of the operation says what its answer must repeat"
 
 Allows = Callable[[Any, Any], bool]
 """Function of (called, answered)."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
-from assay.harness.foreign.answers import ContradictoryAnswer
+from assay.harness.foreign.answers import ContradictoryAnswer, allow_any
 from assay.harness.foreign.edn import to_edn, to_json, to_json_array, to_name, to_source
 from assay.harness.foreign.entry import INVOKE, MAX_PROCESSES, Entry, require_readable
 from assay.harness.foreign.entry_order import ENTRY_INTERVAL, MISSING, EntryOrder, EntryTimes, OrderClaim
@@ -99,6 +99,10 @@ class Pairing:
         self._crashed: set[int] = set()
         self.unnamed = 0
         """The number of operations without a process."""
+        self.answered = 0
+        """The number of operations that ended ok."""
+        self.comparable = 0
+        """The number of these whose form says what the answer must repeat."""
         self._contradictions: list[_Contradiction] = []
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
         self._worker: list[str] = []
@@ -251,6 +255,8 @@ class Pairing:
             shape = self._find_shape(entry, f)
             if not shape.result_fits(value):
                 self._fail(entry, f"the result of :{f} is {shape.result_text}, not {to_source(value)}")
+            self.answered += 1
+            self.comparable += shape.allows is not allow_any
             if not shape.allows(call.argument, value):
                 self._contradict(call, value, position)
                 if process is not None:

@@ -115,6 +115,10 @@ class ForeignHistory:
     """The number of operations without a process."""
     fields: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """Further fields of completions (``MORE_FIELDS``) as plain JSON, by the index of the operation."""
+    answered: int = 0
+    """The number of operations that ended ok, including those with a contradictory answer."""
+    comparable: int = 0
+    """The number of answered operations whose form says what the answer must repeat."""
 
     @property
     def left_out(self) -> str:
@@ -178,6 +182,8 @@ def read_history(
         pairing.continued,
         pairing.unnamed,
         pairing.fields,
+        pairing.answered,
+        pairing.comparable,
     )
 
 

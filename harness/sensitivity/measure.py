@@ -24,12 +24,12 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.linearizability import MODELS, Model
+from assay.checkers.linearizability import Model
 from assay.checkers.linearizability.encode import describe_key
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.harness.sensitivity.group_plants import GROUP_PLANTS
 from assay.harness.sensitivity.log_plants import LOG_PLANTS
-from assay.harness.sensitivity.model_plants import MODEL_PLANTS, to_operation_row
+from assay.harness.sensitivity.model_plants import find_model_plant, to_operation_row
 from assay.harness.sensitivity.object_plants import OBJECT_PLANTS
 from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, get_row_id
@@ -153,8 +153,7 @@ def measure(
     copies: list[PlantedCopy] = []
     found: dict[Plant, tuple[int, int]] = {}
     gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
-    is_built_in = model is not None and MODELS.get(model.name) is model
-    by_model = MODEL_PLANTS.get(model.name) if model is not None and is_built_in else None
+    by_model = None if model is None else find_model_plant(model)
     all_plants = PLANTS if by_model is None else (*PLANTS, by_model)
     for plant in all_plants:
         if plant.anomaly in wanted and plant.requires(contract):

@@ -9,8 +9,10 @@ so the search must find it:
 - ``set``: a read lacks an element that had been added before, and that was never removed.
 - ``fifo-queue``, ``unordered-queue``: a value that was enqueued once is dequeued twice.
 - ``mutex``, ``owner-mutex``, ``fenced-mutex``: an acquire gets a lock that is held all the time.
-
-Other locks and semaphores have no plant: a lock may be reentrant or expire, and a semaphore has several holders.
+- Reentrant locks: a process that certainly does not own the lock gets or releases it. With fences, also: the fence of a
+  new owner is not higher than that of a former owner.
+- ``lease-mutex``: a process gets the lock before the lease of its owner can have ended, or renews or releases it.
+- Semaphores: an acquire gets more permits than there can be, or a release returns permits that cannot be held.
 """
 
 from bisect import bisect_left
@@ -22,6 +24,15 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
+from assay.checkers.linearizability.locks import (
+    FencedReentrantMutex,
+    LeaseMutex,
+    OwnerSemaphore,
+    ReentrantMutex,
+    Semaphore,
+)
+from assay.checkers.linearizability.model import Model
+from assay.checkers.linearizability.models import is_builtin
 from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, get_return_time, get_row_id, is_ok, rank_known
 
 _WRITES: Final = ("write", "put", "append", "cas")
@@ -124,6 +135,104 @@ def _find_failed_acquires(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
+def _is_effective(row: Row) -> bool:
+    """Returns whether the operation certainly took effect. An ok with the result false was refused."""
+    return row["outcome"] == "ok" and _decode(row["result"]) is not False
+
+
+def _may_be_effective(row: Row) -> bool:
+    return row["outcome"] == "info" or _is_effective(row)
+
+
+def _list_refused(rows: Rows, *verbs: str) -> list[Row]:
+    """Lists operations that failed, with a known end."""
+    return [row for row in rows if row["kind"] in verbs and row["outcome"] == "fail" and row["ret"] is not None]
+
+
+def _name_clients(rows: Rows) -> bool:
+    """Returns whether values name the owners of a lock. Then its owner is not the process."""
+    return any('"client"' in (text or "") for row in rows for text in (row["argument"], row["result"]))
+
+
+def _find_holder(rows: Rows, refused: Row, kinds: tuple[str, ...], lasts: int | None = None) -> Row | None:
+    """Returns an operation whose process certainly owns the lock during a refused operation of another process.
+
+    ``kinds``: operations that make or keep their process the owner. ``lasts``: the duration of a lease, if any.
+    """
+    latest: dict[int, Row] = {}
+    for row in rows:
+        if row["kind"] in kinds and _is_effective(row) and get_return_time(row) < refused["call"]:
+            former = latest.setdefault(row["process"], row)
+            latest[row["process"]] = max(former, row, key=lambda one: int(one["call"]))
+    for process, row in latest.items():
+        released = any(
+            one["kind"] == "release" and one["process"] == process and _may_be_effective(one)
+            and one["call"] <= refused["ret"] and get_return_time(one) >= row["call"]
+            for one in rows
+        )  # fmt: skip
+        if not released and (lasts is None or refused["ret"] < row["call"] + lasts):
+            return row
+    return None
+
+
+def _find_second_owners(rows: Rows, bound: int, *, lasts: int | None = None) -> list[Claim]:
+    """Lists refused operations of a lock, each with a wrong answer: it succeeded, although another process owns it."""
+    kinds = ("acquire",) if lasts is None else ("acquire", "renew")
+    if _name_clients(rows):
+        return []
+    claims = []
+    for row in _list_refused(rows, "release", *kinds):
+        holder = _find_holder(rows, row, kinds, lasts)
+        is_other = holder is not None and holder["process"] != row["process"]
+        claims.append(_make_claim(row, outcome="ok" if is_other else None))
+    return claims
+
+
+def _find_fences(rows: Rows, bound: int) -> list[Claim]:
+    """Lists refused operations, and acquires with a fence, each with a wrong answer: the fence of a former owner."""
+    claims = _find_second_owners(rows, bound)
+    fenced = [row for row in rows if is_ok(row, "acquire") and type(_decode(row["result"])) is int]
+    for row in [] if _name_clients(rows) else fenced:
+        former = [one for one in fenced if one["process"] != row["process"] and get_return_time(one) < row["call"]]
+        claims.append(_make_claim(row, result=former[0]["result"] if former else None))
+    return claims
+
+
+def _count_permits(rows: Rows) -> int | None:
+    """Returns the number of permits of these operations; None if a number is unknown."""
+    counts = [_decode(row["argument"]) for row in rows]
+    if any(count is not None and type(count) is not int for count in counts):
+        return None
+    return sum(1 if count is None else count for count in counts)
+
+
+def _find_permits(rows: Rows, bound: int, *, permits: int, owned: bool) -> list[Claim]:
+    """Lists refused operations of a semaphore, each with a wrong answer: it succeeded.
+
+    An acquire is wrong if too many permits are certainly held, and a release if too few can be held. ``owned``: only by
+    its own process.
+    """
+    if _count_permits(rows) is None or _name_clients(rows):
+        return []
+    claims = []
+    for row in _list_refused(rows, "acquire", "release"):
+        taking, giving = ("acquire", "release") if row["kind"] == "acquire" else ("release", "acquire")
+        certain = [
+            one for one in rows
+            if one["kind"] == taking and _is_effective(one) and get_return_time(one) < row["call"]
+        ]  # fmt: skip
+        possible = [
+            one for one in rows if one["kind"] == giving and _may_be_effective(one) and one["call"] <= row["ret"]
+        ]
+        if owned and row["kind"] == "release":
+            certain = [one for one in certain if one["process"] == row["process"]]
+            possible = [one for one in possible if one["process"] == row["process"]]
+        asked, moved = _count_permits([row]) or 0, (_count_permits(certain) or 0) - (_count_permits(possible) or 0)
+        wrong = moved + asked > (permits if row["kind"] == "acquire" else 0)
+        claims.append(_make_claim(row, outcome="ok" if wrong else None))
+    return claims
+
+
 def _answer(rows: Rows, claim: Claim) -> Rows:
     """Replaces the answer of the operation by the wrong one."""
     if claim.row is None or claim.other is None:
@@ -171,4 +280,31 @@ MODEL_PLANTS: Final[Mapping[str, Plant]] = {
         "a read lacks an element that was added", "nothing had been added before", ("read",), _find_set_reads
     ),
 }
-"""By the name of the built-in model."""
+"""By the name of a built-in model without arguments."""
+_NOT_OWNED: Final = "the process may own the lock, or no other one certainly owned it"
+
+
+def find_model_plant(model: Model) -> Plant | None:
+    """Returns the plant for a built-in model with its arguments, or None for any other model."""
+    if not is_builtin(model):
+        return None
+    if isinstance(model, FencedReentrantMutex):
+        meaning = "a process acts on a lock that another one owns, or gets an old fence"
+        return _declare(meaning, f"{_NOT_OWNED}, or there was no fence before", ("acquire", "release"), _find_fences)
+    if isinstance(model, ReentrantMutex):
+        meaning = "a process gets or releases a lock that another one owns"
+        return _declare(meaning, _NOT_OWNED, ("acquire", "release"), _find_second_owners)
+    if isinstance(model, LeaseMutex):
+        meaning = "a process gets, renews or releases a lock during the lease of another one"
+        find_claims = partial(_find_second_owners, lasts=model.lasts)
+        return _declare(
+            meaning, f"{_NOT_OWNED}, or its lease may have ended", ("acquire", "renew", "release"), find_claims
+        )
+    if isinstance(model, Semaphore | OwnerSemaphore):
+        return _declare(
+            "an operation gets more permits than are free, or returns more than are held",
+            "the permits may have been free or held",
+            ("acquire", "release"),
+            partial(_find_permits, permits=model.permits, owned=isinstance(model, OwnerSemaphore)),
+        )
+    return MODEL_PLANTS.get(model.name)

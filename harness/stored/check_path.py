@@ -301,7 +301,7 @@ def judge_file(
         ops = separate_processes(foreign.ops)
         judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request), foreign.fields)
     judgement = write_claims_in_edn(judgement)
-    judgement = add_contradictory_answers(judgement, foreign.answers, ops.num_rows)
+    judgement = add_contradictory_answers(judgement, foreign)
     read = _add_reading_note(judgement, format, foreign)
     judged = dataclasses.replace(foreign, ops=ops)
     return JudgedFile(path, request, judged, read, (*recognised, *notes, *foreign.notes))

@@ -8,7 +8,6 @@ depend on chance.
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +41,19 @@ _JSON: Final = json.JSONDecoder()
 _OUTCOME: Final = "it counts as an operation of unknown outcome, with the writes of its call"
 
 
-def add_contradictory_answers(
-    judgement: Judgement, answers: Sequence[ContradictoryAnswer], operations: int
-) -> Judgement:
-    """Adds a finding for each answer, which fails the history. ``operations``: the number that was compared."""
+def add_contradictory_answers(judgement: Judgement, foreign: ForeignHistory) -> Judgement:
+    """Adds the number of compared answers, and a finding for each contradictory one, which fails the history."""
+    answers = foreign.answers
+    examined = CheckCoverage(
+        check=ANOMALY, rows=foreign.answered, claims=foreign.answered, exposed=foreign.comparable, seconds=0.0
+    )
     if not answers:
-        return judgement
-    examined = CheckCoverage(check=ANOMALY, rows=operations, seconds=0.0)
+        return msgspec.structs.replace(
+            judgement,
+            forbidden=(ANOMALY, *judgement.forbidden),
+            examined=(*judgement.examined, examined),
+            meanings={ANOMALY: MEANING, **judgement.meanings},
+        )
     shift = min(len(answers), MOST_FINDINGS)
     shifted = (
         finding
