@@ -340,3 +340,5 @@ def _declare_cycles(suffix: str = "", given: str = "") -> tuple[Check, ...]:
 CYCLES: Final = _declare_cycles()
 ORDERED_CYCLES: Final = {order: _declare_cycles(f"-{order}", f", {given}") for order, given in _IN_ORDER.items()}
 """The checks by the order that the contract declares."""
+CYCLE_ANOMALIES: Final = frozenset(check.anomaly for checks in (CYCLES, *ORDERED_CYCLES.values()) for check in checks)
+"""The names of all classes of cycles."""

@@ -49,7 +49,7 @@ def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool 
     build(engine, SOURCE_VIEWS)
     engine.view("txn_edges", _CONSTRAINTS)
     level = find_level(name)
-    history = make_history(_read_rows(engine), all_reads=all_reads)
+    history = make_history(read_transaction_rows(engine), all_reads=all_reads)
     result = check_level(history, level, seconds)
     found = [] if result.refutation is None else [_make_finding(history, result.refutation)]
     load_cycles(engine, "txn_found", found)
@@ -108,7 +108,8 @@ def read_level_notes(engine: Engine) -> list[str]:
         return []
 
 
-def _read_rows(engine: Engine) -> Iterable[Row]:
+def read_transaction_rows(engine: Engine) -> Iterable[Row]:
+    """Returns the rows from which ``make_history`` makes transactions. Needs the view ``txn_rows``."""
     table = engine.arrow(_ROWS)
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
 

@@ -27,6 +27,7 @@ from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import Model
 from assay.checkers.linearizability.encode import describe_key
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
+from assay.checkers.transactions.cycles import CYCLE_ANOMALIES
 from assay.harness.sensitivity.group_plants import GROUP_PLANTS
 from assay.harness.sensitivity.log_plants import LOG_PLANTS
 from assay.harness.sensitivity.model_plants import find_model_plant, to_operation_row
@@ -52,6 +53,7 @@ PLANTS: Final[tuple[Plant, ...]] = (
 DEADLINE: Final = "it is about a deadline"
 SERVERS: Final = "it is about servers' event logs, disks and answers at rest, not about what clients saw"
 WHOLE_RUN: Final = "it is about the whole run, not about an object"
+LEVEL: Final = "the isolation level allows it in some histories"
 OWN_CHECK: Final = "it is found by a check of your own"
 OWN_MODEL: Final = "it is found by a model for which there is no plant"
 TOPICS: Final = "it depends on the settings or former lives of a topic, which a copy of one object lacks"
@@ -175,12 +177,13 @@ def measure(
         if plant in found:
             own_copies = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
             shares.append(_count(plant, found[plant], own_copies))
+    allowed = set() if contract.transaction_level is None else _find_allowed_cycles(contract)
     return Sensitivity(
         shares=tuple(shares),
         not_planted=tuple(
-            NotPlanted(name, explain_unplanted(name, families, FAMILIES))
+            NotPlanted(name, LEVEL if name in allowed else explain_unplanted(name, families, FAMILIES))
             for name in wanted
-            if name not in {plant.anomaly for plant in all_plants}
+            if name in allowed or name not in {plant.anomaly for plant in all_plants}
         ),
         seed=seed,
         seconds=round(time.perf_counter() - begun, 3),
@@ -331,6 +334,12 @@ def _judge_copies(
             planted = found.get(index, frozenset()) - without_plant[id(copies[number].selected)]
             verdicts[number] = planted.intersection(forbidden)
     return verdicts
+
+
+def _find_allowed_cycles(contract: Contract) -> set[str]:
+    """Returns the classes of cycles that the isolation level of the contract does not forbid in every history."""
+    forbidden = {plant.anomaly for plant in TRANSACTION_PLANTS if plant.requires(contract)}
+    return {name for name in CYCLE_ANOMALIES if name not in forbidden}
 
 
 def _count(plant: Plant, claims: tuple[int, int], copies: Sequence[tuple[PlantedCopy, frozenset[str]]]) -> PlantedShare:

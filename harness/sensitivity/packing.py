@@ -3,7 +3,7 @@
 Each copy gets its own keys, groups, processes, operation numbers and log values. So one pass of the checks judges all
 copies, and the key of a violation says to which copy it belongs. Times are unchanged, because the checks compare them
 with faults and deadlines. Only copies of transactions are moved in time, one behind the other (``apart``). Otherwise
-the real-time order would connect them.
+the real-time order would connect them. An isolation level of the contract is judged copy by copy.
 """
 
 from __future__ import annotations
@@ -12,12 +12,21 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from assay.checkers.check import build
+from assay.checkers.isolation.explain import find_class
+from assay.checkers.isolation.level_check import check_level
+from assay.checkers.isolation.levels import find_level
+from assay.checkers.isolation.transactions import make_history
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.objects.kinds import list_kinds
+from assay.checkers.transactions.cycles import CYCLE_ANOMALIES
+from assay.checkers.transactions.level import read_transaction_rows
 from assay.harness.core.history.data_sets import DATA_SETS
 
 if TYPE_CHECKING:
@@ -152,14 +161,33 @@ def find_violated(
     with engines.open(packed.history, shared=False) as engine:
         register_data_sets(engine, packed.history)
         count_kinds(engine, engine)
-        register_contract(engine, contract)
+        register_contract(engine, msgspec.structs.replace(contract, transaction_level=None))
         kinds = list_kinds(engine)
         for family in families:
             for anomaly, row in _list_violations(engine, family, kinds):
                 copy = _find_copy(row, packed.stride)
                 if copy is not None:
                     found[copy].add(anomaly)
+        if contract.transaction_level is not None:
+            for anomalies in found.values():
+                anomalies.difference_update(CYCLE_ANOMALIES)
+            for number, anomaly in _find_refuted(engine, contract, packed.stride):
+                found[number].add(anomaly)
     return {number: frozenset(anomalies) for number, anomalies in found.items()}
+
+
+def _find_refuted(engine: Engine, contract: Contract, stride: int) -> Iterator[tuple[int, str]]:
+    """Yields the copies that the contract's isolation level forbids, with the class of each refutation.
+
+    Each copy is judged by itself, because one refutation suffices for a whole history.
+    """
+    level = find_level(contract.transaction_level or "")
+    rows = sorted(read_transaction_rows(engine))
+    for number, own in groupby(rows, lambda row: row[0] // stride):
+        history = make_history(own, all_reads=contract.transaction_all_reads)
+        refutation = check_level(history, level, contract.transaction_seconds).refutation
+        if refutation is not None:
+            yield number, find_class(history, refutation)
 
 
 def _find_copy(row: Row, stride: int) -> int | None:

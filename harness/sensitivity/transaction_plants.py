@@ -24,6 +24,7 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Final
 
+from assay.checkers.isolation.levels import Rule, find_level
 from assay.checkers.judging.contract import Contract
 from assay.harness.sensitivity.plant import (
     Claim,
@@ -412,8 +413,21 @@ _ORDERS: Final = (
 )
 
 
-def _declares(contract: Contract, *, order: str) -> bool:
-    return order in ("none", contract.transaction_order)
+_WEAK: Final = frozenset({"G0", "G1c"})
+_FORBIDDEN: Final[Mapping[Rule, frozenset[str]]] = {
+    **dict.fromkeys(Rule, _WEAK),
+    Rule.READ_UNCOMMITTED: frozenset({"G0"}),
+    Rule.SNAPSHOT_ISOLATION: _WEAK | {"G-single", "G-nonadjacent"},
+    Rule.REPEATABLE_READ: frozenset(name for name, *_ in _CYCLES),
+    Rule.SERIALIZABLE: frozenset(name for name, *_ in _CYCLES),
+}
+"""The classes of cycles that each level forbids in every history. A weaker level forbids others in some histories."""
+
+
+def _forbids(contract: Contract, *, cycle: str, order: str) -> bool:
+    """Returns whether the contract forbids each cycle of this class, with edges of the declared order."""
+    level = None if contract.transaction_level is None else find_level(contract.transaction_level)
+    return order in ("none", contract.transaction_order) and (level is None or cycle in _FORBIDDEN[level.rule])
 
 
 TRANSACTION_PLANTS: Final = (
@@ -445,7 +459,7 @@ TRANSACTION_PLANTS: Final = (
         _declare(
             anomaly=f"{name}{suffix}", meaning=f"{meaning}{given}",
             find_claims=partial(_find_cycles, find=find, order=suffix), edit=edit,
-            missed="no edit of one read puts it on a circle", requires=partial(_declares, order=order),
+            missed="no edit of one read puts it on a circle", requires=partial(_forbids, cycle=name, order=order),
         )
         for suffix, given, order in _ORDERS
         for name, meaning, find, edit in _CYCLES
@@ -455,6 +469,6 @@ TRANSACTION_PLANTS: Final = (
         anomaly="G-single-real-time",
         meaning="the first read of a key after the last fault lacks an acknowledged write",
         find_claims=_find_later_reads, edit=_tear, missed="no later transaction shows it",
-        requires=partial(_declares, order="real-time"),
+        requires=partial(_forbids, cycle="G-single", order="real-time"),
     ),
 )  # fmt: skip

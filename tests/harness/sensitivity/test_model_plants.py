@@ -33,6 +33,8 @@ pytestmark = pytest.mark.slow
 HISTORIES: Final = 600
 SPREADS: Final = {"lease-mutex": 1}
 """Short operations, because a lease of the oracle lasts 4 ns."""
+DRAWN_AS: Final = {"unordered-queue": "fifo-queue"}
+"""Models with the operations of another one."""
 MOST: Final = 100
 """Exposed claims that are planted."""
 FEWEST: Final = 20
@@ -54,7 +56,8 @@ def is_legal(rows: Rows, model: str) -> bool:
 def legal_histories(model: str) -> list[list[Row]]:
     made = []
     for number in range(HISTORIES):
-        drawn = history(model, random.Random(f"{model}/{number}/plants"), spread=SPREADS.get(model, 4))
+        rng = random.Random(f"{model}/{number}/plants")
+        drawn = history(DRAWN_AS.get(model, model), rng, spread=SPREADS.get(model, 4))
         ops = table([("k", drawn)]).to_pylist()
         rows = [to_operation_row(row) for row in ops]
         if is_legal(rows, model):
