@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from assay.checkers.engine import Engines
 from assay.checkers.isolation.level_check import TIME_LIMIT
-from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, add_real_time, find_level
+from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, Order, Rule, add_real_time, find_level
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
@@ -43,6 +43,12 @@ from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_
 from assay.harness.stored.transaction_reads import suggest_initial_values
 from assay.harness.stored.workload_table import BY_NAME, INITIAL, LEVEL, LINEARIZABLE, Workload
 
+
+def _orders_sessions(request: CheckRequest) -> bool:
+    level = None if request.level is None else find_level(request.level)
+    return level is not None and (level.order is Order.SESSION or level.rule is Rule.CAUSAL)
+
+
 EffectMaker = Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]
 
 EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
@@ -53,7 +59,7 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
     "set-full": lambda done, request: make_set_effects(done, final_only=False, allows_stale=not request.linearizable),
     "total-queue": lambda done, request: make_queue_effects(done, drained=True),
     "transactions": lambda done, request: effects.make_transaction_effects(
-        done, request.initial, all_reads=request.all_reads
+        done, request.initial, all_reads=request.all_reads, by_session=_orders_sessions(request)
     ),
     "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
 }

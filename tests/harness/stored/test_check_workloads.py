@@ -571,3 +571,46 @@ def test_a_level_belongs_to_transactions(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         main(["check", str(path), "--workload=rw-register", "--level=highest"])
     assert "there is no isolation level 'highest'; there are read-uncommitted, " in capsys.readouterr().err
+
+
+ONE_KEY_AFTER_THE_OTHER: list[Event] = [
+    *done(1, "txn", "[1 [[:w :x 1]]]"), *done(2, "txn", "[2 [[:w :x 2]]]"),
+    *done(3, "txn", "[1 [[:r :x nil]]]", "[1 [[:r :x 1]]]"), *done(4, "txn", "[2 [[:r :x nil]]]", "[2 [[:r :x 2]]]"),
+]  # fmt: skip
+STALE_UNDER_A_KEY: list[Event] = [
+    *done(1, "txn", "[1 [[:w :x 1]]]"), *done(2, "txn", "[1 [[:w :x 2]]]"),
+    *done(3, "txn", "[1 [[:r :x nil]]]", "[1 [[:r :x 1]]]"), *done(4, "txn", "[2 [[:w :x 2]]]"),
+]  # fmt: skip
+READS_BEFORE_WRITES: list[Event] = [
+    *done(1, "txn", "[1 [[:w :x 1]]]"), *done(2, "txn", "[2 [[:w :y 1]]]"),
+    *done(1, "txn", "[2 [[:r :y nil]]]"), *done(2, "txn", "[1 [[:r :x nil]]]"),
+]  # fmt: skip
+"""Each key has a serial order that respects the sessions. Both keys together have none."""
+
+
+@pytest.mark.parametrize(
+    ("events", "level", "anomalies"),
+    [
+        (ONE_KEY_AFTER_THE_OTHER, "strict-serializable", set()),
+        (STALE_UNDER_A_KEY, "strict-serializable", {"G-single-real-time"}),
+        (STALE_UNDER_A_KEY, "serializable", set()),
+        (READS_BEFORE_WRITES, "strong-session-serializable", set()),
+        (READS_BEFORE_WRITES, "causal", set()),
+    ],
+)
+def test_transactions_under_different_keys_have_no_object_in_common(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], level: str, anomalies: set[str]
+) -> None:
+    reads = [event for key in range(10) for event in done(90, "txn", f"[1 [[:r {900 + key} nil]]]")]
+    found = checked(
+        tmp_path / "h.edn", capsys, [*events, *reads], "--workload=rw-register", "--keys=tuples", f"--level={level}"
+    )
+    assert set(found[1]) == anomalies
+    assert found[0] == ("fail" if anomalies else "pass")
+
+
+def test_joined_names_of_objects_must_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn([*done(1, "txn", '["a" [[:w "b/c" 1]]]'), *done(1, "txn", '["a/b" [[:w "c" 1]]]')]))
+    said = rejected(capsys, str(path), "--workload=rw-register", "--keys=tuples")
+    assert "objects under the keys a and a/b would have one name, a/b/c" in said
