@@ -19,7 +19,9 @@ class Columns(TypedDict, total=False):
     restart of the broker) and ``seq``.
 
     - ``topic_zxid``: the czxid of the topic's znode; differs if a topic is created again under the name in ``key``
-    - ``isr``, ``elr``: the in-sync set and the eligible replicas in the partition state of ``version``
+    - ``isr``, ``elr``, ``osr``: the in-sync set, the eligible leader replicas (KIP-966), and the replicas out of sync,
+      in the partition state of ``version`` (the version of the state's znode)
+    - ``gone``: the replicas that a reassignment has removed
     - ``detail``: anything else that a reader needs
     """
 

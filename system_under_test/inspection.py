@@ -43,6 +43,7 @@ class _WalkedFile:
 class AcknowledgementInspection:
     """A cluster's disks and its tree in ZooKeeper.
 
+    - ``data``: the path of the brokers' log directory
     - ``epoch``: the wall clock, in seconds, at time 0 of the event loop
     - ``flushes``: whether brokers have ``flush.messages=1`` by default
     """
@@ -125,9 +126,9 @@ class AcknowledgementInspection:
     def read_log_end(self, node: Any, partition: str, *, durably: bool) -> int:
         """Returns the log end offset, or with ``durably`` the end of the durable records; -1 if there is no log.
 
-        Only the last file is read, from where the last call ended: all other files are complete, and durable before
-        the last file's name is. An empty file is skipped, because a failed roll may have left it, and the file before
-        was continued. If the empty file is the only one, retention has removed everything below.
+        Only the last file is read, from where the last call ended: all other files are complete, and become durable
+        before the last file's name does. An empty file is skipped, because a failed roll may have left it, and the file
+        before was continued. If the empty file is the only one, retention has removed everything below.
         """
         end = -1
         folder = f"{self.data}/{partition}"

@@ -2,7 +2,7 @@
 
 1. The broker waits until every in-sync set is large enough without it, if a live replica may still join. In a rolling
    restart, that replica is on the broker that was restarted before.
-2. It asks the controller repeatedly to move its leadership away, until it leads nothing that another broker could lead.
+2. It asks the controller repeatedly to move leadership to others, until it leads nothing that another could lead.
 
 After ``controlled_shutdown_max_ms`` in total, the broker stops anyway.
 """

@@ -1,7 +1,7 @@
 """The group coordinator: answers requests about groups whose partition of the offsets topic this broker leads.
 
-This module begins and ends the terms of those partitions. ``group_requests`` and ``offset_requests`` answer the other
-requests.
+A term is the time for which this broker leads one of these partitions. This module begins and ends the terms.
+``group_requests`` and ``offset_requests`` answer the other requests.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Coordinator:
                 self._background.spawn(deletion, f"offsets of deleted topics in {group.group_id}")
 
     async def _load(self, stored: StoredGroups, draft: DraftTerm) -> None:
-        """Loads the groups of a partition once the partition is certainly one of the present offsets topic."""
+        """Loads the groups of a partition once the partition certainly belongs to the present offsets topic."""
         while not self._terms.is_current(stored):
             if stored.ended:
                 return

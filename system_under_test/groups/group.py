@@ -72,7 +72,7 @@ class Group:
 
     def __post_init__(self) -> None:
         self._sessions: SessionTimers[Member] = SessionTimers(self._on_session_expired)
-        self._kill_points = KillPointLog(self.group_id, self.events)
+        self._kill_points = KillPointLog(self.group_id, self.events)  # events at which a tester kills the coordinator
 
     # -- requests ------------------------------------------------------------------------------------------------
 

@@ -184,7 +184,7 @@ class OffsetRequests:
         )
 
     async def _require_latest_coordinator(self, stored: StoredGroups) -> None:
-        """Raises :class:`GroupError` unless no newer coordinator, with later commits, can exist.
+        """Raises :class:`GroupError` if a newer coordinator, with later commits, may exist.
 
         The error is GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
         """

@@ -144,7 +144,7 @@ class ReplicaLog(Generic[T]):
         names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
         same = names == self._names and not any(map(self._has_data, self._empty))
         if same and self._files and self._read_growth(max(self._files)):
-            return  # only compaction may have changed earlier files, and it changes no records
+            return  # only compaction may have changed earlier files, and the records that it leaves are unchanged
         self._names = names
         found = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
         bases = list(filter(self._has_data, found)) or found[:1]
@@ -176,7 +176,7 @@ class ReplicaLog(Generic[T]):
         self._changed_from.append(first)
 
     def find_unchanged(self, changes: int, end: int) -> int:
-        """Returns the end of the part before ``end`` that has not changed since that number of changes."""
+        """Returns the end of the part below ``end`` that is unchanged since :attr:`changes` was ``changes``."""
         return min((end, *self._changed_from[changes:]))
 
     def _read_growth(self, base: int) -> bool:
@@ -241,7 +241,7 @@ class ReplicaCopy(ReplicaLog[int]):
 
 
 def _find_changed_epoch(former: Sequence[tuple[int, int]], current: Sequence[tuple[int, int]]) -> int:
-    """Returns the first offset whose epoch may have changed. Further epochs change no known record."""
+    """Returns the first offset whose epoch may have changed. Epochs that were only added change no known record."""
     number = next((number for number, (old, new) in enumerate(zip(former, current, strict=False)) if old != new), None)
     if number is None:
         return former[len(current)][0] if len(current) < len(former) else _HIGHEST

@@ -19,7 +19,10 @@ class ObservedRole:
     """The latest leader epoch that the replica has accepted."""
     leads: bool = False
     is_prefix: bool = False
-    """Whether the log is a prefix of the leader's in this epoch: the replica leads, or has reconciled."""
+    """Whether the log is a prefix of the leader's in this epoch.
+
+    It is if the replica leads, or has reconciled: it has removed the records that the leader's log does not have.
+    """
     damaged: bool = False
     start: int = 0
     """A leader's log end when its term began."""

@@ -20,7 +20,9 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 INCARNATION = "topic-incarnation"
 DELETED_SUFFIX = ".deleted"
+"""Suffix of the folder of a log that is being deleted."""
 STRAY_SUFFIX = ".stray"
+"""Suffix of the folder of a log that was set aside."""
 MAX_NAME_BYTES = 255
 """Maximum bytes of a file's name. A topic's name may have 249, so a suffix can make it too long."""
 

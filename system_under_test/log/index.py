@@ -12,8 +12,8 @@ the segment after the last index entry is read.
 
 - A reader that looks up a position checks that the entry there has the promised offset. If not, the reader rebuilds the
   index from the segment. Without this check, a stale index would make readers skip records after a truncation.
-- The time index is rebuilt unless the last stop was clean. After a clean stop, each index entry is compared with the
-  messages before it is used.
+- The time index is rebuilt unless the last stop was clean. After a clean stop, an index entry is used only after a
+  comparison with the messages.
 """
 
 import struct

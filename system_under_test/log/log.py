@@ -106,7 +106,7 @@ class Log(SegmentList):
     def append(self, produced: ValidatedSet, *, append_time: int | None = None) -> tuple[int, int]:
         """Appends a producer's set as leader. Returns the first and the last offset that its messages got.
 
-        The set must have at least one message, and only whole ones (``CorruptMessage``). ``append_time``, in
+        Raises ``ValueError`` for an empty set, and ``CorruptMessage`` for a partial message. ``append_time``, in
         milliseconds, becomes the messages' timestamp, if given.
         """
         if not produced.count:
@@ -166,8 +166,9 @@ class Log(SegmentList):
         - :data:`EARLIEST`: returns the log's start
         - otherwise: returns the segments last written at or before it, by this node's clock
 
-        If this process has not written to a segment, the timestamp of its newest message counts, or else the time at
-        which this process opened the segment. Kafka uses the file's time (``fetchOffsetsBefore``).
+        If this process has not written to a segment, the timestamp of its newest message counts. If no message has a
+        timestamp, the time at which this process opened the segment counts. Kafka uses the file's time
+        (``fetchOffsetsBefore``).
         """
         if timestamp == EARLIEST:
             return [self.start_offset][:count]
@@ -215,7 +216,7 @@ class Log(SegmentList):
         self.keep_first(point.keep)
         point.segment.truncate(point.position, point.next_offset)
         if point.gap:
-            self.add(point.end)
+            self.add(point.end)  # only the base of an empty segment after the gap records the log's end
         self.record_truncation(point.end)
         self.unflushed_gap = point.gap
 

@@ -1,7 +1,7 @@
 """Scan of a segment: reads it to its end, checks every entry, and collects the entries of its indexes.
 
 A scan is needed after an unclean stop, for entries beyond the last indexed one, and after a bad block. It runs in steps
-of about one index interval, so that a coroutine can let other tasks run in between.
+of about one index interval (blocks), so that a coroutine can let other tasks run in between.
 
 The CRC does not cover offsets. In a compacted log, an entry whose offset was raised by a flipped bit seems to follow a
 gap. The next entry then seems to be bad, because its offset is lower. If that next entry is valid and its offset lies

@@ -269,8 +269,8 @@ class Segment:
     def find_truncation_point(self, offset: int) -> tuple[int, int, int]:
         """Returns where to truncate: a position, the offset after the last remaining entry, and the log's new end.
 
-        At the position begins the first entry whose last message is at or above ``offset``. If compaction has left a
-        gap before that entry, the new end is greater than the offset after the last remaining entry.
+        The position is the start of the first entry whose last message is at or above ``offset``. If compaction has
+        left a gap before that entry, the new end is greater than the offset after the last remaining entry.
         """
         if offset <= self.base_offset:
             return 0, self.base_offset, self.base_offset

@@ -69,7 +69,7 @@ class SegmentList:
         self.unflushed_gap = 0
         """The last segment's base, if an unflushed truncation has left a gap before it; else 0."""
         self.swap_file: str | None = None
-        """The path of a swap file that may still be abandoned."""
+        """The path of a swap file (``swap``: a compacted segment that will replace others) that may be abandoned."""
         self._wall_clock = wall_clock
         self._monotonic_clock = monotonic_clock
         self._flushing_to = 0

@@ -1,7 +1,7 @@
 """The timestamps of one segment: the youngest message, the segment's age, and lookup by time.
 
 The time index is updated after appends. It is a cache: a search scans the messages after the last index entry. An entry
-found on disk is compared with the messages before it is used: its message must be the first one with a timestamp at
+found on disk is used only after a comparison with the messages: its message must be the first one with a timestamp at
 least that high.
 """
 
@@ -56,7 +56,7 @@ class SegmentTimes:
         if not position:
             self.opened_ms = now.wall_ms
         self._appended_ms, self._touched_ms = now
-        if self._read_to == position:  # otherwise earlier bytes are unread, and ``newest`` reads both
+        if self._read_to == position:  # otherwise earlier bytes are unread, and ``newest`` reads them and these
             self._include(times, end)
 
     def newest(self) -> int:

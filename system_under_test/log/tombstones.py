@@ -116,7 +116,7 @@ class Tombstones(LogStateFile):
             await self._change(add)
 
     async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
-        """Drops the rows up to ``horizon``, whose tombstones are removed. Adds a row for those below ``offset``."""
+        """Drops the rows up to ``horizon``, whose tombstones are gone. Adds one for the tombstones below ``offset``."""
 
         def add_row(state: CompactionNotes) -> CompactionNotes:
             rows = tuple(row for row in state.rows if row.offset > horizon)

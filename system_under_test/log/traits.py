@@ -14,7 +14,10 @@ from assay.system_under_test.runtime import File, Storage
 
 
 class CheckBytes(Protocol):
-    """Checks bytes from a disk, which should begin at ``next_offset``, and returns how many of them are valid."""
+    """Checks bytes from a disk, which should begin at ``next_offset``, and returns how many of them are valid.
+
+    ``gaps``: whether offsets may be missing. ``highest``: the greatest valid offset.
+    """
 
     def __call__(self, data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> CheckResult: ...
 

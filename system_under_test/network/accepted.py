@@ -249,8 +249,8 @@ class AcceptedConnection:
         handler = self._handlers.get(start.api_key)
         if start.api_key == API_VERSIONS_KEY and api is not None and not api.supports_version(start.api_version):
             # A client cannot know the supported versions before this request. The response is in version 0, without
-            # reading the request's body (KIP-35), and lists the supported versions of ApiVersions (KIP-511). Otherwise
-            # a client counts down to version 0 and may halve its timeout at each step.
+            # reading the request's body (KIP-35), and lists the supported versions of ApiVersions (KIP-511). Without
+            # this list, a client counts down to version 0 and may halve its timeout at each step.
             await self._send(build_api_versions_response([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
             return
         if api is None or handler is None:

@@ -15,13 +15,16 @@ A follower's fetch is a small request, and must never wait behind a large produc
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits. If 0.10.2 has such a setting, its default is the default here; see :meth:`from_config`."""
+    """The limits. If Kafka 0.10.2 has such a setting, its default is the default here; see :meth:`from_config`."""
 
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES
     """Bytes of requests above ``FREE_REQUEST_BYTES`` that are being received or handled, over all connections."""
     max_unsent_bytes: int = 256 * 1024 * 1024
-    """Bytes of responses that peers have not read, over all connections. Beyond it the slowest peer is disconnected."""
+    """Bytes of responses that peers have not read, over all connections.
+
+    Beyond it the peer with the oldest response is disconnected.
+    """
     max_connections: int = 2_000
     max_connections_per_ip: int = 2**31 - 1
     busy_time: float = 1.0

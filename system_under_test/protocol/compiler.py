@@ -1,4 +1,4 @@
-"""Compiles the table of a message in one version into an encoder and a decoder, at first use.
+"""Compiles the table of a message (``schema``) in one version into an encoder and a decoder, at first use.
 
 Interpreting a table field by field takes about ten times as long as straight-line code. This matters in the simulation,
 in which all brokers and clients share one process. So Python source is generated and executed:
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def encode_into(message: Any, version: int, chunks: list[Records]) -> int:
-    """Appends the encoded message to ``chunks`` and returns the number of slices among them.
+    """Appends the encoded message to ``chunks`` and returns how many of them are file slices, not bytes.
 
     Raises ``ProtocolError`` for a value that does not fit its wire type.
     """

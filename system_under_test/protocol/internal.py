@@ -33,7 +33,11 @@ class MemberEpoch:
 
 @message
 class PartitionStateUpdate:
-    """Partition state as the controller wrote it. ``zk_version``: the version of the state's znode after that write."""
+    """Partition state as the controller wrote it.
+
+    - ``zk_version``: the version of the state's znode after that write
+    - ``elr``: the eligible leader replicas (KIP-966)
+    """
 
     topic: str
     topic_czxid: Int64
@@ -227,7 +231,7 @@ class EndOffsetsResponse:
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
     """Asks for log ends, like ListOffsets with ``LATEST``, for testers.
 
-    The response adds the leader's epoch, log start and incarnation.
+    The response adds the leader's epoch, log start and incarnation (new with each start of its process).
     """
 
     partitions: list[control.PartitionName]

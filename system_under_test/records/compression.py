@@ -44,7 +44,10 @@ class ExpandsTooFar(CompressionError):
 
 
 def compress(codec: int, data: bytes, magic: int) -> bytes:
-    """Compresses data; equal data give equal results. Raises :class:`CompressionError` for an unknown codec."""
+    """Compresses data for a message of format ``magic``; equal data give equal results.
+
+    Raises :class:`CompressionError` for an unknown codec.
+    """
     return _find_codec(_COMPRESS, codec)(data, magic)
 
 

@@ -66,7 +66,10 @@ class ValidatedSet:
     has_unstamped: bool
     """Whether an entry has no timestamp; a compressed entry has one if any of its messages has."""
     minimum_timestamp: int | None
-    """The least timestamp in milliseconds of messages in format 1; -1 if one has none. None if none is in format 1."""
+    """The least timestamp in milliseconds of messages in format 1.
+
+    It is -1 if one of them has no timestamp, and None if no message is in format 1.
+    """
     regular: bool
     """Whether :func:`stamp` accepts the set; otherwise :func:`rebuild` must make it regular first."""
     keyed: bool

@@ -1,8 +1,9 @@
 """Fetch requests: consumers read up to the high watermark, followers up to the log end; both wait for new records.
 
 A consumer gets OFFSET_OUT_OF_RANGE only after a proof that no newer leader exists. The proof begins after the request
-arrived. Without it, a deposed leader that was stopped or cut off could send this error, because it lacks the records of
-its successors. Its consumers would start over, and commit lower offsets than before. In Kafka, KIP-320 solves this.
+arrived. Without the proof, a deposed leader that was stopped or cut off could send this error, because it lacks the
+records of its successors. Its consumers would start over, and commit lower offsets than before. In Kafka, KIP-320
+solves this.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ class LeaderFetcher:
     def __init__(
         self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int], throttle: Throttle
     ) -> None:
-        """Makes a fetcher. ``broker_epoch`` returns this broker's registration.
+        """Makes a fetcher. ``broker_epoch`` returns the czxid of this broker's registration.
 
         The caller replaces ``leader`` when the leader registers again.
         """
@@ -128,6 +128,7 @@ class LeaderFetcher:
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
     ) -> None:
+        """Asks where the replicas' latest epochs end in the leader's log, so that they remove what the leader lacks."""
         for term in terms:
             await term.replica.wait_for_truncation()
         by_key = {term.replica.key: term for term in terms}

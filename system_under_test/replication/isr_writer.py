@@ -93,6 +93,7 @@ class IsrWriter:
                 self._report_written(term, members, found.version)
                 return
             content, version = found.value, found.version
+        # The term is over, but a write of unknown outcome may still be applied until a sync (``wait_until_settled``).
         while outcome_unknown:
             try:
                 await self._zookeeper.sync(path)

@@ -1,7 +1,7 @@
 """The leader's side of a partition: the positions of its followers, the in-sync set, and the high watermark.
 
-A record is committed once it is below the high watermark: the lowest position of all replicas that may be in sync. The
-high watermark advances only while at least min.insync.replicas are in sync.
+A record is committed once it is below the high watermark. The high watermark is the lowest position of all replicas
+that may be in sync. It advances only while at least min.insync.replicas are in sync.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class LeaderTerm:
         end = self.replica.log.end_offset
         if offset >= end:
             position.caught_up_at = now
-        elif offset >= position.leader_end:
+        elif offset >= position.leader_end:  # it has all records that the leader had at the follower's last fetch
             position.caught_up_at = max(position.caught_up_at, position.fetched_at)
         position.broker_epoch = broker_epoch
         position.offset = offset

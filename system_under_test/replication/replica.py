@@ -150,7 +150,7 @@ class Replica:
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
-        """Returns the offset below which records count as flushed, which a leader counts for its own replica.
+        """Returns the offset below which records count as flushed. A leader takes it as its own position.
 
         It is at most ``flush_messages - 1`` records above the offset that is really flushed.
         """

@@ -43,6 +43,8 @@ class DraftCoordinator:
 
     ``get_stored_groups`` returns the groups of Kafka's final design in the partition of a group id. It raises
     :class:`GroupError`: GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
+
+    ``find`` answers the final design's request for a group's coordinator.
     """
 
     config: BrokerConfig
@@ -53,6 +55,7 @@ class DraftCoordinator:
     get_stored_groups: Callable[[str], StoredGroups]
     find: Find
     _led: dict[int, DraftTerm] = field(default_factory=dict)
+    """The current terms, by partition of the offsets topic."""
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {

@@ -163,7 +163,7 @@ class MetadataStore:
         self._folder_versions.pop(group, None)
 
     async def _make_fence(self, group: str, version: int) -> Any:
-        """Returns an operation that makes a write fail if a group was created since this group's version was confirmed.
+        """Returns an operation that fails its transaction if a group was created after this version was confirmed.
 
         Raises ``CoordinatorDisplaced`` if the group is not at ``version`` or belongs to another coordinator.
         """
