@@ -30,9 +30,11 @@ from assay.workloads.broker.verbs import Session, Verb
 
 SHORTEST: Final = 4
 LONGEST: Final = 10
+"""Minimum and maximum number of messages in a burst."""
 PACE: Final = 0.01
 """Seconds between two messages of a burst: shorter than the producer's back-off before a retry."""
 MAX_CALLS: Final = 100
+"""A number above the number of atomic calls in any burst."""
 CLOSING_SECONDS: Final = 0.05
 """Seconds that a closed producer waits for outcomes. Some arrive in that time, others do not."""
 
@@ -185,6 +187,7 @@ def _iterate_appends(completed: Completed) -> Iterator[Effect]:
     each = fields.get("each")
     for rank, (value, record, one) in enumerate(zip(get_values(argument), make_records(argument), sets, strict=True)):
         outcome = Outcome(one["outcome"])
+        # A record that only the leader acknowledged may be lost, so its append counts as unknown.
         stays = outcome is not Outcome.OK or waits_for_all(profile)
         row = Effect(
             "append",

@@ -86,9 +86,9 @@ class ConnectorMember:
         storage, dual = MODES[mode]
         self.mode = mode
         self._topics = get_topics(endpoint)
-        self._commits_when_leaving = group != DRAIN
+        self._commits_when_leaving = group != DRAIN  # each reader of the drain starts at the beginning
         self._numbers = numbers
-        self._assignments: dict[int, int] = {}  # by hold
+        self._assignments: dict[int, int] = {}  # numbers by hold (the library's number of an ownership)
         self._hold_by_partition: dict[tuple[str, int], int] = {}  # hold by partition
         self._notes: list[dict[str, Any]] = []
         self._commits: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Generators and client of topics that are created, used and deleted (``touch`` appends a record), and of moves.
+"""Generators and client that create, use (``touch`` appends a record) and delete topics, and move partitions.
 
 No topic name is used twice in a run, because a log that reappears under an old name would look like a log that has lost
 all its records. The generator ignores the results of its operations. It deletes and touches some of the latest topics

@@ -116,6 +116,7 @@ class CommitOffsets(BriefVerb):
 
     Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``.
 
+    - ``number``: the commit's number, which is stored as the metadata of its offsets.
     - ``member``: whether the client commits as a member. If necessary, it joins first, and stays until ``part``. While
       a group has members, brokers reject commits of other clients.
     - ``kept``: the retention of the offsets in milliseconds.

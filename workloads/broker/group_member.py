@@ -52,7 +52,7 @@ class PartitionHold:
 
     - ``assignment``: the number of this hold
     - ``position``: the offset to read next
-    - ``chain``: the assignment number of its reads, which changes after a reset
+    - ``chain``: the assignment number of its reads; a reset or a rewind begins a new one
     """
 
     generation: int

@@ -85,6 +85,7 @@ EXPIRY_SECONDS: Final = 8.0
 SHARED_TOPICS: Final = CROWD[:4]
 """Topics to which group members subscribe in addition, and which they drain."""
 _SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED_TOPICS)
+"""Number of partitions of these topics, which are the first ones in ``CROWD_KEYS``."""
 LATE_PARTITIONS: Final = 2
 """Partitions added later, for a group that has settled."""
 
@@ -120,7 +121,7 @@ def _add_staying_group(system: System, settings: Settings) -> WeightedSources:
 
 
 def _close_with_deaths(system: System, settings: Settings) -> Source:
-    """Lets most members die, because at least one of them must own a partition."""
+    """Lets so many members die that at least one of them owns a partition: some members own none."""
     return drain_after_deaths(
         list_subscribed(system, settings),
         seconds=DRAIN_SECONDS,

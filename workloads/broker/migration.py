@@ -36,9 +36,11 @@ GROUP: Final = "migrants"
 STEPS: Final = tuple(MODES)
 LEAVE_ONE_IN: Final = 20
 COMMIT_ONE_IN: Final = 3
+"""On average, one in this many operations of a member leaves or commits; all other operations are polls."""
 ROLLBACK_ONE_IN: Final = 60
 """On average, one in this many operations begins a rollback, while members switch modes."""
 MEMBERS: Final = 4
+"""Number of workers that have a member."""
 
 
 class MemberState(Struct, frozen=True):

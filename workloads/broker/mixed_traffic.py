@@ -56,6 +56,7 @@ KEYS: Final = 6
 BRIEF: Final = 6
 """Number of values after which a short-lived key is replaced. Its last value must then stay for ever."""
 HASTY_CODECS: Final = (0, 0, 0, 1)
+"""Codecs of sends that only the leader acknowledges; 0 is uncompressed."""
 LARGE: Final = 30_000
 """Bytes of a value: three of them make a request larger than a broker's read buffer."""
 LARGE_MESSAGES: Final = 3
@@ -73,8 +74,9 @@ JAVA_HASHES: Final = {
 }  # fmt: skip
 """Hashes of these keys by Java's producer; the hash modulo the number of partitions selects the partition."""
 AWAITED_SECONDS: Final = 0.1
-"""Average seconds between two sends. They complete most waits, at random times."""
+"""Average seconds between two sends of ``wait_at_end``, which complete most of its waits at random times."""
 FORMATS: Final = (0, 1, 1)
+"""Message formats to draw from."""
 GUST: Final = 4
 """Number of consecutive volleys to one partition, before those to the next one."""
 VOLLEY: Final = 3

@@ -31,9 +31,11 @@ from assay.workloads.broker.verbs import FETCH_BYTES, KEEPS
 MAX_BYTES: Final = 1500
 """Maximum size of a message on disk."""
 PADDINGS: Final = (0, 0, 60, 400, *(MAX_BYTES - ENTRY_OVERHEAD + more for more in (-60, -13, -12, 0, 12, 13)))
+"""Bytes to which values are padded. The last six make messages just below, at or above ``MAX_BYTES``."""
 LOADED_SETS: Final = 20
+"""Number of sets in a backlog."""
 LOADED_EACH: Final = 25
-"""Messages of each set. A broker may pack them into one message, which is within the size limit."""
+"""Messages in each set of a backlog. A broker may pack them into one message, which is within the size limit."""
 LOADING: Final = 60
 """Weight of the backlog. It is high, so that the backlog is complete within seconds."""
 PACED_WEIGHT: Final = 30
@@ -44,6 +46,7 @@ TAIL_THOUSANDTHS: Final = 300
 """Size of the last part of a log that is read, in thousandths of the log."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 TAIL_STEPS: Final = 10
+"""Number of fetches for one read of such a part."""
 TURN_SECONDS: Final = 0.3
 """Seconds between two requests. Each change of a leader takes two requests: a move and an election."""
 BULK_PADDINGS: Final = (0, 60, 200)
@@ -52,7 +55,9 @@ QUEUED_BYTES: Final = 1_500_000
 BREAKING_SECONDS: Final = 2.0
 """Average seconds between two broken-off requests. Their clients reconnect as new processes."""
 BROKEN_EACH: Final = 24
+"""Number of requests per partition that are broken off at the end of a run."""
 WAITING_SECONDS: Final = 4.0
+"""Seconds of the fetches that wait for records at the end of a run."""
 PURSUIT_SECONDS: Final = 9.0
 """Seconds of the traffic that closes a run: more than the contract's ``progress_deadline`` and the changes."""
 DRAIN_SECONDS: Final = 30.0

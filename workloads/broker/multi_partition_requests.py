@@ -33,9 +33,10 @@ from assay.workloads.broker.verbs import Leaders, Verb, fail
 
 NAME: Final = "assay-wide"
 ANSWER_SECONDS: Final = 1.2
-"""Maximum seconds until the answer. With the preceding metadata request, it takes at most ``SHORT_SECONDS``."""
+"""Maximum seconds until the answer. An operation, with its metadata request, takes at most ``SHORT_SECONDS``."""
 BROKER_MILLISECONDS: Final = 1000
 SILENT_SECONDS: Final = 0.5
+"""Seconds that a ``silent`` client waits before it closes the connection of a broken-off request."""
 THOUSAND: Final = 1000
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
 """Partitions that the broker must reject."""
@@ -180,6 +181,7 @@ class MultiPartitionSend(Verb):
         packed = argument["codec"], min(1, argument["version"] // 2)
         for part, one in zip(parts, known, strict=True):
             outcome = Outcome(one["outcome"])
+            # A record that only the leader acknowledged may be lost, so its append counts as unknown.
             stays = outcome is not Outcome.OK or argument["acks"] == -1
             for rank, (value, record) in enumerate(zip(get_values(part), make_records(part), strict=True)):
                 yield Effect(

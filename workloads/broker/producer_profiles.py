@@ -40,7 +40,10 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "unheard": {"linger": 0.01, "acks": 0},
     }
 )
-"""Maps each profile's name to settings that differ from ``AsyncProducerConfig``. ``timeout``: ``SHORT_SECONDS``."""
+"""Maps each profile's name to settings that differ from ``AsyncProducerConfig``.
+
+A profile without a ``timeout`` has ``SHORT_SECONDS``.
+"""
 
 
 def build_config(profile: str) -> AsyncProducerConfig:

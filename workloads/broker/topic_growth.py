@@ -23,7 +23,7 @@ class Growth(Generator, frozen=True):
 
     After each growth it requests fewer partitions, which must be rejected.
 
-    - ``closing``: whether the growth is completed without traffic, and then ends
+    - ``closing``: whether the generator adds the missing partitions without traffic, and then ends
     - ``partitions``: the acknowledged number of partitions, 0 before the first growth
     - ``asking``: whether a request is in flight
     - ``asked``: whether an earlier request for this growth had an unknown outcome

@@ -116,6 +116,7 @@ class Verb:
     """A kind of operation. Each client has an instance of its own."""
 
     f: ClassVar[str]
+    """The name of the operation in the history."""
     keyed: ClassVar[bool] = True
     """Whether the operation has a key. A client may have two verbs of one name, one of them without a key."""
 

@@ -7,9 +7,9 @@ A client inherits from :class:`QueueClient` and executes three operations on the
 - ``drain`` takes elements until the queue is empty
 
 Dequeue and drain return a list of the elements that they took. If such an operation is interrupted, its outcome is
-``info``, and its result is the list so far. The system may have taken one more element for it, unless it is a dequeue
-that has its element. A dequeue that certainly took no element has the outcome ``fail``. That is so in systems that
-deliver an element again until a client confirms it.
+``info``, and its result is the list so far. The system may have taken one more element for the operation, except for a
+dequeue whose list has an element. A dequeue that certainly took no element has the outcome ``fail``. An interrupted
+dequeue is certain of this in systems that deliver an element again until a client confirms it.
 """
 
 from collections.abc import Sequence

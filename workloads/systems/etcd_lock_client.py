@@ -19,7 +19,7 @@ from assay.workloads.systems.etcd_gateway import TROUBLE, ask, encode_text
 LEASE: Final = 2
 """Time to live of a lease, in seconds."""
 PATIENCE: Final = 2.5
-"""Maximum wait for the lock."""
+"""Maximum wait for the lock, in seconds."""
 FENCED: Final = "fenced"
 
 
@@ -57,6 +57,7 @@ class EtcdLockedSet(locks.LockedSet):
         return list(json.loads(b64decode(found[0]["value"]))) if found else []
 
     def store(self, elements: list[int], lock: tuple[str, str] | None) -> bool:
+        # The creation revision of a missing key is 0, so this condition holds while the holder's key exists.
         compare = [{"key": lock[1], "target": "CREATE", "result": "GREATER", "createRevision": 0}] if lock else []
         put = {"requestPut": {"key": encode_text(sets.KEY), "value": encode_text(json.dumps(elements))}}
         return bool(ask(self.address, "kv/txn", compare=compare, success=[put]).get("succeeded", False))
