@@ -21,6 +21,7 @@ class Columns(TypedDict, total=False):
     - ``topic_zxid``: the czxid of the topic's znode; differs if a topic is created again under the name in ``key``
     - ``isr``, ``elr``, ``osr``: the in-sync set, the eligible leader replicas (KIP-966), and the replicas out of sync,
       in the partition state of ``version`` (the version of the state's znode)
+    - ``position``: usually an offset in the log of ``key``; ``value``, ``owner``: their meaning depends on the event
     - ``gone``: the replicas that a reassignment has removed
     - ``detail``: anything else that a reader needs
     """

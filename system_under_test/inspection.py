@@ -43,6 +43,7 @@ class _WalkedFile:
 class AcknowledgementInspection:
     """A cluster's disks and its tree in ZooKeeper.
 
+    - ``brokers``: the simulated nodes, by broker id
     - ``data``: the path of the brokers' log directory
     - ``epoch``: the wall clock, in seconds, at time 0 of the event loop
     - ``flushes``: whether brokers have ``flush.messages=1`` by default

@@ -54,6 +54,7 @@ class Registrar:
     cache: MetadataCache
     on_registered: Callable[[], None]
     recognises_registration: RegistrationMatcher = matches_session
+    """Decides whether a registration is this process's own."""
     stays_registered: bool = True
     """Whether the broker registers again after another process deleted its registration."""
     _registering: asyncio.Lock = field(default_factory=asyncio.Lock)

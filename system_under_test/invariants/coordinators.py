@@ -141,6 +141,7 @@ class CoordinatorFold:
         self._waiting: dict[tuple[str, str], tuple[float, list[tuple[EventLine, int]]]] = {}
         """By node and partition: the time of the last check, and the commits since, each with the leader epoch."""
         self._drafts: set[str] = set()
+        """The groups that are known to have had members of the draft."""
         self._partitions = 0
         """The offsets topic's number of partitions, which never changes; 0: not known."""
 

@@ -117,6 +117,7 @@ async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callab
     end, last = await run.read_keys(max_keys)
     examined = tuple(segment for segment in plan.segments if segment.base_offset < end)
     before = sum(segment.size for segment in examined)
+    # The pass may leave gaps below its end. They must be noted before (``tombstones``), or would look like losses.
     await log.tombstones.set_ends(log.find_gaps)
     await log.tombstones.allow_gaps(lambda: plan.end if log.truncations == plan.truncations else 0)
     for group in _group_segments(examined, log.config.segment_bytes, log.config.index_max_bytes, end):
@@ -213,7 +214,7 @@ class _Pass:
             if group[-1] not in log.segments:
                 raise CleaningInterrupted
             following = log.segments[log.segments.index(group[-1]) + 1].base_offset
-            if scan.next_offset < following:
+            if scan.next_offset < following:  # the new segment leaves a gap before the following one
                 await log.tombstones.add_ends(
                     lambda: {following: scan.next_offset} if log.truncations == self.truncations else {}
                 )

@@ -56,6 +56,7 @@ class SegmentList:
         self.segment_offsets: tuple[int, ...] = ()
         """Base offsets of the segments, ascending."""
         self.active: Segment
+        """The last segment, which gets the appends."""
         self.end_offset = 0
         """The offset of the next append."""
         self.flushed_offset = 0

@@ -4,6 +4,7 @@ from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records
 
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
+"""A reader for debugging, which also gets records above the high watermark."""
 
 
 @message

@@ -194,6 +194,7 @@ class EpochAnswer:
     gaps: bool = False
     """Whether the leader's log may have gaps."""
     history: list[EpochEntry] = wire(default=[])
+    """The leader's epochs, each with the offset of its first record."""
 
 
 @message

@@ -40,6 +40,7 @@ class ReplicaEnvironment:
     """Seconds for which a follower may lag and stay in sync."""
     events: EventLog
     traits: ReplicationTraits
+    """Rules that the historic defects change."""
     on_flush_wanted: Callable[[Replica], None]
     """Starts ``flush_until_counted``."""
     on_flush_due: Callable[[Replica], object]
@@ -87,8 +88,11 @@ class Replica:
         """The highest leader epoch of this incarnation that the controller has sent."""
         self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         self.producers = WaitingProducers()
+        """Sends with acks=all that wait until their records are committed."""
         self.append_readers = WaitingReaders()
+        """Fetches that wait for an append, mostly of followers."""
         self.commit_readers = WaitingReaders()
+        """Fetches of consumers, which wait for the high watermark to advance."""
         self.truncation_lock = asyncio.Lock()
         """Held while the log and its epoch history are truncated, until both are on disk.
 
