@@ -29,7 +29,7 @@ STALE = WorkloadMix(
     name="serializable-reads",
     description="reads are answered by any member from its own data, and may be stale",
     client={"serializable-reads": (True,)},
-    promised=False,  # etcd does not promise to pass with this mix
+    promised=False,  # etcd allows the anomalies that this mix provokes
 )
 
 

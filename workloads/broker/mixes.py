@@ -1,4 +1,8 @@
-"""The mixes of the broker's workloads, chosen by ``--workload-mix``; docs/cookbook/mixes.md has the purpose of each."""
+"""The mixes of the broker's workloads, chosen by ``--workload-mix``; docs/cookbook/mixes.md has the purpose of each.
+
+A mix ``adds`` weighted generators to the traffic, and ``closes`` the run with others. Each run draws one value of each
+system setting (``settings``) and of each client option (``client``).
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
