@@ -245,7 +245,7 @@ def _separate_keys(done: Sequence[Completed], *, by_session: bool) -> tuple[Sequ
     note = "each process is a session of its own under each key"
     if not by_session or len(keys) == 1:
         return separate, ""
-    return separate, f"{note}: process {stride} is process 0 under {to_edn(keys[1])}"
+    return separate, f"{note}: process {stride} is process 0 under {keys[1]}"
 
 
 def _put_under(key: str | None, micros: Any) -> Any:
