@@ -1,8 +1,8 @@
 """Certificates: an order of events that shows that a history satisfies a level, and their verification.
 
-The order has one event for each transaction, in the numbers of the history. For snapshot isolation there are two:
-``2 t`` is the start of transaction t, and ``2 t + 1`` its commit. The verifier replays the order. It shares no code
-with the searches, and needs no graph.
+The order lists each transaction once, by its number in the history. For snapshot isolation it lists two events of
+each: ``2 t`` is the start of transaction t, and ``2 t + 1`` its commit. The verifier replays the order. It shares no
+code with the searches, and needs no graph.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
                 earliest = min(earliest, history.returns[number])
     if level.rule is Rule.READ_UNCOMMITTED:
         return None
-    if any(commits[read.writer] >= starts[number] for number, reads in enumerate(history.reads)
-           for read in reads if read.writer != INITIAL):  # fmt: skip
+    if any(commits[writer] >= starts[number] for number, reads in enumerate(history.reads)
+           for read in reads for writer in (*read.others, read.writer) if writer != INITIAL):  # fmt: skip
         return "a read comes before its write"
     if level.rule is Rule.READ_COMMITTED:
         return None
@@ -127,13 +127,16 @@ def _list_visible(history: TransactionHistory, level: Level) -> Iterator[tuple[i
 def _list_causes(
     history: TransactionHistory, level: Level, order: Sequence[int]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yields the same for causal, but of each session only the last writer of the key that a reader sees.
+    """Yields (reader, key, writer, another transaction that the reader sees) for each read, for the rule causal.
 
-    The order keeps sessions, so earlier writers of the session come earlier in it as well.
+    It yields only the last writer in each session that the reader sees. The order keeps sessions, so earlier
+    writers of the session come earlier in it as well. A transaction of unknown outcome is a session of its own.
     """
-    names = [process if ret != NEVER else -1 - number
-             for number, (process, ret) in enumerate(zip(history.processes, history.returns, strict=True))]  # fmt: skip
-    direct: list[set[int]] = [set() for _ in names]
+    sessions = [
+        process if ret != NEVER else -1 - number
+        for number, (process, ret) in enumerate(zip(history.processes, history.returns, strict=True))
+    ]
+    direct: list[set[int]] = [set() for _ in sessions]
     for first, second in (*_list_sessions(history), *history.list_order(level.order)):
         direct[second].add(first)
     for number, reads in enumerate(history.reads):
@@ -141,14 +144,14 @@ def _list_causes(
     writers: dict[int, dict[int, list[int]]] = {}
     for number, written in enumerate(history.writes):
         for key in written:
-            writers.setdefault(key, {}).setdefault(names[number], []).append(number)
-    last: list[dict[int, int]] = [{} for _ in names]
+            writers.setdefault(key, {}).setdefault(sessions[number], []).append(number)
+    last: list[dict[int, int]] = [{} for _ in sessions]
     for number in order:
         for source in direct[number]:
-            for name, seen in (*last[source].items(), (names[source], source)):
-                last[number][name] = max(seen, last[number].get(name, -1))
+            for session, seen in (*last[source].items(), (sessions[source], source)):
+                last[number][session] = max(seen, last[number].get(session, -1))
         for read in history.reads[number]:
-            for name, candidates in writers.get(read.key, {}).items():
-                place = bisect_right(candidates, last[number].get(name, -1))
+            for session, candidates in writers.get(read.key, {}).items():
+                place = bisect_right(candidates, last[number].get(session, -1))
                 if place:
                     yield number, read.key, read.writer, candidates[place - 1]

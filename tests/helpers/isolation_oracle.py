@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 from assay.checkers.isolation.levels import Level, Order, Rule
@@ -24,6 +24,35 @@ def to_rows(txns: Iterable[Txn]) -> list[Row]:
          row["call"], row["ret"], row["outcome"])
         for txn in txns for row in txn.rows()
     ]  # fmt: skip
+
+
+def keeps(txns: Sequence[Txn], level: Level, order: Sequence[int]) -> bool:
+    """Returns whether this order keeps the level. It has the events of ``assay.checkers.isolation.certificate``."""
+    facts = _collect(txns)
+    place = {event: position for position, event in enumerate(order)}
+    if level.rule is Rule.SNAPSHOT_ISOLATION:
+        return _keeps_snapshots(facts, level, place)
+    return _holds(facts, level, place)
+
+
+def _keeps_snapshots(facts: _Facts, level: Level, place: dict[int, int]) -> bool:
+    numbers = range(len(facts.txns))
+    start, commit = [place[2 * one] for one in numbers], [place[2 * one + 1] for one in numbers]
+    before = {(a, b) for a in numbers for b in numbers if _precedes(facts, level.order, a, b)} | facts.versions
+    before |= {(writer, reader) for reader in numbers for _, _, all_ in facts.reads[reader] for writer in all_}
+    if any(commit[a] >= start[b] for a, b in before) or any(start[one] >= commit[one] for one in numbers):
+        return False
+    for one, other in combinations(numbers, 2):
+        shared = facts.writes[one].keys() & facts.writes[other].keys()
+        if shared and commit[one] >= start[other] and commit[other] >= start[one]:
+            return False
+    for one in numbers:
+        for key, writer, _ in facts.reads[one]:
+            others = [other for other in numbers if other not in (writer, one) and key in facts.writes[other]]
+            latest = -1 if writer is None else commit[writer]
+            if any(latest <= commit[other] <= start[one] for other in others):
+                return False
+    return True
 
 
 @dataclass
