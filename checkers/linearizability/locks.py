@@ -1,10 +1,13 @@
 """Models of locks and semaphores, with ``acquire`` and ``release``.
 
 The *owner* of a lock is the client that acquired it. Some tools name the client in the value of an operation, as
-``{:client "n1", :fence 5}``. All other operations belong to the client of their process. If any operation of a key
-names a client, the client of a process is known only if the operations of the process name exactly one. The client of
-an operation without a process is unknown. An unknown client may be any client, so the models accept each operation that
-is legal for one of them.
+``{:client "n1", :fence 5}``. All other operations belong to the client of their process. As soon as some operation of a
+key names a client, a process stands for a client only if its operations name exactly one. Otherwise the client of its
+other operations is unknown. The client of an operation without a process is unknown, too. An unknown client may be any
+client, so the models accept each operation that is legal for one of them.
+
+An action is ``(f, x, y)`` (``model.Action``). Here ``f`` is the place of the verb in ``VERBS``. ``x`` is the owner in
+the models that have one, and ``y`` has what the verb needs, such as the highest number of permits.
 
 An ``acquire`` or ``release`` that ended ok with the result false was refused, which proves nothing.
 """
@@ -55,12 +58,12 @@ class OwnedModel(Model):
     compiled = False
 
     def claim_owner(self, call: Call) -> _ClaimedOwner:
-        """Returns the ``x`` of an action, which ``foresee`` replaces by the number of the owner."""
+        """Returns the ``x`` of an action. Before the search, ``foresee`` replaces it by the number of the owner."""
         client = read_field("client", call.argument, call.result)
         return _ClaimedOwner(call.process, None if client is None else call.number(client))
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Replaces each claimed owner by a number. The search calls it once with all actions of a key."""
+        """Replaces each claimed owner by a number, which depends on the clients that all actions of the key name."""
         clients: defaultdict[int | None, set[int]] = defaultdict(set)
         for action in actions:
             if isinstance(action.x, _ClaimedOwner) and action.x.client is not None:
@@ -83,7 +86,7 @@ def _find_owner(claimed: _ClaimedOwner, clients: Mapping[int | None, set[int]]) 
 
 
 class Hold(NamedTuple):
-    """State of an owned lock."""
+    """State of an owned lock: its owner, and how often the owner holds it."""
 
     owner: int | None = None
     """None if the lock is free."""

@@ -169,7 +169,7 @@ def _search_element(history: KeyHistory, element: int, parts: Sequence[Part], li
         texts=[text for _, _, text in numbers],
         values=history.values,
     )
-    found = search_key(own, limits)
+    found = search_key(own, limits)  # its field ``spent`` names the limit that ended the search
     return KeyResult(
         operations=len(history),
         finding=None if found.why is None else to_finding(NONLINEARIZABLE, own, found.why),

@@ -6,7 +6,8 @@ interval in which it appears:
 - from the begin of its first add, or of the last ``contains`` that did not find it, if that is later,
 - until the first end of its adds of known outcome, or of a ``contains`` that found it, if that is earlier.
 
-Repeated adds need no case of their own: an interval from the first begin to the first end is covered by the adds.
+Repeated adds need no case of their own: the add that began first is pending until the first end. So the element can
+appear at each moment from the first begin to the first end.
 
 A read of the whole set comes after the elements that it shows appear, and before all others appear. So reads and
 elements form layers: the elements of the smallest read, all reads that show exactly these elements, the further
@@ -17,9 +18,9 @@ elements of the next larger read, and so on. Each layer comes before the next. A
 3. For any two reads, one shows all elements that the other shows.
 4. No operation of a layer ended before one of an earlier layer began.
 
-Rule 4 suffices because every cycle of layers and real time has a step from an operation to one of an earlier layer.
-Layers lead forward, so this step is one of real time. A sort of the reads and running extremes over the layers decide
-rule 4.
+Rule 4 suffices for an order that keeps both the layers and real time. If there were none, steps from layer to layer and
+steps of real time would form a cycle. Such a cycle goes back to an earlier layer at least once. Only real time can
+demand that step, and rule 4 excludes it. A sort of the reads and running extremes over the layers decide rule 4.
 
 An element that only adds of unknown outcome added, and that was never shown, may have no effect and no end.
 
@@ -48,7 +49,9 @@ class _Moment(NamedTuple):
 
 
 NEVER = _Moment(FOREVER, -1)
+"""A moment after all times: an event that did not happen."""
 ALWAYS = _Moment(BEFORE, -1)
+"""A moment before all times."""
 
 
 @dataclass

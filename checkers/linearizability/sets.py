@@ -21,7 +21,7 @@ class Set(Model):
     """
 
     name = "set"
-    exact = SET
+    exact = SET  # the algorithm that is tried before the search
     compiled = False
     initial: ClassVar[int] = 0
 
