@@ -129,8 +129,8 @@ def _list_causes(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Yields (reader, key, writer, another transaction that the reader sees) for each read, for the rule causal.
 
-    It yields only the last writer in each session that the reader sees. The order keeps sessions, so earlier
-    writers of the session come earlier in it as well. A transaction of unknown outcome is a session of its own.
+    In each session, only the last writer of the key that the reader sees is yielded. The order keeps sessions, so
+    earlier writers of the session come earlier in it as well. A transaction of unknown outcome is a session of its own.
     """
     sessions = [
         process if ret != NEVER else -1 - number
