@@ -34,7 +34,7 @@ else:
 _ROUNDS: Final = 3
 """Number of times that versions are ordered by time, and that bounds and clocks are computed."""
 _NEAREST: Final = 4
-"""Number of earlier versions that get an edge to a version. They have edges from still earlier ones."""
+"""Number of earlier versions that get an edge to a version. Still older versions precede it by way of their edges."""
 _MOST_PASSES: Final = 100
 """Maximum number of passes over all edges that tighten bounds. Fewer passes leave wider bounds, which are right."""
 _MOST_PAIRS: Final = 30
@@ -49,7 +49,8 @@ _MOST_COPIES: Final = 300_000_000
 class TimeOrder:
     """Consequences of real time and the reads.
 
-    - ``pairs``: events of which the first precedes the second: a version's commit, and the event that needs it done
+    - ``pairs``: pairs of events: the commit of a version precedes the later writer of the key (its start under snapshot
+      isolation)
     - ``earliest``, ``latest``: the bounds of each event. An event precedes those whose bounds begin after its end
     """
 
@@ -201,7 +202,11 @@ class _TimeOrder:
         return len(earlier) > 0
 
     def _order(self, earlier: Ints, later: Ints) -> tuple[Ints, Ints]:
-        """Adds the edges for versions of one key each, as far as times do not say them. Returns these edges."""
+        """Adds edges for pairs of versions of one key, as far as times do not say them. Returns these edges.
+
+        An edge leads from the earlier writer to the later one, and another from each reader of the earlier version to
+        the later writer.
+        """
         commits, starts = self._commits[self._writers], self._starts[self._writers]
         begins = starts if self._snapshot else commits
         owners, places = _expand(self._first_reader[earlier], self._reader_counts[earlier])

@@ -1,8 +1,9 @@
 """Names a violation in the terms of the field, and explains it in words.
 
-Its class is Adya's, as for lists. A derived edge holds for one order of two versions; the other order closes a cycle,
-too. So the class of a circle is the weakest class among the circle and those of its derived edges. Every order of
-versions then has a cycle of this class, or of a stronger one.
+The classes are Adya's, as in the findings of ``checkers.transactions``. A derived edge holds because the opposite edge
+would close a second cycle. So each derived edge of a circle stands for a second circle, which another order of versions
+has in its place. The finding has the class that comes last in ``CLASSES`` among all these circles. Then every order of
+versions has a cycle of this class, or of one before it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def find_class(history: TransactionHistory, refutation: Refutation) -> str:
     circles = list(iterate_circles(refutation))
     rank = max(_rank(circle.steps) for circle in circles)
     if find_term(history, refutation) == _LOST_UPDATE:
-        rank = min(rank, 2)  # in either order of the two writers one of them missed the other
+        rank = min(rank, 2)  # G-single: the writer of the later version missed the other's update
     kinds = {step.kind for circle in circles for step in _iterate_steps(circle.steps)}
     suffix = next((suffix for kind, suffix in _SUFFIXES.items() if kind in kinds), "")
     return CLASSES[rank] + suffix
@@ -39,6 +40,7 @@ def _rank(steps: Sequence[Step]) -> int:
     others = []
     for step in steps:
         if step.because:
+            # A ww step with a reader follows from a read, whose rw edge is the other one of the choice.
             opposite = Kind.RW if step.kind is Kind.WW and step.reader >= 0 else Kind.WW
             others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_inside(step)))
     return max([own, *others])

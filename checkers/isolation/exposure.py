@@ -41,14 +41,14 @@ def declare_level_exposure(level: Level) -> Exposure:
         observed="open to contradiction by another transaction",
         no_claims="no transaction that committed read a version of another transaction",
         remedy=others,
-        at_any_time=True,
+        at_any_time=True,  # an observation before the claim counts, too
     )
 
 
 def count_exposure(history: TransactionHistory, level: Level) -> dict[str, tuple[int, int]]:
     """Returns the claims and the exposed claims of each key."""
     users = _find_users(history)
-    followed, preceded = _find_ordered(history, level.order)
+    followed, preceded = _find_ordered(history, level.order)  # by another transaction
     sources = followed | _find_observed(history)
     counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for number, (reads, writes) in enumerate(zip(history.reads, history.writes, strict=True)):

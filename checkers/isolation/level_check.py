@@ -94,8 +94,8 @@ def _list_doubts_of_commits(history: TransactionHistory, level: Level) -> list[s
     if sort_topologically(len(sure), list_demanded_edges(sure, level), sure.calls) is None:
         return []
     return [
-        f"whether the history is {level.name} is unknown: it is not if the transactions of unknown outcome whose "
-        "writes were read have committed, and this level allows reads of aborted writes"
+        f"whether the history is {level.name} is unknown: the contradiction needs writes of transactions of unknown "
+        "outcome, and reads of them do not show a commit, because this level allows reads of aborted writes"
     ]
 
 
@@ -142,7 +142,10 @@ def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
 
 
 def _saturate_windows(history: TransactionHistory, level: Level, deadline: float) -> list[tuple[int, int]] | Circle:
-    """Returns what follows for the events of overlapping windows of calls, or a circle in one of them."""
+    """Returns the pairs of events whose order is derived in some window, or a circle found in a window.
+
+    The windows overlap, and each has transactions with successive calls.
+    """
     pairs: set[tuple[int, int]] = set()
     if len(history) <= _WINDOW:
         return []

@@ -152,12 +152,15 @@ _LEVEL: Final = "level "
 
 
 def name_level_check(name: str) -> str:
-    """Returns the name under which a judgement counts the claims of a level: ``level serializable``."""
+    """Returns the name of the level's row in the coverage of a judgement: ``level serializable``.
+
+    The row has the number of claims, and how many of them were exposed (``exposure``).
+    """
     return f"{_LEVEL}{find_level(name).name}"
 
 
 def is_level_check(check: str) -> bool:
-    """Returns whether a judgement counts the claims of a level under this name."""
+    """Returns whether this is the name of a level's row in the coverage of a judgement."""
     return check.startswith(_LEVEL)
 
 

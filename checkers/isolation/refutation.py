@@ -17,7 +17,9 @@ _DEEPEST: Final = 12
 class Step:
     """Transaction ``source`` comes before ``target``. All transactions are numbers of the history.
 
-    ``because``: the steps that lead from the first to the second transaction of a derived edge's premise.
+    - ``reader``, ``writer``: the read from which the step follows: ``reader`` read the version of ``writer``
+    - ``decided``: whether a search chose the step
+    - ``because``: why a derived step holds. With the opposite step, these steps would close a circle.
     """
 
     source: int
@@ -60,7 +62,7 @@ def iterate_circles(refutation: Refutation) -> Iterator[Circle]:
 
 
 def make_circle(edges: Sequence[Edge], count: int, find_transaction: Sequence[int]) -> Circle:
-    """Makes a circle of a cycle in ``edges``, whose nodes are transactions of ``find_transaction``."""
+    """Makes a circle of a cycle in ``edges``. ``find_transaction``: by node, the number of its transaction."""
     cycle = find_short_cycle(count, edges)
     return Circle(_to_steps([index for index, _ in cycle], edges, find_transaction))
 
@@ -99,6 +101,7 @@ def _to_steps(cycle: Sequence[int], edges: Sequence[Edge], numbers: Sequence[int
     made: dict[int, Step] = {}
 
     def find_member(member: int) -> int:
+        """Returns the number of a transaction in the history. ``member``: its place in ``Problem.members``."""
         return NO_TRANSACTION if member == NO_TRANSACTION else numbers[2 * member if is_snapshot else member]
 
     def make(index: int, depth: int) -> Step:

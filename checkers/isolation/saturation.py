@@ -8,9 +8,10 @@ W, and another transaction V writes x, too. Then one edge of each of these choic
 
 A graph with an edge of each choice and no cycle is enough. Its topological orders are legal (Papadimitriou 1979).
 *Saturation* adds an edge if the other edge of its choice would close a cycle, until nothing
-changes. Reachability is a matrix of bits; the rules are tests on its submatrices, one for each key.
+changes. Reachability is a matrix of bits. For each key and kind of choice, one test on a submatrix finds all edges to
+add.
 
-A problem can be restricted to some transactions. The edges that follow from them hold for all.
+A problem can be restricted to some transactions. The edges that follow from them hold in the whole history, too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ else:
 
 
 class TimeLimitReached(Exception):
-    """A limit ended a search without an answer. The text says which one, if it is not the time."""
+    """A limit ended a search without an answer. The text names the limit, such as a size, if it is not the time."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _KeyProblem:
-    """The accesses to a key: ``writers``, and ``readers`` with the place in ``writers`` of what they read."""
+    """The accesses to a key: ``readers[i]`` read the version that ``writers[sources[i]]`` wrote."""
 
     key: int
     writers: Ints
@@ -69,7 +70,7 @@ class Problem:
     keys: tuple[_KeyProblem, ...]
     known: tuple[Edge, ...]
     times: tuple[int, ...]
-    """By node, the time that breaks ties: the call for a start, else the return."""
+    """By node, the time that breaks ties: the call, or for a commit the return, at most 1 s after the call."""
 
     @property
     def nodes(self) -> int:
@@ -169,7 +170,8 @@ class State:
 class Saturation:
     """Edges that hold in every legal order, given the decisions so far, and their closure.
 
-    ``edges`` are in the order in which they were added; each is derived from earlier ones only.
+    ``edges`` are in the order in which they were added; each is derived from earlier ones only. The premise of a
+    derived edge is a pair of nodes between which a path of earlier edges leads (``precedence.Edge``).
     """
 
     def __init__(self, problem: Problem, deadline: float) -> None:
@@ -224,7 +226,7 @@ class Saturation:
                     self.add(edge)
 
     def list_derived_events(self) -> list[tuple[int, int]]:
-        """Returns the derived edges as pairs of events of the whole history (``certificate``)."""
+        """Returns the derived edges as pairs of events, numbered as in ``certificate``."""
         events = [
             2 * self.problem.find_transaction(node) + node % 2
             if self.problem.snapshot
@@ -356,9 +358,9 @@ class Saturation:
 
 
 def find_premises(edges: Sequence[Edge], used: Iterable[int]) -> dict[int, list[int]]:
-    """Returns, for each derived edge that ``used`` edges need directly or not, the edges of its premise.
+    """Returns the paths that justify derived edges: those among ``used``, those on these paths, and so on.
 
-    ``used`` and the results are indexes of ``edges``.
+    A path leads from the first to the second node of the edge's premise. All edges are given as indexes of ``edges``.
     """
     paths = EdgePaths(edges)
     found: dict[int, list[int]] = {}

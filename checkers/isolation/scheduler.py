@@ -8,10 +8,11 @@ events, its start and its commit. An event waits until
 3. all readers of the versions that it overwrites have started (a commit),
 4. all events that must precede it are done.
 
-Events can wait for each other in a circle. Waits of kinds 2 and 3 come from an earlier step that could have been later.
-With the bounds of ``clocks``, the scheduler finds the circle at once, takes back such a step, and lets it wait for the
-other. If these guesses contradict each other, it forgets those of the last steps and draws others. Without bounds, the
-order of the events near the last step is derived (``saturation``), and the steps that broke it are taken back.
+Events can wait for each other in a circle. An event waits for 2 or 3 only because another event was executed before it.
+Perhaps that event could have come later. With the bounds of ``clocks``, the scheduler finds the circle at once, takes
+such an event back, and lets it wait for the other. If these guesses contradict each other, the scheduler forgets those
+of the last steps and guesses at random. Without bounds, the order of the events near the last step is derived
+(``saturation``), and the steps that contradict it are taken back.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class _Scheduler:
         bounds: TimeOrder | None = None,
     ) -> None:
         self._guesses_first = bounds is not None
+        """Whether a circle is resolved by a guess at once. Otherwise the order near the last step is derived first."""
         self._draws = False
+        """Whether guesses are made at random."""
         self._random = random.Random(len(history))
         self._history = history
         self._level = level
@@ -134,7 +137,7 @@ class _Scheduler:
         count = len(self._reads)
         self._deadline = deadline
         self._push(map(self._start, range(count)))
-        steps, left, most_waiting = 0, 200 + count // 5, _MOST_WAITING
+        steps, left, most_waiting = 0, 200 + count // 5, _MOST_WAITING  # ``left``: how often steps may be taken back
         while len(self._order) < len(self._done):
             steps += 1
             if steps % _TIME_STEP == 0 and time.monotonic() > deadline:
@@ -251,7 +254,7 @@ class _Scheduler:
             self._push(events)
 
     def _take_back(self) -> bool:
-        """Finds an order of some events that the steps so far broke, and takes these steps back. False: finds none."""
+        """Derives the order of some events, and takes back the steps that contradict it. False: there are none."""
         if self._guesses_first and self._guess_order():
             return True
         for size in _NEIGHBOURHOODS:
@@ -321,8 +324,10 @@ class _Scheduler:
         return saturation.list_derived_events()
 
     def _list_circle(self) -> list[int]:
-        """Returns the transactions that wait for each other, beginning with the earliest waiting one, and executed ones
-        that they wait for."""
+        """Returns the transactions on the paths of waits from the five earliest waiting events.
+
+        The executed transactions that caused these waits are included.
+        """
         waiting = [event for events in self._waiting.values() for event in events]
         found: list[int] = []
         for event in heapq.nsmallest(5, waiting, key=lambda event: self._times[event]):

@@ -30,9 +30,11 @@ class _Decision:
     choice: Choice
     state: State
     if_first: tuple[Refutation, Collection[Edge]] | None = None
+    """The refutation of the first side, and the decisions that it needs. None: the first side is being tried."""
 
     @property
     def edge(self) -> Edge:
+        """The edge of the side that is being tried."""
         return self.choice.first if self.if_first is None else self.choice.second
 
 

@@ -1,4 +1,6 @@
-"""Decides the choices that saturation leaves open by a SAT solver, with cycles cut lazily (the extra ``solver``).
+"""Decides the choices that saturation leaves open by a SAT solver, with cycles cut lazily.
+
+The solver is the optional dependency ``assay[solver]``.
 
 1. Each edge of an open choice is a variable, and each choice is the clause that one of its edges holds.
 2. The solver assigns the variables. If the edges that hold have no cycle, any topological order of them is legal.
@@ -99,13 +101,13 @@ class _Solving:
                 return bool(answer)
 
     def _find_cycles(self, held: Sequence[int]) -> list[list[int]]:
-        """Returns cycles, each as the held edges in it, by variable. Each is the shortest through one of its edges.
+        """Returns cycles as lists of the variables of held edges. The other steps of a cycle are saturated edges.
 
-        The other steps of a cycle are saturated edges.
+        Each cycle has the fewest held edges of all cycles through one of its held edges.
         """
         nodes = self._saturation.problem.nodes
         edges = [*self._saturation.edges, *(self._edges[one] for one in held)]
-        inside = list_nodes_between_cycles(nodes, edges)
+        inside = list_nodes_between_cycles(nodes, edges)  # all cycles lie within these nodes
         outgoing: dict[int, list[tuple[int, int]]] = {}
         for edge, variable in zip(edges, [0] * len(self._saturation.edges) + list(held), strict=True):
             if edge.source in inside and edge.target in inside:
@@ -127,7 +129,7 @@ class _Solving:
         return found
 
     def _refute(self, core: Sequence[Choice]) -> tuple[Refutation, Collection[Edge]]:
-        """Returns a refutation by choices of ``core``, and the decisions before it that it needs."""
+        """Returns a refutation by choices of ``core``, and those of the decisions made so far that it needs."""
         saturation = self._saturation
         try:
             saturation.saturate()
@@ -159,9 +161,10 @@ class _Solving:
 
 
 def _find_path(source: int, target: int, outgoing: Mapping[int, Sequence[tuple[int, int]]]) -> list[int] | None:
-    """Returns the variables on a path with the fewest of them, or None if there is no path. Variable 0 counts nothing.
+    """Returns the variables on a path with the fewest of them, or None if there is no path.
 
-    ``outgoing``: by node, the targets of its edges with their variables.
+    Edges with variable 0 hold always, so they are neither counted nor returned. ``outgoing``: by node, the targets of
+    its edges with their variables.
     """
     came: dict[int, tuple[int, int]] = {}
     distances = {source: 0}

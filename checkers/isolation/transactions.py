@@ -6,7 +6,7 @@ A history is made from rows of ``effects`` (kinds ``txn-write``, ``txn-append`` 
    a doubt names it.
 2. Transactions that count: all that ended ok, and those of unknown outcome of which an ok transaction read a write.
 3. Reads: each read names the transaction that wrote the version, or ``INITIAL``. Reads that no order can explain are
-   *value anomalies* (``levels``); reads of failed or unknown writers' values are not ordered.
+   *value anomalies* (``levels``); a read of a value that a failed transaction wrote, or none, gives no edge.
 4. Lists: the longest read is the order of the versions. Elements that no read shows come after it.
 
 The reads of failed and unknown transactions are only judged on request (``all_reads``). A failed transaction then
@@ -56,7 +56,7 @@ class Read:
 
 @dataclass(frozen=True)
 class ValueAnomaly:
-    """A read that contradicts its value alone. ``op``: the number of the reading operation."""
+    """A read whose value is wrong in every order of transactions. ``op``: the number of the reading operation."""
 
     name: str
     op: int
@@ -82,7 +82,7 @@ class TransactionHistory:
     writes_count: list[bool] = field(default_factory=list)
     """Whether the writes of each transaction count. Writes of a failed transaction do not."""
     versions: dict[int, list[int]] = field(default_factory=dict)
-    """By list key, the writers in the order of their versions, each run of elements once."""
+    """By list key, the writers in the order of their versions. A writer of several elements in a row stands once."""
     unseen: dict[int, list[int]] = field(default_factory=dict)
     """By list key, the writers of elements that no read shows."""
     anomalies: list[ValueAnomaly] = field(default_factory=list)
@@ -151,8 +151,8 @@ class TransactionHistory:
 def make_history(rows: Iterable[Row], *, all_reads: bool = False) -> TransactionHistory:
     """Makes a history from rows in any order. A register that no transaction wrote has the value None.
 
-    ``all_reads``: whether the recorded reads of failed and unknown transactions are judged as well. There must be none
-    of a key that the transaction wrote before.
+    ``all_reads``: whether the recorded reads of failed and unknown transactions are judged as well. The rows must not
+    have such a read of a key that the same transaction wrote before.
     """
     return _Builder(sorted(rows, key=itemgetter(0, 1)), all_reads=all_reads).build()
 

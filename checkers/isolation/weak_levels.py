@@ -1,7 +1,7 @@
 """Levels that need no search: the edges that each level demands. A history satisfies the level iff they have no cycle.
 
 - Read uncommitted: the known order of versions (lists only), and the declared order.
-- Read committed (PL-2): also reads-from. Some order of versions agrees with any acyclic reads-from.
+- Read committed (PL-2): also reads-from. No more is needed: if reads-from has no cycle, some order of versions fits it.
 - Axiomatic read committed and read atomic: if R saw V, and read x of W, which V wrote too, then V comes before W. For
   each pair of V and R the smaller of both sets of keys is tried: O(n^1.5) for n operations.
 - Causal: also if a path of reads-from and sessions leads from V to R. Each session is a chain, so a clock with one
@@ -70,9 +70,10 @@ def _find_first_reads(reads: Sequence[Read]) -> dict[int, int]:
 
 
 def _demand(key: int, reader: int, writer: int, other: int) -> Edge:
-    """Returns the edge that follows if ``reader`` saw ``other`` and read ``key`` of ``writer``: it wrote earlier.
+    """Returns the edge that follows if ``reader`` saw ``other`` and read ``key`` of ``writer``: from other to writer.
 
-    Nothing is earlier than the initial value. So its reader would come before ``other``, which closes a cycle.
+    Nothing is earlier than the initial value. If ``reader`` read it, the edge leads from ``reader`` to ``other``. It
+    closes a cycle, because ``reader`` saw ``other``.
     """
     if writer == INITIAL:
         return Edge(reader, other, Kind.RW, key, reader, writer)
@@ -82,8 +83,9 @@ def _demand(key: int, reader: int, writer: int, other: int) -> Edge:
 def _list_order_within_transactions(history: TransactionHistory) -> list[Edge]:
     """Returns the edges of axiomatic read committed, except those that follow from others.
 
-    A writer that a transaction saw comes before the next writer whose version of the same key it reads. The writers of
-    successive reads of a key follow each other. So the number of edges is linear.
+    A transaction saw a writer, and later reads one of its keys several times. Then only the first of these reads that
+    shows another writer gets an edge from the writer that was seen. Successive reads of a key get edges between their
+    writers, which imply the other edges. So the number of edges is linear.
     """
     edges = []
     for reader, reads in enumerate(history.reads):

@@ -38,6 +38,7 @@ else:
 LEVEL_TABLE: Final = "txn_level"
 """Table with one row: the level, what was found, the number of transactions, and the certificate of a pass."""
 _ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, outcome from txn_rows"
+# The checks count the rows of the view ``txn_edges`` as examined. A level examines operations that read something.
 _CONSTRAINTS: Final = "select op from txn_register_seen union all select op from txn_list_seen"
 
 
@@ -125,7 +126,10 @@ def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
 
 
 def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str | None:
-    """Returns the reasons of a circle that meets no transaction twice, because a drawing has one box for each."""
+    """Returns the reasons of a circle as JSON. None if it cannot be drawn: a drawing has one box per transaction.
+
+    So it has no circle that meets a transaction twice, and no refutation by cases.
+    """
     if not isinstance(refutation, Circle):
         return None
     sources = [step.source for step in refutation.steps]

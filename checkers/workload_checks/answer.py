@@ -56,7 +56,7 @@ class Answer:
     findings: list[Finding] = field(default_factory=list)
 
     def claim(self, anomaly: str, claims: Iterable[bool]) -> None:
-        """Counts claims. Each one is true if it is exposed."""
+        """Counts claims. ``claims`` has True for each exposed claim, and False for each other one."""
         found = Counter(claims)
         self.claims[anomaly] += found.total()
         self.exposed[anomaly] += found[True]

@@ -68,7 +68,10 @@ def check_bounds(operations: Sequence[Completed]) -> Answer:
 
 
 def _expose_by_bounds(acked: Sequence[tuple[int, int]], slack: list[tuple[int, int, int]]) -> Iterator[bool]:
-    """Yields for each acknowledged amount, with its return, whether a later read needs it to be within its bounds."""
+    """Yields for each acknowledged amount whether some later read would be out of bounds without it.
+
+    ``acked`` has the return and the amount of each add. ``slack`` has a row for each read.
+    """
     slack.sort(reverse=True)
     calls = [-call for call, _, _ in slack]
     above = list(accumulate((above for _, above, _ in slack), min))
@@ -146,7 +149,7 @@ def _is_reachable(value: int, sums: Sequence[tuple[int, int]]) -> bool:
 def find_final_reads(operations: Sequence[Completed]) -> list[Completed]:
     """Returns the reads that the file marks as final, or the last read of each process after the end of all adds."""
     reads = select_ok(operations, "read")
-    marked = [read for read in reads if read.operation.phase == "drain"]
+    marked = [read for read in reads if read.operation.phase == "drain"]  # the file's :final?
     if marked:
         return marked
     adds = [one for one in operations if one.operation.f == "add" and one.completion.outcome is not Outcome.FAIL]

@@ -13,7 +13,8 @@ order compare indexes:
 3. Up to the last value of a key that was polled, every acknowledged value was polled by someone. Values after it must
    be polled by the end.
 4. Within an operation, and from one operation of a process to its next, polls go on by one index. Sends go up.
-5. No operations come before each other in a circle: a send before the poll of its value, earlier before later.
+5. No operations come before each other in a circle. A send comes before the polls of its value, and before the sends of
+   later values of its key. An operation comes before those that were called after its return.
 
 *Operations that did not end ok.* A poll shows only committed values, however its operation ended. So the offsets of all
 polls count, and so does the order of the polls of one operation. Only acknowledged operations move a process on, and
@@ -180,9 +181,11 @@ class _Step:
 
 @dataclass
 class _Log:
-    """The values of one key: by offset as seen, in order, and the index of each value.
+    """The values of one key.
 
-    If an offset has several values, only the first has an index, and the others are in no order.
+    - ``offsets``: the values that were seen at each offset
+    - ``order``: the values by offset. If an offset has several values, only the first is in the order.
+    - ``index``: the place of each value in the order, the first one if a value has several offsets
     """
 
     offsets: dict[int, list[Any]] = field(default_factory=dict)
@@ -191,7 +194,7 @@ class _Log:
     places: dict[Any, list[int]] = field(default_factory=dict)
     """The offsets of each value."""
     rank: dict[int, int] = field(default_factory=dict)
-    """The dense number of each offset."""
+    """The dense number of each offset. It differs from the index of its value if the value has several offsets."""
     shown: Counter[int] = field(default_factory=Counter)
     """How often answers show each offset."""
     shown_values: Counter[Any] = field(default_factory=Counter)
@@ -379,7 +382,7 @@ class _KafkaCheck:
         for key, of_key in values.items():
             log = self.logs[key]
             pairs = [(former in log.index and value in log.index, value) for former, value in pairwise(of_key)]
-            third = verb == "polled" or len(log.order) > 2
+            third = verb == "polled" or len(log.order) > 2  # whether another value may lie between the two
             self.answer.claim(
                 skip, (known and third and (verb == "sent" or log.has_later(value)) for known, value in pairs)
             )
@@ -426,10 +429,14 @@ class _KafkaCheck:
                 jump = log.jump(value, of_key[0])
                 if jump < 1 or (jump > 1 and skip is not None):
                     between = log.order[log.index[value] + 1 : log.index[of_key[0]]]
-                    lacking = f"; the log has {describe_some(between)} between them" if jump > 1 else ""
+                    place = (
+                        f"the log has {describe_some(between)} between them"
+                        if jump > 1
+                        else f"in the log, {of_key[0]} does not come after {value}"
+                    )
                     claim = (
                         f"{key}: process {one.process} {verb} {value} last by operation {former.operation.index}, and "
-                        f"then {of_key[0]} first by operation {one.index}{lacking or ', which the log has no later'}."
+                        f"then {of_key[0]} first by operation {one.index}; {place}."
                     )
                     self.answer.add(back if skip is None or jump < 1 else skip, key, claim, [former.operation, one])
             if step.is_acknowledged or not polls:

@@ -7,7 +7,7 @@ predicate write skew (G2).
   process makes a ``strong-read`` of all values. Every value that was read or acknowledged is in some strong read, and
   all strong reads agree.
 - *adya-g2*: two transactions insert into two tables, each only if a predicate finds no row of this key in either one.
-  At most one insert per key succeeds. Both would mean that each one missed the other's row.
+  At most one insert per key succeeds. If both succeeded, each one missed the other's row.
 """
 
 from collections.abc import Sequence
@@ -139,7 +139,7 @@ def _check_strong_reads(
             DIVERGED,
             key,
             f"{name_object(key)}: the strong read by operation {lacking.index}, called at {seconds(lacking.call)}, "
-            f"lacks {describe_some(absent)}, which that by operation {other.index} shows.",
+            f"lacks {describe_some(absent)}, which the strong read by operation {other.index} shows.",
             [other, lacking],
         )
 

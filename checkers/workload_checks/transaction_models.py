@@ -63,7 +63,7 @@ class Tally(Model):
 
     def encode(self, call: Call) -> Action | None:
         if call.f == "add":
-            return Action(1, to_integer(call.argument), total=True)
+            return Action(1, to_integer(call.argument), total=True)  # allowed in every state
         if call.f == "read":
             return Action(0, to_integer(call.result), reads=True) if call.known else None
         raise self.unknown(call)
@@ -142,4 +142,4 @@ def choose_tally(amounts: Iterable[Any], sums: Iterable[Any]) -> Tally:
 
 
 TRANSACTION_MODELS: Final[Mapping[str, Any]] = {one.name: one for one in (MultiRegister(), Tally())}
-"""The models by name. Only workloads use them, because their operations have no names of their own."""
+"""The models by name. Only workloads use them: ``--model`` cannot name them."""

@@ -4,7 +4,8 @@
   value, it must show every value whose write had been acknowledged before that value's write was called. The latest
   call among the shown values decides, so one sorted list of acknowledged writes is enough.
 - *sequential*: one process inserts the parts of a series one after another. A read looks for the parts in reverse
-  order, the last part first. If it finds a part, it must find all parts after it in its own order.
+  order, the last part first. If it finds a part, it must find all parts that were inserted before it. The read looks
+  for those later.
 - *causal*: a register with one process per key. The operations take effect in the order in which they were issued, and
   the n-th write writes n. A read returns the last written value; ``read-init`` returns 0 before any write. An operation
   may have a ``:position`` in the order of the store, and a ``:link`` to the position before it. The link is ``:init``,
@@ -103,7 +104,7 @@ def check_sequential(operations: Sequence[Completed]) -> Answer:
 
 
 def split_series(read: Completed) -> tuple[str, Sequence[Any]]:
-    """Returns the name of the series and its parts. The reader puts the series into ``key`` if values are tuples.
+    """Returns the name of the series and its parts. If values are ``[key value]``, the series is the key.
 
     Raises ``HistoryError`` for a result of another form.
     """

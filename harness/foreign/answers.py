@@ -4,7 +4,8 @@ A completion repeats its call, with the results filled in. If it has another val
 them, the system answered another request, or the client mixed up two answers. It is then unknown what took effect. So
 the operation counts as one of unknown outcome with the writes of its call, and the answer is a finding.
 
-Each ``Allows`` says whether an answer fits a call: ``shapes`` lists them by operation, ``MICROS`` by micro-operation.
+Each ``Allows`` says whether an answer fits a call. ``harness.foreign.shapes`` lists them by operation, and ``MICROS``
+by micro-operation.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +48,8 @@ def allow_any(called: Any, answered: Any) -> bool:
 def allow_repeated(called: Any, answered: Any) -> bool:
     """Allows the value of the call, nil, and a value of another type, such as ``:ok`` or the answer of a driver.
 
-    Another number for a number, and any value for a nil, are allowed only if they mean success (``:ok``, true).
+    A value of the same type as the call's is allowed only if it means success (``:ok``, true). So is any value if the
+    call's is nil.
     """
     if answered is None or _is_same(called, answered) or _is_success(answered):
         return True

@@ -1,7 +1,7 @@
 """Order of the entries of a file: by their times, or by their lines.
 
 A call is recorded before it is made, and its completion after it. So the order of the lines is an order of real time if
-*one* recorder wrote them. Times may contradict this order: threads take a time before they write, and clocks are set
+*one* recorder wrote them. Times may contradict this order: threads read the clock before they write, and clocks are set
 back. Then file order is used if the lines show that one recorder wrote them. At each step back in time, one of these
 must hold:
 
@@ -9,8 +9,8 @@ must hold:
 - All entries have an ``:index``, and some process has lines on both sides of the step.
 
 Otherwise the file may be several recordings one after another, or sorted by process. Then neither order is known to be
-the order of real time, and none is claimed. The stamps are those of the lines, and only checks without real time may
-read them.
+the order of real time, and none is claimed. Each entry then gets a stamp by its line instead of a time, and only checks
+that do not use real time may use it.
 """
 
 import enum
@@ -41,7 +41,8 @@ class EntryOrder(enum.StrEnum):
 class OrderClaim:
     """The order that was used.
 
-    - ``note``: a sentence for the user if the order was chosen for a reason; else empty
+    - ``note``: a sentence for the user that says why the order is not simply that of the times; empty if it is, or if
+      the user chose the order
     - ``contradiction``: the entry whose time goes back, if no order of real time is claimed
     """
 

@@ -21,7 +21,8 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _KEYWORD: Final = re.compile(r":[A-Za-z*+!?<>=_.-][\w.*+!?<>=/-]*\Z")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _UNFINISHED: Final = 16
-"""Characters before the end of the buffer within which an error may be a token that goes on in the next piece."""
+"""Number of characters at the end of the buffer in which an error may come from a token that is cut off. More text is
+then read first."""
 _CONSTANTS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -47,7 +48,7 @@ class JsonReader:
             parse_constant=_CONSTANTS.get,
         )
         self._placed = TextPosition(1, 1)
-        """Position of the last value."""
+        """Position in the file of the last value."""
         self.has_unreadable = False
         """Whether the last value that was read contains an :class:`Unreadable`."""
 
@@ -83,7 +84,10 @@ class JsonReader:
         return letter not in "[{]"
 
     def _skip_to(self, wanted: str, opened: TextPosition) -> str:
-        """Skips blanks, and returns the next character, which must be one of ``wanted`` unless that is empty or "]"."""
+        """Skips blanks, and returns the next character.
+
+        If ``wanted`` is ",]", the character must be a comma or ]. In the other cases each character is returned.
+        """
         if not self._skip():
             raise MalformedError(self._path, opened, "this array is never closed: the file is cut short")
         letter = self._text[self._at]

@@ -66,7 +66,8 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 """Functions that derive effects from operations, by ``Workload.effects``."""
 
 _NEEDED_FOR_LEVELS: Final = "G1c"
-"""The anomaly whose check must have data if a level is judged: some transaction must have read, if only a nil."""
+"""The anomaly whose check must have data if a level is judged. It examines all reads, so some transaction must have
+read something, even a nil."""
 
 
 def judge_workload(
@@ -153,8 +154,9 @@ def make_contract(workload: Workload, request: CheckRequest) -> Contract:
 
 
 def choose_level(workload: Workload, request: CheckRequest) -> Level | None:
-    """Returns the isolation level of transactions; None if the anomalies of the checks in SQL define it.
+    """Returns the isolation level by which transactions are judged.
 
+    None: no level is judged. The anomalies of the checks in SQL are forbidden instead.
     Only a level judges the reads of failed and unknown transactions, and has a certificate.
     """
     needs_level = request.all_reads or request.certificate is not None

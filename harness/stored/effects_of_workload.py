@@ -34,7 +34,8 @@ from assay.harness.stored.transaction_reads import (
 LIMIT: Final = 2**63
 """Numbers of the checks in SQL are below this limit."""
 DELAY: Final = 2
-"""Nanoseconds by which all operations of a bank are delayed, so that its opening comes before them."""
+"""Nanoseconds by which all operations are delayed, so that an added operation comes before them. It is the opening of a
+bank, or the drain of a queue that need not be drained."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from assay.harness.core.operation import Completed
 from assay.harness.foreign import to_edn
 
 FIRST: Final = 7_000_000_000_000_000_000
-"""The number of the first value. All numbers of values have as many digits."""
+"""The number of the first value. All numbers from here on have 19 digits, so texts can be searched for them."""
 _APPEND: Final = ("append", {"keyword": "append"})
 _READS: Final = ("r", {"keyword": "r"})
 """The verb of a read, as text and as a keyword."""

@@ -1,7 +1,7 @@
 """Facts of a file of another tool that enter its judgement: contradictory answers, and the order that it supports.
 
-An operation with an answer that contradicts its call is judged as one of unknown outcome. So the anomaly accuses no
-other operation.
+An operation with an answer that contradicts its call is judged as one of unknown outcome. So the wrong answer causes no
+findings about other operations.
 
 A file may show no order of real time. A judgement that needs this order is then refused, because its verdict would
 depend on chance.
@@ -89,7 +89,7 @@ def _make_finding(answer: ContradictoryAnswer) -> Finding:
 
 
 def write_claims_in_edn(judgement: Judgement) -> Judgement:
-    """Returns a judgement whose claims show values as EDN. The checks show the JSON of values that JSON lacks."""
+    """Returns a judgement whose claims show values as EDN. The checks show keywords and sets as stored, in JSON."""
     return msgspec.structs.replace(judgement, findings=tuple(map(write_claim_in_edn, judgement.findings)))
 
 
@@ -115,8 +115,9 @@ def _to_edn_within(text: str) -> str:
 def choose_processes(model: Model, path: Path, foreign: ForeignHistory) -> pa.Table:
     """Returns the operations with the processes that a judgement by the model needs.
 
-    A model that reads the process of a call gets the numbers of the file. For the checks in SQL, a process has no
-    operation after one of unknown outcome. Raises ``MalformedError`` if the model needs processes that the file lacks.
+    A model may depend on the process of a call, so it gets the numbers of the file. For the models without processes,
+    a process gets a new number after an operation of unknown outcome, as the checks in SQL need it. Raises
+    ``MalformedError`` if the model needs processes that the file lacks.
     """
     if is_builtin(model) and model.name in WITHOUT_PROCESSES:
         return separate_processes(foreign.ops)

@@ -4,8 +4,8 @@
 before the first ``=`` is a key, unless the whole begins as a value does: with a quote, a bracket, ``#`` or a backslash.
 
 If a history has no legal order, its registers may have begun with another value than nil. A key suggests a value if its
-first observation shows it, and no write of it was called before. The first observation is the read, or the successful
-CAS with its expected value, that returned first.
+first observation shows it, and no write of it was called before. Reads observe a value, and so
+does a successful CAS: its expected value. The first observation is the one that returned first.
 """
 
 from __future__ import annotations

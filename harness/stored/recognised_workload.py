@@ -67,7 +67,8 @@ def recognise_workload(path: Path, format: ForeignFormat) -> tuple[str, str] | N
 def list_fitting(path: Path, format: ForeignFormat) -> tuple[list[str], list[str]]:
     """Returns the workloads and the models that have all of the first operations.
 
-    Returns none for a pipe, and for a damaged file, because the error that asks for the workload comes first.
+    Returns none for a pipe, and for a damaged file. The user is then asked for the workload first, and the damage is
+    reported when the file is judged.
     """
     try:
         first = read_first_entries(path, format) if path.is_file() else []

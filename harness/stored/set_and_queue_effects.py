@@ -11,7 +11,7 @@ the number of such elements. With ``--linearizable`` all reads count as they are
 Jepsen's checker: its own ``:drain`` operations, or dequeues until nothing is left. For ``queue`` elements may stay
 inside.
 
-Other elements than whole numbers get numbers (``element_numbers``), which texts replace by the elements.
+Other elements than whole numbers get numbers (``element_numbers``). Findings show the elements instead of the numbers.
 """
 
 from bisect import bisect_right
@@ -109,8 +109,9 @@ def make_queue_effects(done: Sequence[Completed], *, drained: bool) -> WorkloadE
     """Makes the effects of queues. ``drained``: the file ends with a complete drain of each queue."""
     numbers = ElementNumbers()
     keys = dict.fromkeys(find_key(one, "queue") for one in done)
-    rows = [(delay(one), list(_make_effects_of_queue(one, numbers))) for one in done]
+    rows = [(delay(one), list(_make_effects_of_queue(one, numbers))) for one in done]  # so ``end`` may precede them
     last = max((one.call if one.ret is None else one.ret for one, _ in rows), default=0)
+    # A drain that ends before the first operation demands nothing of the elements that stay inside.
     end = make_added_operation(done, "end", "drain", last + 1 if drained else 0)
     drains = [Effect("queue-drained", key) for key in keys]
     both = [*rows, (end, drains)] if drained else [(end, drains), *rows]

@@ -2,7 +2,7 @@
 
 **Initial values** (``--initial``). The checks know one initial value, null. So a read of a register's initial value
 becomes a read of null, if no transaction wrote this value. If one did, the read has no single writer: it is left out,
-and a doubt names the value. A read of null then shows a value that no one wrote, if the initial value is another.
+and a doubt names the value. If the initial value is not null, a read of null shows a value that no one wrote.
 
 **Reads of failed and unknown transactions** (``--all-reads``). They are taken from the value of the completion, if it
 repeats the micro-operations of the call. A read of nil is left out, because the transaction may not have come that
@@ -21,7 +21,8 @@ from assay.harness.foreign import to_edn
 from assay.harness.run.settings import SettingsError
 
 NIL: Final[Mapping[str, str]] = {"symbol": "nil"}
-"""A read of null as the element that no one wrote. No file has such a value."""
+"""Replaces null in reads if null is not the initial value. The checks then see a value that no one wrote. No file has
+such a value."""
 _READS: Final = ("r", {"keyword": "r"})
 _WRITES: Final = ("w", {"keyword": "w"}, "append", {"keyword": "append"})
 
