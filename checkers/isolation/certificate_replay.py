@@ -121,7 +121,10 @@ def _replay(events: Iterable[tuple[Any, ...]], operations: Mapping[int, Operatio
 
 
 class _Comparison:
-    """Compares reads with what their readers see. A set of transactions is a number with a bit for each place."""
+    """Compares reads with the transactions that their readers see.
+
+    A set of transactions is an integer, with a bit for the place of each transaction in the certificate.
+    """
 
     def __init__(
         self, rule: str, places: Mapping[int, int], operations: Mapping[int, Operation], initial: Initial

@@ -38,7 +38,10 @@ NEVER: Final = 2**62
 MOST_DOUBTS: Final = 5
 
 Row = tuple[int, int, int, str, str, int | None, int | None, int, int | None, str]
-"""``op``, ``sub``, ``process``, ``key``, ``kind``, ``list_index``, ``value``, ``call``, ``ret`` and ``outcome``."""
+"""``op``, ``sub``, ``process``, ``key``, ``kind``, ``list_index``, ``value``, ``call``, ``ret`` and ``outcome``.
+
+``sub`` is the place of the effect in its operation, and ``list_index`` that of an element in a list that was read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class TransactionHistory:
                 yield from ((writers[-1], one, key) for one in self.unseen.get(key, ()) if one != writers[-1])
 
     def leave_out_unknown(self) -> TransactionHistory:
-        """Returns a copy in which no transaction of unknown outcome wrote a version of a list."""
+        """Returns a copy without the list versions of transactions of unknown outcome. Their reads and writes stay."""
         versions = {
             key: [one for one in writers if self.returns[one] != NEVER] for key, writers in self.versions.items()
         }
@@ -381,7 +384,7 @@ class _Builder:
     ) -> None:  # fmt: skip
         writers: dict[int, int] = {}
         last_value: int | None = None
-        is_clear = True
+        is_clear = True  # False if an ambiguous element follows the last one with a known writer
         for element in elements:
             if (key, element) in self._ambiguous:
                 is_clear = False

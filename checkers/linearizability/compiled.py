@@ -4,9 +4,9 @@ The machine code is cached next to the source or in numba's cache folder. If nei
 once per process.
 
 Importing numba and loading compiled code takes a second, which a search of few operations does not need. So all
-functions are plain Python until ``compile_all``. Without numba (the extra ``fast``), or with ``NUMBA_DISABLE_JIT=1``
-for a debugger, all functions stay plain Python. Then the verdicts are equal, but a search takes a hundred times as
-long.
+functions are plain Python until ``compile_all``. Without numba (the optional dependency ``assay[fast]``), or with
+``NUMBA_DISABLE_JIT=1`` for a debugger, all functions stay plain Python. Then the verdicts are equal, but a search takes
+a hundred times as long.
 """
 
 import sys

@@ -40,7 +40,7 @@ VALUES: Final = "values"
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
-    """Searches for a legal order, if no algorithm for the model's objects tells whether there is one.
+    """Judges a key by the algorithm for its model, or by the search if none fits its operations.
 
     The result does not depend on the process or machine.
     """
@@ -103,4 +103,4 @@ ALGORITHMS: Final[Mapping[str, Callable[[KeyHistory, Limits], KeyResult | None]]
     QUEUE: _judge_queue,
     UNORDERED: _judge_unordered,
 }
-"""By ``Model.exact``."""
+"""The algorithms by the name in ``Model.exact``."""

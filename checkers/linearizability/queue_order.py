@@ -186,10 +186,12 @@ def _find_impossible_dequeue(
 
 
 def _later_to_leave(one: _Passage, other: _Passage) -> _Passage:
+    """Returns the passage whose dequeue begins later."""
     return other if other.leave_from > one.leave_from else one
 
 
 def _earlier_gone(one: _Passage, other: _Passage) -> _Passage:
+    """Returns the passage whose dequeue returned earlier."""
     return other if other.leave_until <= one.leave_until else one
 
 
@@ -227,7 +229,9 @@ class _Order:
         self._left_over = [
             row for value, row in queue.enqueues.items() if value not in queue.dequeues and ret[row] != FOREVER
         ]
+        """The enqueues of known outcome whose values no dequeue returned."""
         self._takers = sorted(call[row] for row in queue.unknown)
+        """The calls of the dequeues of unknown outcome."""
         self._first_leave = self._list_first_leaves()
 
     def find(self) -> Contradiction | None:

@@ -4,9 +4,9 @@ Starting a process costs one or two seconds of processor time, and the time to s
 this process searches for the first seconds. If more than one key is then left, as many processes as there are cores
 search the rest.
 
-No key gets much time while others have had none: each key first gets a short *first look*, short keys before long ones.
-Only then are the keys searched to their limits that the first look did not decide. If a key is wrong, the history is,
-so the other keys get no more than the first look, unless ``Limits.every_key`` asks for it.
+No key gets much time while others have had none. So each key first gets a short *first look*, short keys before long
+ones. Then the keys that the first look did not decide are searched to their limits. If one key has no legal order, the
+history fails. So the other keys get no more than the first look, unless ``Limits.every_key`` asks for it.
 
 The result for a key does not depend on where it was searched. Each of n processes has an n-th of the memory. A key that
 needs more memory is searched again, alone, with all of the memory and the rest of its time.
@@ -97,7 +97,7 @@ def _search_for_some_time(encoded: EncodedHistory, keys: Sequence[int], limits: 
         remaining = end - time.perf_counter()
         if remaining <= 0:
             return
-        hurried = limits.seconds is None or limits.seconds > remaining
+        hurried = limits.seconds is None or limits.seconds > remaining  # has less time here than its limit
         found = search_history(encoded.history(number), replace(limits, seconds=remaining) if hurried else limits)
         if found.out_of_time and hurried:
             return  # other processes search this key again from the start

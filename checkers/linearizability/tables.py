@@ -47,6 +47,7 @@ class SearchMemory(NamedTuple):
     """``seen_table``, ``next_table``: hash tables with open addressing. An entry has generation and index of a row."""
     next_table: Ints
     heads: Ints
+    """``heads``, ``links``: chains of the rows of ``next`` with one hash of the state, to find dominated rows."""
     links: Ints
     trail_parent: Ints
     trail_op: Ints
@@ -63,7 +64,9 @@ class SearchMemory(NamedTuple):
     """For each blind action, whether its next state is known (0 or 1), and this state."""
     tried: Ints
     row: Ints
+    """Working memory for one row."""
     requests: Ints
+    """Transitions that the caller must compute, as in ``known``."""
     known: Ints
     """Hash table of known transitions of interned models: state and action in one integer, -1 in empty entries."""
     known_next: Ints

@@ -111,8 +111,7 @@ def _check_read(answer: Answer, key: str | None, read: Completed, adds: Sequence
 
 
 def _find_reorders(ordered: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Returns pairs of rows of which the second has a later time, and no higher value. The rows are in order of
-    time."""
+    """Returns pairs of rows. The second row of a pair has a later time and a lower value. ``ordered`` is by time."""
     found = []
     highest: Row | None = None
     for _, same_time in groupby(ordered, key=lambda row: row["sts"]):

@@ -7,7 +7,8 @@ the entry before it counts as one nanosecond later.
 
 Entries without a ``:process`` are calls each followed by its completion. Each such operation counts as a process of its
 own, because it is unknown which of them one client made. A process may go on after an operation of unknown outcome,
-although that operation may still take effect. ``separate_processes`` makes another process of what follows.
+although that operation may still take effect. ``separate_processes`` gives the operations that follow it another
+process.
 """
 
 import json
@@ -61,8 +62,8 @@ class _Contradiction:
 class Pairing:
     """Pairs entries, which are added in file order.
 
-    ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier entries. After the last one,
-    ``settle_order`` must be called first.
+    ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier entries. After the last entry, call
+    ``settle_order`` before any other method, because it decides the times.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Pairing:
         self._only_operation = only_operation
         self._times = EntryTimes(path, order)
         self._indexed: bool | None = None
+        """Whether operations have an ``:index``; None before the first one."""
         self._last_index = -1
         self._entries = 0
         self.continued = 0
@@ -97,12 +99,13 @@ class Pairing:
         self._stamps: Sequence[int] = ()
         self._open: dict[int | None, _OpenCall] = {}
         self._crashed: set[int] = set()
+        """Processes that have had an operation of unknown outcome."""
         self.unnamed = 0
         """The number of operations without a process."""
         self.answered = 0
         """The number of operations that ended ok."""
         self.comparable = 0
-        """The number of these whose form says what the answer must repeat."""
+        """The number of answered operations whose form says what the answer must repeat."""
         self._contradictions: list[_Contradiction] = []
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
         self._worker: list[str] = []

@@ -128,7 +128,7 @@ def describe_question(workload: Workload, request: CheckRequest) -> str:
         return f"judged as {workload.name} by the isolation level {level.name}{chosen}"
     more = f"; {LINEARIZABLE} asks for more: {workload.linearizable}" if workload.linearizable else ""
     order = ", in the order of real time" if request.real_time else ""
-    allowed = f"; allowed: {workload.allows}" if workload.allows else ""
+    allowed = f"; allowed: {workload.allows}" if workload.allows else ""  # ``workload.allowed`` has the anomalies
     return f"judged as {workload.name}: {workload.asks[0].lower()}{workload.asks[1:-1]}{order}{allowed}{more}"
 
 

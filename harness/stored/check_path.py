@@ -3,7 +3,7 @@
 - A run folder or a history folder is judged by its contract (``by_contract``), or by ``--model`` alone.
 - A file, or a Jepsen store folder with a ``history.edn``, is in a foreign format and needs a model or a workload.
 
-For a workload, the checks answer the questions of Jepsen's checker of that name, in SQL.
+A workload is judged by the question of Jepsen's or Maelstrom's checker of that name (``by_workload``).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 JEPSEN_HISTORIES: Final = ("history.edn", "history.edn.gz", "history.txt", "history.txt.gz")
-"""Files of a Jepsen folder, of which the first one that exists is judged."""
+"""Files of a Jepsen folder. The first one that exists is judged."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,8 +35,9 @@ def write_register_history(
     - operations other than ``VERBS``
     - values other than int64 and null
     - a value written twice to one key, or the initial value written
-    - null as a value, or an initial value that is not int64, if the initial value is not null
-    - some keys null and some not
+    - an initial value that is neither int64 nor null
+    - null as a value of a key whose initial value is another
+    - operations with a key beside operations without one
     - CAS operations that ended ok without taking effect
     """
     nameless = set()

@@ -26,7 +26,7 @@ MODELS: Final[Mapping[str, str]] = {
     "unordered-queue": "enqueue, dequeue in any order",
     "set": "add, remove, contains, read",
 }
-"""The built-in models, with an example of the arguments that a model needs, and what they are about."""
+"""The built-in models, with an example of the arguments that a model needs, and with their operations or rules."""
 MODEL_NAMES: Final = tuple(name.partition("(")[0] for name in MODELS)
 WORKLOADS: Final = tuple(BY_NAME)
 KEYS: Final = (AUTO, "tuples", "none")
