@@ -7,15 +7,15 @@
 - ``saturation``: serializability and snapshot isolation as a polygraph, and what follows from it.
 - ``clocks``: what real time and the reads say about the order of events.
 - ``scheduler``: finds an order near the order of times.
-- ``search``: decides what saturation leaves open.
-- ``solver``: decides it by a SAT solver, if python-sat is installed.
+- ``search``: decides the choices that saturation leaves open.
+- ``solver``: decides these choices by a SAT solver, if python-sat is installed.
 - ``refutation``: circles and choices that refute a level.
 - ``explain``: names and describes refutations.
 - ``certificate``: verifies the order of a pass.
-- ``certificate_replay``: the same for a certificate in a file, in plain Python and independently.
+- ``certificate_replay``: verifies the order in a certificate file, in plain Python, without the code of the checker.
 - ``level_check``: the verdict for one level.
 - ``exposure``: the reads that could have contradicted a level.
 
-The algorithms are pure Python and numpy, and perhaps python-sat. ``checkers.transactions`` imports the package, reads
+The algorithms need Python and numpy; python-sat is optional. ``checkers.transactions`` imports the package, reads
 the history and reports the findings.
 """

@@ -86,7 +86,9 @@ def _expand(begins: Ints, counts: Ints) -> tuple[Ints, Ints]:
 class _TimeOrder:
     """Versions are numbered by key, then by writer. ``_readers`` lists the readers of each version one after the other.
 
-    ``_first_reader`` and ``_reader_counts`` have their places by version. ``_sources`` and ``_targets`` are edges.
+    - ``_first_reader``, ``_reader_counts``: by version, the place of its first reader in ``_readers``, and their number
+    - ``_sources``, ``_targets``: the events between which edges lead
+    - ``_low``, ``_high``: by event, the bounds
     """
 
     def __init__(self, history: TransactionHistory, snapshot: bool) -> None:
@@ -111,7 +113,9 @@ class _TimeOrder:
         self._first_reader = np.cumsum(self._reader_counts) - self._reader_counts
         self._sources, self._targets = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._ordered = self._sources
+        """The pairs of versions that times ordered in the last round, each as one number."""
         self._copies = 0
+        """Number of places copied so far from clock to clock."""
         self._pairs: list[tuple[Ints, Ints]] = []
         self._add_edges(self._commits[self._writers[self._versions]], self._starts[self._readers])
         if snapshot:
@@ -255,12 +259,15 @@ class _TimeOrder:
         owners, readers = owners[others], self._starts[readers[others]]
         commits, starts = self._commits[self._writers], self._starts[self._writers]
         begins = starts if self._snapshot else commits
+        # By pair, the place of the pair with the same versions exchanged.
         opposite = np.argsort(later * len(commits) + earlier)[np.argsort(np.argsort(earlier * len(commits) + later))]
         is_open = np.ones(len(earlier), np.bool_)
         keep = self._high[self._sources] >= self._low[self._targets]
         sources, targets = self._sources[keep], self._targets[keep]
         self._propagate(clocks, chains, places, sources, targets, np.arange(len(sources)))
         while True:
+            # A pair holds if the first commit precedes the second writer, or a reader of the second version. Under
+            # snapshot isolation it also holds if the first start precedes the second commit.
             first, second = commits[earlier], commits[later]
             is_ordered = clocks[begins[later], chains[first]] >= places[first]
             if self._snapshot:

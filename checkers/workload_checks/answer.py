@@ -130,7 +130,7 @@ def name_object(key: str | None, nameless: str = NO_KEY_NAME) -> str:
 
 
 def list_elements(value: Any) -> list[Any]:
-    """Returns the elements of a vector, a list or a set; of any other value, itself."""
+    """Returns the elements of a vector, a list or a set. Any other value is the only element."""
     if isinstance(value, dict) and value.keys() == {"set"}:
         return list(value["set"])
     return value if isinstance(value, list) else [value]

@@ -22,9 +22,10 @@ only their polls prove that a value was sent for good. The offset of a send of u
 operation polled one of its values, that of a failed send never.
 
 *Allowances.* Sends of two transactions may interleave: skips within a transaction's sends, and circles that need the
-order of sends of two operations, are only notes, unless more is asked (``--linearizable``). After a ``subscribe``,
-partitions move between processes: then polls may skip and go back. Within an operation this is allowed for the keys of
-its ``:rebalance-log``. If no operation of the file has such a log, it is allowed for each process that has subscribed.
+order of sends of two operations, are only notes, unless more is asked (``--linearizable``). As soon as any process
+has subscribed, partitions move between processes, so the polls of successive operations may skip and go back. The polls
+within one operation may do so for the keys of its ``:rebalance-log``. If no operation of the file has such a log, they
+may do so if their process has subscribed.
 """
 
 from __future__ import annotations

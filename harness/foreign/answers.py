@@ -117,5 +117,5 @@ MICROS: Final[Mapping[str, Allows]] = {
     "send": _allow_send,
     "poll": _allow_poll,
 }
-"""By micro-operation of a transaction, the answers that its call allows. All other micro-operations must be answered
-with the key and the value of their call."""
+"""By micro-operation of a transaction, the answers that its call allows. The answer to any other micro-operation must
+repeat the key and the value of its call."""

@@ -205,7 +205,10 @@ def _ignore(done: int) -> None:
 
 
 def _read_entries(path: Path, format: ForeignFormat, progress: Progress) -> Iterator[Entry]:
-    """Reads a vector, an array or a sequence of maps, objects or vectors, one for each entry."""
+    """Yields the entries of a file. Each one is a map, an object or a vector.
+
+    The file is one vector or array of them, or has one after another.
+    """
     pieces = read_pieces(path, progress)
     reader = JsonReader(path, pieces) if format is ForeignFormat.JSON else EdnReader(path, pieces, tuples=True)
     for place, value in reader.iterate_values():

@@ -91,9 +91,10 @@ def judge_workload(
         model = add_initial_values(_find_model(workload.model, ops), request.initial)
         judgement = judge_by_model(ops, model, engines, progress, limits)
         if workload.accepts(INITIAL):
+            # For registers. The function of this name that is imported below is for transactions.
             hint = initial_values.suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
             notes += [hint] if hint else []
-    elif workload.question is not None:
+    elif workload.question is not None:  # the name of a check in CHECKS
         done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
         judgement = CHECKS[workload.question].judge(done, effects.to_plain_fields(fields), strict=request.linearizable)
     else:

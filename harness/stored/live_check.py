@@ -1,6 +1,7 @@
 """Judges a run in progress: judges its whole history again each time that it has grown.
 
-A violation found early also exists in the complete history (see ``assay.checkers.judging.early_checks``):
+A violation found early also exists in the complete history, because a judgement of the history so far assumes less (see
+``assay.checkers.judging.early_checks``):
 
 - Operations in progress have an unknown outcome.
 - Facts that the rest of the run may excuse do not count yet.
