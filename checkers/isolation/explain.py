@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.isolation.precedence import Kind
 from assay.checkers.isolation.refutation import Circle, Refutation, Split, Step, iterate_circles
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
 from assay.checkers.times import seconds
 
-CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 _SUFFIXES: Final = {Kind.REAL_TIME: "-real-time", Kind.SESSION: "-process"}
 _LOST_UPDATE: Final = "a lost update"
 _MOST_STEPS: Final = 6
@@ -32,7 +32,7 @@ def find_class(history: TransactionHistory, refutation: Refutation) -> str:
         rank = min(rank, 2)  # G-single: the writer of the later version missed the other's update
     kinds = {step.kind for circle in circles for step in _iterate_steps(circle.steps)}
     suffix = next((suffix for kind, suffix in _SUFFIXES.items() if kind in kinds), "")
-    return CLASSES[rank] + suffix
+    return CYCLE_CLASSES[rank] + suffix
 
 
 def _rank(steps: Sequence[Step]) -> int:

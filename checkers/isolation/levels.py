@@ -28,6 +28,9 @@ DUPLICATE_ELEMENTS: Final = "duplicate-elements"
 VALUE_ANOMALIES: Final = (
     GARBAGE_READ, ABORTED_READ, INTERMEDIATE_READ, INTERNAL, INCOMPATIBLE_ORDER, DUPLICATE_ELEMENTS,
 )  # fmt: skip
+CYCLE_CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+"""Classes of cycles. The strongest class comes first: a level that rules out a class also rules out all stronger ones.
+"""
 _ALWAYS: Final = frozenset({GARBAGE_READ, INCOMPATIBLE_ORDER, DUPLICATE_ELEMENTS})
 _COMMITTED: Final = _ALWAYS | {ABORTED_READ, INTERMEDIATE_READ}
 
@@ -58,6 +61,10 @@ class Order(enum.StrEnum):
     REAL_TIME = "real-time"
 
 
+_ORDER_NAMES: Final = {Order.SESSION: "process", Order.REAL_TIME: "real-time"}
+"""The suffixes of anomalies that need an order."""
+
+
 @dataclass(frozen=True)
 class Level:
     """An isolation level. ``meaning``: one clause; ``formula``: the condition in the notation of the module."""
@@ -72,6 +79,12 @@ class Level:
     def forbidden_values(self) -> frozenset[str]:
         """The value anomalies that the level forbids."""
         return _FORBIDDEN_VALUES[self.rule]
+
+    @property
+    def anomalies(self) -> frozenset[str]:
+        """All anomalies that refute the level: values, and cycles without or with the declared order."""
+        suffixes = ("", *((f"-{_ORDER_NAMES[self.order]}",) if self.order is not Order.NONE else ()))
+        return self.forbidden_values | {name + suffix for name in CYCLE_CLASSES for suffix in suffixes}
 
 
 _FORBIDDEN_VALUES: Final = {

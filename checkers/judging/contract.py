@@ -249,9 +249,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def isolate(self, level: str, *, seconds: float = 300.0, all_reads: bool = False) -> Contract:
         """Returns a copy by which the transactions must satisfy an isolation level, such as ``snapshot-isolation``.
 
-        It tolerates the aborted, intermediate and internal reads that the level allows. ``seconds``: the time limit;
-        beyond it the level is unknown. ``all_reads``: whether the recorded reads of failed and unknown transactions are
-        judged as well. Raises ``ValueError`` for an unknown level.
+        It forbids all anomalies that refute the level, except those that the contract tolerates by name. It tolerates
+        the aborted, intermediate and internal reads that the level allows. ``seconds``: the time limit; beyond it the
+        level is unknown. ``all_reads``: whether the recorded reads of failed and unknown transactions are judged as
+        well. Raises ``ValueError`` for an unknown level.
         """
         found = find_level(level)
         allowed = tuple(name for name in VALUE_ANOMALIES if name not in found.forbidden_values)
@@ -315,11 +316,16 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         """Returns whether one instance of this anomaly fails the run."""
         if self.forbidden is None:
             return anomaly not in self.tolerated
-        return anomaly in self.forbidden
+        return anomaly in self.forbidden or (self._is_refutation(anomaly) and anomaly not in self.tolerated)
+
+    def _is_refutation(self, anomaly: str) -> bool:
+        """Returns whether the anomaly refutes the contract's isolation level."""
+        return self.transaction_level is not None and anomaly in find_level(self.transaction_level).anomalies
 
     def needs(self, anomaly: str) -> bool:
         """Returns whether a run without data for this anomaly's check is unknown."""
-        return self.forbids(anomaly) and (self.needed is None or anomaly in self.needed)
+        named = self.forbids(anomaly) and (self.forbidden is None or anomaly in self.forbidden)
+        return named and (self.needed is None or anomaly in self.needed)
 
     def tolerates(self, anomaly: str) -> bool:
         return anomaly in self.tolerated

@@ -456,16 +456,12 @@ class _Judging:
                 note=covered.note,
             )
         )
-        if self.ended and self.requires_exposure and self._needs_level():
+        if self.ended and self.requires_exposure:
             declared = declare_level_exposure(level)
             blind = describe_blindness(name_level_check(name), declared, covered.exposure, NO_BOUND)
             if blind is not None:
                 self.level_is_blind = True
                 self.unknown.append(f"{blind}{self._explain_missing_data()}")
-
-    def _needs_level(self) -> bool:
-        """Returns whether a run that could not have contradicted the contract's isolation level is unknown."""
-        return self.contract.transaction_level is not None and any(map(self.contract.needs, LEVEL_ANOMALIES))
 
     def _step(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
@@ -601,6 +597,9 @@ class _Judging:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
                 self.unknown.append(f"{anomaly} was found, {NOT_IN_CONTRACT}")
         self._report_empty_promise()
+        level = self.contract.transaction_level
+        if level is not None and self.requires_exposure and not set(TRANSACTIONS.anomalies) & set(self.applied):
+            self.unknown.append(f"the contract demands {level}, but the history has no transactions")
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
 
@@ -680,7 +679,8 @@ class _Judging:
         if contract.forbidden is None:
             forbidden = tuple(name for name in self.applied if contract.forbids(name))
         else:
-            forbidden = tuple(name for name in contract.forbidden if contract.needs(name) or name in self.applied)
+            named = (name for name in contract.forbidden if contract.needs(name) or name in self.applied)
+            forbidden = tuple(dict.fromkeys((*named, *filter(contract.forbids, self.applied))))
         meanings = list_meanings(self.families)
         if contract.transaction_level is not None:
             level = find_level(contract.transaction_level)

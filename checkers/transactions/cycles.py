@@ -18,11 +18,11 @@ import msgspec
 from assay.checkers.check import Check, EachOperation, UndecidedKeys, build, name_violations
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure
+from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.judging.verdict import MOST_FINDINGS, MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
-    CLASSES,
     G1C,
     G_SINGLE,
     LIMIT,
@@ -141,7 +141,7 @@ class _CycleSearch:
         cycles = ShortCycles(classified)
         for component in classified.components:
             ops = _list_operations(classified, component)
-            if component.rank < min(self._rank.get(op, len(CLASSES)) for op in ops):
+            if component.rank < min(self._rank.get(op, len(CYCLE_CLASSES)) for op in ops):
                 self._add_cycle(cycles, component, f"-{order}", ops)
 
     def list_instances(self) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ class _CycleSearch:
         return classified
 
     def _add_cycle(self, cycles: ShortCycles, component: Component, suffix: str, ops: list[int]) -> int:
-        name = CLASSES[component.rank] + suffix
+        name = CYCLE_CLASSES[component.rank] + suffix
         if self._counts.get(name, 0) >= MOST_FINDINGS:
             self._add(component.rank, suffix, ops[:2], len(ops))
             return component.rank
@@ -212,7 +212,7 @@ class _CycleSearch:
         repeat: Row | None = None,
         members: Sequence[int] = (),
     ) -> None:
-        name = CLASSES[rank] + suffix
+        name = CYCLE_CLASSES[rank] + suffix
         self._counts[name] = self._counts.get(name, 0) + 1
         self._instances.append(_Instance(name, ops, size, cycle, repeat, members))
 
@@ -302,7 +302,7 @@ def encode_reasons(sentences: Sequence[str]) -> str | None:
 
 _MEANINGS: Final = dict(
     zip(
-        CLASSES,
+        CYCLE_CLASSES,
         (
             "two transactions wrote over each other's writes",
             "transactions form a cycle in which each saw or overwrote a write of the one before",
@@ -330,7 +330,7 @@ def _declare_cycles(suffix: str = "", given: str = "") -> tuple[Check, ...]:
             exposure=declare_exposure(
                 "select key, value, op from txn_possible where outcome = 'ok'",
                 asserted="acknowledged",
-                remedy=remedy if name + suffix == CLASSES[G1C] else "",
+                remedy=remedy if name + suffix == CYCLE_CLASSES[G1C] else "",
             ),
         )
         for name, meaning in _MEANINGS.items()

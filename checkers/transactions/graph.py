@@ -45,8 +45,6 @@ ORDER: Final = 5
 """Kind of edges of real time or of a process, in addition to the kinds of ``txn_edges``."""
 
 G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(5)
-CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
-"""The strongest class first. An isolation level that rules out a class also rules out all stronger classes."""
 
 LIMIT: Final = 20_000_000
 """Maximum number of nodes that the search for G-single expands, which takes some ten seconds. Then it is incomplete."""
@@ -96,7 +94,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Component:
-    """Strongly connected component. ``rank`` is an index into ``CLASSES``."""
+    """Strongly connected component. ``rank`` is an index into ``CYCLE_CLASSES`` of ``checkers.isolation.levels``."""
 
     rank: int
     members: Ints

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.checkers.check import build
+from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.transactions.cycles import prepare
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
-from assay.checkers.transactions.graph import CLASSES
 
 from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
@@ -305,7 +305,7 @@ def by_sql(
         assert bool(prepare(engine)) is is_doubtful
         for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):
             build(engine, check.views)
-            cycle = check.anomaly.startswith(CLASSES)
+            cycle = check.anomaly.startswith(CYCLE_CLASSES)
             for row in engine.rows(f"select {'first_op' if cycle else 'key'} as place from {check.found}"):
                 index = row["place"] // OPS if cycle else int(row["place"].split("/")[0])
                 found.setdefault(index, set()).add(check.anomaly)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from assay.checkers.isolation.exposure import count_exposure
 from assay.checkers.isolation.levels import LEVELS, Level, Rule
 from assay.checkers.isolation.transactions import make_history
@@ -18,7 +20,7 @@ from assay.reports.coverage import AnomalyPolicy, CheckRow, CheckState, build_ro
 
 from helpers.isolation_oracle import draw_history, satisfies, to_rows
 from helpers.judging import judge
-from helpers.log_histories import write
+from helpers.log_histories import Book, write
 from helpers.txn_histories import Store, Txn
 
 HISTORIES = 20
@@ -123,6 +125,44 @@ def test_a_run_that_could_not_contradict_its_level_is_unknown(tmp_path: Path) ->
     strict = judged(tmp_path / "strict", blind_store(), PROMISED.isolate("strict-serializable"))
     assert (strict.verdict, strict.unknown) == (Verdict.PASS, ())
     assert judged(tmp_path / "plain", blind_store(), PROMISED).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        PROMISED.isolate("strict-serializable"), forbid("G1a").isolate("strict-serializable"),
+        PROMISED.tolerate("G-single").isolate("strict-serializable"),
+    ],
+)  # fmt: skip
+def test_what_refutes_the_level_of_a_contract_fails_the_run(tmp_path: Path, contract: Contract) -> None:
+    stale = open_store()
+    stale.add("rx=2")
+    found = judged(tmp_path / "stale", stale, contract)
+    assert (found.verdict, found.anomalies, found.unknown) == (Verdict.FAIL, {"G-single-real-time": 1}, ())
+    assert judged(tmp_path / "open", open_store(), contract).verdict is Verdict.PASS
+
+
+def test_an_anomaly_that_the_contract_tolerates_fails_no_run(tmp_path: Path) -> None:
+    stale = open_store()
+    stale.add("rx=2")
+    contracts = (
+        PROMISED.tolerate("G-single-real-time").isolate("strict-serializable"),
+        PROMISED.isolate("strict-serializable").tolerate("G-single-real-time"),
+    )
+    for number, contract in enumerate(contracts):
+        found = judged(tmp_path / str(number), stale, contract)
+        assert (found.verdict, found.anomalies) == (Verdict.PASS, {"G-single-real-time": 1})
+
+
+def test_a_run_without_transactions_satisfies_no_level(tmp_path: Path) -> None:
+    book = Book()
+    for number in range(12):
+        book.send([number], number, (10 * number, 10 * number + 1))
+        book.poll(number, [(number, number)], number + 1, (10 * number + 2, 10 * number + 3))
+    path = write(tmp_path / "history", book.rows)
+    found = judge(path, forbid("lost-write").isolate("serializable"))
+    more = {*found.unknown} - {*judge(path, forbid("lost-write")).unknown}
+    assert more == {"the contract demands serializable, but the history has no transactions"}
 
 
 def test_one_sentence_says_that_no_transaction_read(tmp_path: Path) -> None:

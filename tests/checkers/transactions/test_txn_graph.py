@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.transactions.edges import RW, THEN, WR, WW
 from assay.checkers.transactions.graph import (
-    CLASSES,
     G2_ITEM,
     G_NONADJACENT,
     G_SINGLE,
@@ -122,7 +122,7 @@ def test_a_search_that_ends_early_says_so_and_reports_a_weaker_class() -> None:
     assert (classified.components[0].rank, classified.unsure) == (G_NONADJACENT, 1)
     # The shortest with no two rw in a row happens to be the one that was not looked for.
     rank, steps = ShortCycles(classified).shortest(classified.components[0])
-    assert (CLASSES[rank], len(steps)) == ("G-single", 11)
+    assert (CYCLE_CLASSES[rank], len(steps)) == ("G-single", 11)
 
 
 def test_components_are_reported_in_the_order_of_their_least_transactions() -> None:
