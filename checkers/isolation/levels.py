@@ -81,6 +81,11 @@ class Level:
         return _FORBIDDEN_VALUES[self.rule]
 
     @property
+    def orders_sessions(self) -> bool:
+        """Whether transactions of one process are ordered, but not transactions of different processes."""
+        return self.order is Order.SESSION
+
+    @property
     def anomalies(self) -> frozenset[str]:
         """All anomalies that refute the level: values, and cycles without or with the declared order."""
         suffixes = ("", *((f"-{_ORDER_NAMES[self.order]}",) if self.order is not Order.NONE else ()))

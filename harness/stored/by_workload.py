@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from assay.checkers.engine import Engines
 from assay.checkers.isolation.level_check import TIME_LIMIT
-from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, Order, Rule, add_real_time, find_level
+from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, add_real_time, find_level
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
@@ -45,8 +45,7 @@ from assay.harness.stored.workload_table import BY_NAME, INITIAL, LEVEL, LINEARI
 
 
 def _orders_sessions(request: CheckRequest) -> bool:
-    level = None if request.level is None else find_level(request.level)
-    return level is not None and (level.order is Order.SESSION or level.rule is Rule.CAUSAL)
+    return request.level is not None and find_level(request.level).orders_sessions
 
 
 EffectMaker = Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]

@@ -19,8 +19,10 @@ from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode, read_history, recognise_format, separate_processes
 from assay.harness.stored.initial_values import read_initial_values
+from assay.harness.stored.keyed_transactions import separate_keys
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.transaction_reads import is_read, keep_known_reads, list_micros, name_key
+from assay.harness.stored.workload_table import BY_NAME
 
 _NEEDED: Final = ("level", "events", "workload", "keys", "entries", "initial", "all_reads")
 
@@ -30,7 +32,7 @@ def write_certificate(path: Path, found: Mapping[str, Any], request: CheckReques
     certificate = {
         **found,
         "workload": request.workload,
-        "keys": KeyMode.NONE.value if request.keys == KeyMode.AUTO else request.keys,
+        "keys": request.keys,
         "entries": request.order,
         "initial": list(request.initial),
         "all_reads": request.all_reads,
@@ -67,6 +69,8 @@ def verify(certificate: Mapping[str, Any], path: Path) -> tuple[str | None, int]
             path,
             ForeignFormat(format),
             certificate["workload"],
+            is_workload=True,
+            prefers_values=BY_NAME[certificate["workload"]].has_vectors,
             keys=KeyMode(certificate["keys"]),
             order=EntryOrder(certificate["entries"]),
             all_reads=bool(certificate["all_reads"]),
@@ -74,8 +78,9 @@ def verify(certificate: Mapping[str, Any], path: Path) -> tuple[str | None, int]
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
     done = [to_completed(row) for row in separate_processes(read.ops).to_pylist()]
+    separate, _ = separate_keys(done, by_session=find_level(certificate["level"]).orders_sessions)
     values = read_initial_values(certificate["initial"])
-    operations = {one.index: _to_operation(one, all_reads=bool(certificate["all_reads"])) for one in done}
+    operations = {one.index: _to_operation(one, all_reads=bool(certificate["all_reads"])) for one in separate}
     try:
         flaw = find_flaw(certificate, operations, lambda key: _to_element(values.find(key)))
     except (KeyError, TypeError, ValueError) as error:

@@ -24,6 +24,7 @@ from assay.harness.core.printable import count_noun
 from assay.harness.foreign import to_edn
 from assay.harness.stored.element_numbers import number_elements
 from assay.harness.stored.initial_values import read_initial_values
+from assay.harness.stored.keyed_transactions import separate_keys
 from assay.harness.stored.transaction_reads import (
     apply_initial_values,
     count_unacknowledged,
@@ -194,7 +195,7 @@ def make_transaction_effects(
     ``by_session``: whether the level orders the transactions of a process.
     """
     _require_names(done)
-    done, sessions = _separate_keys(done, by_session=by_session)
+    done, sessions = separate_keys(done, by_session=by_session)
     unacknowledged, doubts = count_unacknowledged(done), list[str]()
     if all_reads:
         done = list(map(keep_known_reads, done))
@@ -215,57 +216,6 @@ def make_transaction_effects(
         )
     except ValueError as error:
         raise HistoryError(str(error)) from error
-
-
-def _separate_keys(done: Sequence[Completed], *, by_session: bool) -> tuple[Sequence[Completed], str]:
-    """Returns copies in which each key of operations has objects of its own, and a note on the numbers of processes.
-
-    Such a key stands for a database of its own, as in Jepsen's ``independent``. So x under key 1 is another object than
-    x under key 2. All databases together satisfy a level without session order iff each of them does. Session order
-    does not compose in this way. So with ``by_session``, a process is a session of its own under each key.
-    """
-    keys = list(dict.fromkeys(one.operation.key for one in done))
-    if keys in ([], [None]):
-        return done, ""
-    stride = 10 ** len(str(max(one.process for one in done)))
-    number = {key: place * stride for place, key in enumerate(keys)} if by_session else dict.fromkeys(keys, 0)
-    separate = [
-        msgspec.structs.replace(
-            one,
-            process=one.process + number[one.operation.key],
-            operation=msgspec.structs.replace(
-                one.operation, argument=_put_under(one.operation.key, one.operation.argument)
-            ),
-            completion=msgspec.structs.replace(
-                one.completion, result=_put_under(one.operation.key, one.completion.result)
-            ),
-        )
-        for one in done
-    ]
-    _require_one_object_per_name(done, separate)
-    note = "each process is a session of its own under each key"
-    if not by_session or len(keys) == 1:
-        return separate, ""
-    return separate, f"{note}: process {stride} is process 0 under {keys[1]}"
-
-
-def _put_under(key: str | None, micros: Any) -> Any:
-    if not isinstance(micros, list):
-        return micros
-    return [[f, f"{key}/{_to_plain(name)}", *rest] for f, name, *rest in micros]
-
-
-def _require_one_object_per_name(done: Sequence[Completed], separate: Sequence[Completed]) -> None:
-    """Raises ``HistoryError`` if a key and an object's name, joined, equal another key and another name."""
-    owners: dict[str, str | None] = {}
-    for before, after in zip(done, separate, strict=True):
-        key = before.operation.key
-        for _, name, *_ in after.operation.argument:
-            if owners.setdefault(name, key) != key:
-                raise HistoryError(
-                    f"operation {before.index}: objects under the keys {owners[name]} and {key} would have one name, "
-                    f"{name}"
-                )
 
 
 def _without_result(one: Completed) -> Completed:

@@ -43,7 +43,9 @@ LARGER = {
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
-ELSEWHERE = {"explorers", "figures", "broker", "linearizability", "sets_and_queues", "store_on_spark"}
+ELSEWHERE = {
+    "explorers", "figures", "broker", "linearizability", "published_histories", "sets_and_queues", "store_on_spark",
+}  # fmt: skip
 """Modules that the other benchmarks share, and benchmarks that have tests of their own below."""
 
 

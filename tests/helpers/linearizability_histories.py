@@ -70,14 +70,14 @@ def asked(model: str, rng: random.Random, number: int) -> tuple[str, Any]:
         return ("get", None) if draw < 0.4 else ("put" if draw < 0.6 else "append", "abc"[value - 1])
     if model in OF_LOCKS:
         return ("acquire" if draw < 0.5 else "renew" if model == "lease-mutex" and draw < 0.7 else "release"), None
-    if model == "fifo-queue":
+    if model.endswith("queue"):
         return ("dequeue", None) if draw < 0.5 else ("enqueue", value if draw < 0.75 else number + 10)
     return ("read", None) if draw < 0.5 else ("add", rng.randint(1, 4))
 
 
 def recorded(model: str, state: Any, f: str) -> Any:
     """Returns what a correct object answers in this state."""
-    if model == "fifo-queue" and f == "dequeue":
+    if model.endswith("queue") and f == "dequeue":
         return state[0] if state else None
     if f in ("read", "get"):
         return (state or []) if model == "set" else state

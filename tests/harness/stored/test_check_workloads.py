@@ -614,3 +614,17 @@ def test_joined_names_of_objects_must_differ(tmp_path: Path, capsys: pytest.Capt
     path.write_text(edn([*done(1, "txn", '["a" [[:w "b/c" 1]]]'), *done(1, "txn", '["a/b" [[:w "c" 1]]]')]))
     said = rejected(capsys, str(path), "--workload=rw-register", "--keys=tuples")
     assert "objects under the keys a and a/b would have one name, a/b/c" in said
+
+
+@pytest.mark.parametrize("keys", [[], ["--keys=tuples"]])
+@pytest.mark.parametrize(
+    ("events", "level"),
+    [(ONE_KEY_AFTER_THE_OTHER, "strict-serializable"), (READS_BEFORE_WRITES, "strong-session-serializable")],
+)
+def test_the_certificate_of_a_history_with_keys_is_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], level: str, keys: list[str]
+) -> None:
+    path, certificate = tmp_path / "h.edn", tmp_path / "certificate.json"
+    path.write_text(edn(events))
+    main(["check", str(path), "--workload=rw-register", f"--level={level}", f"--certificate={certificate}", *keys])
+    assert main(["verify", str(certificate), str(path)]) == ExitCode.PASS, capsys.readouterr()
