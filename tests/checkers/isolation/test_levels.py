@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import permutations
+from typing import Final
 
 import pytest
 
@@ -15,7 +16,7 @@ from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.clocks import order_by_time
 from assay.checkers.isolation.explain import describe, find_class, find_term
 from assay.checkers.isolation.level_check import LevelResult, check_level
-from assay.checkers.isolation.levels import LEVELS, Order, add_real_time, find_level
+from assay.checkers.isolation.levels import LEVELS, Level, Order, Rule, add_real_time, find_level
 from assay.checkers.isolation.refutation import Split, Step, iterate_circles
 from assay.checkers.isolation.transactions import make_history
 from assay.checkers.judging.contract import Contract
@@ -187,6 +188,39 @@ def test_a_wrong_certificate_is_rejected() -> None:
         find_flaw(history, strict, [0, 2, 1])
         == "a transaction comes after another one that was called after its return"
     )
+
+
+_VERSIONS: Final = store(("ax1",), ("ax2",), ("rx12",))
+_READ: Final = store(("wx1",), ("rx=1",))
+_SEEN: Final = store(("wx1", "wy1"), ("wx2",), ("ry=1", "rx=2"))
+_CAUSE: Final = store(("wx1",), ("wx2",), ("rx=1", "wy1"), ("ry=1", "rx=2"))
+_REPLACED: Final = store(("wx1",), ("rx=1",), ("wx2",))
+SWAPPED: Final = {
+    Rule.READ_UNCOMMITTED: (_VERSIONS, (1, 0, 2), "two versions of a list are in the wrong order"),
+    Rule.READ_COMMITTED: (_READ, (1, 0), "a read comes before its write"),
+    Rule.AXIOMATIC_READ_COMMITTED: (_SEEN, (1, 0, 2), "transaction 2 sees a later version of x than it read"),
+    Rule.READ_ATOMIC: (_SEEN, (1, 0, 2), "transaction 2 sees a later version of x than it read"),
+    Rule.CAUSAL: (_CAUSE, (1, 0, 2, 3), "transaction 3 sees a later version of x than it read"),
+    Rule.REPEATABLE_READ: (_REPLACED, (0, 2, 1), "transaction 1 does not find what it read of x"),
+    Rule.SNAPSHOT_ISOLATION: (_REPLACED, (0, 2, 1), "transaction 1 does not find what it read of x"),
+    Rule.SERIALIZABLE: (_REPLACED, (0, 2, 1), "transaction 1 does not find what it read of x"),
+}
+"""By rule, a history in the order of its numbers, an order that is wrong for one reason, and this reason."""
+
+
+@pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
+def test_an_order_with_two_transactions_swapped_is_rejected_at_each_level(level: Level) -> None:
+    made, swapped, reason = SWAPPED[level.rule]
+    history = make_history(to_rows(made.txns))
+    events = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
+    right, wrong = (
+        [events * number + event for number in order for event in range(events)]
+        for order in (range(len(history)), swapped)
+    )
+    assert find_flaw(history, level, right) is None
+    flaw = find_flaw(history, level, wrong)
+    assert flaw is not None
+    assert flaw == reason or level.order is Order.REAL_TIME
 
 
 @pytest.mark.parametrize("level", ["serializable", "snapshot-isolation", "strict-serializable"])

@@ -59,7 +59,9 @@ def test_an_order_with_two_events_swapped_is_refused_iff_it_breaks_the_formula(
 ) -> None:
     rng = random.Random(zlib.crc32(f"swapped/{level.name}/{lists}".encode()))
     total: Counter[bool] = Counter()
-    for _ in range(count // 2):
+    for drawn in range(3 * count):
+        if drawn >= count // 2 and total[False] > count // 10:
+            break
         txns = draw_history(rng, 5, lists=lists)
         order = check_level(make_history(to_rows(txns)), level).order or ()
         for first, second in combinations(range(len(order)), 2):
@@ -68,7 +70,7 @@ def test_an_order_with_two_events_swapped_is_refused_iff_it_breaks_the_formula(
             is_kept = keeps(txns, level, swapped)
             assert (find_flaw(make_history(to_rows(txns)), level, swapped) is None) is is_kept, (swapped, txns)
             total[is_kept] += 1
-    assert total[False] > count // 10 or count < 100 or (level.name == "read-uncommitted" and not lists), total
+    assert total[False] > count // 10 or (level.name == "read-uncommitted" and not lists), total
 
 
 @pytest.mark.parametrize("name", ["read-atomic", "axiomatic-read-committed"])
