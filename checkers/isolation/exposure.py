@@ -33,14 +33,14 @@ EXPOSURE_TABLE: Final = "txn_level_exposure"
 
 def declare_level_exposure(level: Level) -> Exposure:
     """Returns the claims of a level in words, and the SQL of their counts."""
-    others = "let transactions read and write several keys that other transactions write"
+    remedy = "let transactions read and write several keys that other transactions write"
     return Exposure(
         rows=f"select key, claims, exposed from {EXPOSURE_TABLE}",
         nouns="reads",
         asserted="answered in committed transactions",
         observed="open to contradiction by another transaction",
         no_claims="no transaction that committed read a version of another transaction",
-        remedy=others,
+        remedy=remedy,
         at_any_time=True,  # an observation before the claim counts, too
     )
 
@@ -48,8 +48,8 @@ def declare_level_exposure(level: Level) -> Exposure:
 def count_exposure(history: TransactionHistory, level: Level) -> dict[str, tuple[int, int]]:
     """Returns the claims and the exposed claims of each key."""
     users = _find_users(history)
-    followed, preceded = _find_ordered(history, level.order)  # by another transaction
-    sources = followed | _find_observed(history)
+    with_successor, with_predecessor = _find_ordered(history, level.order)
+    sources = with_successor | _find_observed(history)
     counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for number, (reads, writes) in enumerate(zip(history.reads, history.writes, strict=True)):
         is_open = [users.have_other_writer(read.key, number) for read in reads]
@@ -58,7 +58,7 @@ def count_exposure(history: TransactionHistory, level: Level) -> dict[str, tuple
         elif level.rule is Rule.READ_COMMITTED:
             is_tied = number in sources
         else:
-            is_tied = sum(is_open) > 1 or number in followed or number in preceded
+            is_tied = sum(is_open) > 1 or number in with_successor or number in with_predecessor
             is_tied = is_tied or any(users.have_other(key, number) for key in writes)
         for read, exposed in zip(reads, is_open, strict=True):
             counts[read.key][0] += 1

@@ -122,7 +122,7 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
     if isinstance(derived, Circle):
         return derived
     return _decide_choices(
-        derived, deadline, lambda state: schedule_derived(history, level, deadline, state.list_derived_events())
+        derived, deadline, lambda state: schedule_derived(history, level, deadline, state.list_derived_pairs())
     )
 
 
@@ -155,5 +155,5 @@ def _saturate_windows(history: TransactionHistory, level: Level, deadline: float
         derived = _saturate(make_problem(history, level, sorted(writers.union(window))), deadline)
         if isinstance(derived, Circle):
             return derived
-        pairs.update(derived.list_derived_events())
+        pairs.update(derived.list_derived_pairs())
     return sorted(pairs)

@@ -61,10 +61,10 @@ def iterate_circles(refutation: Refutation) -> Iterator[Circle]:
         yield from iterate_circles(refutation.if_second)
 
 
-def make_circle(edges: Sequence[Edge], count: int, find_transaction: Sequence[int]) -> Circle:
-    """Makes a circle of a cycle in ``edges``. ``find_transaction``: by node, the number of its transaction."""
+def make_circle(edges: Sequence[Edge], count: int, transactions: Sequence[int]) -> Circle:
+    """Makes a circle of a cycle in ``edges``. ``transactions``: by node, the number of its transaction."""
     cycle = find_short_cycle(count, edges)
-    return Circle(_to_steps([index for index, _ in cycle], edges, find_transaction))
+    return Circle(_to_steps([index for index, _ in cycle], edges, transactions))
 
 
 def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collection[Edge]]:
@@ -100,7 +100,7 @@ def _to_steps(cycle: Sequence[int], edges: Sequence[Edge], numbers: Sequence[int
     is_snapshot = any(edge.kind is Kind.SNAPSHOT for edge in edges)
     made: dict[int, Step] = {}
 
-    def find_member(member: int) -> int:
+    def to_number(member: int) -> int:
         """Returns the number of a transaction in the history. ``member``: its place in ``Problem.members``."""
         return NO_TRANSACTION if member == NO_TRANSACTION else numbers[2 * member if is_snapshot else member]
 
@@ -111,8 +111,8 @@ def _to_steps(cycle: Sequence[int], edges: Sequence[Edge], numbers: Sequence[int
             inside = premises.get(index, ()) if depth < _DEEPEST else ()
             because = tuple(make(one, depth + 1) for one in inside if edges[one].kind is not Kind.SNAPSHOT)
             known = made[index] = Step(
-                numbers[edge.source], numbers[edge.target], edge.kind, edge.key, find_member(edge.reader),
-                find_member(edge.writer), edge.decided, because,
+                numbers[edge.source], numbers[edge.target], edge.kind, edge.key, to_number(edge.reader),
+                to_number(edge.writer), edge.decided, because,
             )  # fmt: skip
         return known
 

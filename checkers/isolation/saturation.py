@@ -225,7 +225,7 @@ class Saturation:
                 for edge in found:
                     self.add(edge)
 
-    def list_derived_events(self) -> list[tuple[int, int]]:
+    def list_derived_pairs(self) -> list[tuple[int, int]]:
         """Returns the derived edges as pairs of events, numbered as in ``certificate``."""
         events = [
             2 * self.problem.find_transaction(node) + node % 2

@@ -75,7 +75,7 @@ class _Scheduler:
     ) -> None:
         self._guesses_first = bounds is not None
         """Whether a circle is resolved by a guess at once. Otherwise the order near the last step is derived first."""
-        self._draws = False
+        self._guesses_randomly = False
         """Whether guesses are made at random."""
         self._random = random.Random(len(history))
         self._history = history
@@ -299,7 +299,7 @@ class _Scheduler:
             self._sources[second].remove(first)
             if not self._done[first]:
                 self._missing[second] -= 1
-        self._draws = True
+        self._guesses_randomly = True
         return True
 
     def _derive_order(self, size: int) -> list[tuple[int, int]] | None:
@@ -321,7 +321,7 @@ class _Scheduler:
             saturation.saturate()
         except (Conflict, TimeLimitReached):
             return None
-        return saturation.list_derived_events()
+        return saturation.list_derived_pairs()
 
     def _list_circle(self) -> list[int]:
         """Returns the transactions on the paths of waits from the five earliest waiting events.
@@ -344,7 +344,7 @@ class _Scheduler:
 
     def _guess(self, choices: list[tuple[int, int]]) -> bool:
         """Lets the second event of a pair wait for the first one. Returns False if all pairs were tried before."""
-        if self._draws:
+        if self._guesses_randomly:
             self._random.shuffle(choices)
         else:
             choices.sort(key=lambda pair: self._times[pair[0]] - self._times[pair[1]])

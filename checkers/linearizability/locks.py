@@ -85,7 +85,7 @@ def _find_owner(claimed: _ClaimedOwner, clients: Mapping[int | None, set[int]]) 
     return next(iter(of_process)) if len(of_process) == 1 else ANYONE
 
 
-class Hold(NamedTuple):
+class LockState(NamedTuple):
     """State of an owned lock: its owner, and how often the owner holds it."""
 
     owner: int | None = None
@@ -112,7 +112,7 @@ class OwnerMutex(OwnedModel):
     """Mutex that only its owner may release, and that its owner cannot acquire again."""
 
     name = "owner-mutex"
-    initial: ClassVar[Hold] = Hold()
+    initial: ClassVar[LockState] = LockState()
     most: float = 1
     fenced: ClassVar[bool] = False
 
@@ -124,12 +124,12 @@ class OwnerMutex(OwnedModel):
         return Action(verb, self.claim_owner(call), Terms(self.most, self.fenced, fence))
 
     @staticmethod
-    def step(state: Hold, f: int, x: int, y: Terms) -> tuple[bool, Hold]:
+    def step(state: LockState, f: int, x: int, y: Terms) -> tuple[bool, LockState]:
         if f == RELEASE:
             if not is_owner(state.owner, x):
                 return False, state
             if state.holds == 1:
-                return True, Hold(fence=state.fence)
+                return True, LockState(fence=state.fence)
             return True, state._replace(owner=_pick_known_owner(state.owner, x), holds=state.holds - 1)
         if state.owner is None:
             return _acquire_free(state, x, y)
@@ -141,19 +141,19 @@ class OwnerMutex(OwnedModel):
         fits = y.fence == state.fence if state.exact else state.fence is None or y.fence >= state.fence
         return fits, again._replace(fence=y.fence, exact=True)
 
-    def describe(self, state: Hold, values: Values) -> str:
+    def describe(self, state: LockState, values: Values) -> str:
         last = "" if state.fence is None else f", fence {'' if state.exact else 'at least '}{state.fence}"
         if state.owner is None:
             return "free" if state.fence is None else f"free, the latest fence at least {state.fence}"
         return f"held{'' if state.holds == 1 else f' {state.holds} times'} by {name_owner(state.owner, values)}{last}"
 
 
-def _acquire_free(state: Hold, owner: int, terms: Terms) -> tuple[bool, Hold]:
+def _acquire_free(state: LockState, owner: int, terms: Terms) -> tuple[bool, LockState]:
     if not terms.fenced:
-        return True, Hold(owner, 1)
+        return True, LockState(owner, 1)
     if terms.fence is None:  # the smallest fence that is possible allows the most later fences
-        return True, Hold(owner, 1, None if state.fence is None else state.fence + 1)
-    return state.fence is None or terms.fence > state.fence, Hold(owner, 1, terms.fence, exact=True)
+        return True, LockState(owner, 1, None if state.fence is None else state.fence + 1)
+    return state.fence is None or terms.fence > state.fence, LockState(owner, 1, terms.fence, exact=True)
 
 
 class ReentrantMutex(OwnerMutex):

@@ -50,7 +50,7 @@ class _Moment(NamedTuple):
 
 NEVER = _Moment(FOREVER, -1)
 """A moment after all times: an event that did not happen."""
-ALWAYS = _Moment(BEFORE, -1)
+EARLIEST = _Moment(BEFORE, -1)
 """A moment before all times."""
 
 
@@ -61,7 +61,7 @@ class _Element:
     first_add: _Moment = NEVER
     first_added: _Moment = NEVER
     """The first end of an add of known outcome."""
-    last_missed: _Moment = ALWAYS
+    last_missed: _Moment = EARLIEST
     """The last begin of a ``contains`` that did not find the element."""
     first_found: _Moment = NEVER
     """The first end of a ``contains`` that found the element."""
@@ -217,7 +217,7 @@ class _Order:
     def _find_step_back(self) -> Contradiction | None:
         """Rule 4."""
         layers = self._make_layers()
-        latest_read, latest_element, latest_number = ALWAYS, ALWAYS, -1
+        latest_read, latest_element, latest_number = EARLIEST, EARLIEST, -1
         for layer in layers:
             for number in layer.elements:
                 end = self._elements[number].end
