@@ -193,14 +193,14 @@ def test_a_wrong_certificate_is_rejected() -> None:
 _VERSIONS: Final = store(("ax1",), ("ax2",), ("rx12",))
 _READ: Final = store(("wx1",), ("rx=1",))
 _SEEN: Final = store(("wx1", "wy1"), ("wx2",), ("ry=1", "rx=2"))
-_CAUSE: Final = store(("wx1",), ("wx2",), ("rx=1", "wy1"), ("ry=1", "rx=2"))
+_CAUSE: Final = store(("wx1",), ("rx=1", "wy1"), ("wx2",), ("ry=1", "rx=2"))
 _REPLACED: Final = store(("wx1",), ("rx=1",), ("wx2",))
 SWAPPED: Final = {
     Rule.READ_UNCOMMITTED: (_VERSIONS, (1, 0, 2), "two versions of a list are in the wrong order"),
     Rule.READ_COMMITTED: (_READ, (1, 0), "a read comes before its write"),
     Rule.AXIOMATIC_READ_COMMITTED: (_SEEN, (1, 0, 2), "transaction 2 sees a later version of x than it read"),
     Rule.READ_ATOMIC: (_SEEN, (1, 0, 2), "transaction 2 sees a later version of x than it read"),
-    Rule.CAUSAL: (_CAUSE, (1, 0, 2, 3), "transaction 3 sees a later version of x than it read"),
+    Rule.CAUSAL: (_CAUSE, (2, 0, 1, 3), "transaction 3 sees a later version of x than it read"),
     Rule.REPEATABLE_READ: (_REPLACED, (0, 2, 1), "transaction 1 does not find what it read of x"),
     Rule.SNAPSHOT_ISOLATION: (_REPLACED, (0, 2, 1), "transaction 1 does not find what it read of x"),
     Rule.SERIALIZABLE: (_REPLACED, (0, 2, 1), "transaction 1 does not find what it read of x"),
