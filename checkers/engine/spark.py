@@ -174,7 +174,7 @@ class Spark(LazyEngine):
 
     def require_running(self) -> None:
         """Raises ``EngineError`` if the JVM has ended, or if the cluster has stopped the context."""
-        with raising_engine_errors("find out whether it is there"):
+        with raising_engine_errors("a test of its connection"):
             stopped = self._session.sparkContext._jsc.sc().isStopped()
         if stopped:
             raise EngineError(CONTEXT_STOPPED)

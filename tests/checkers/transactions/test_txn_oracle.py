@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.isolation.level_check import check_level
+from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.isolation.levels import LEVELS as LEVEL_TABLE
 from assay.checkers.isolation.transactions import make_history
 from assay.checkers.judging.verdict import Verdict
-from assay.checkers.transactions.graph import CLASSES
 
 from helpers.isolation_oracle import to_rows
 from helpers.txn_histories import (
@@ -144,9 +144,9 @@ def test_lists_get_the_class_of_the_search(tmp_path: Path, count: int) -> None:
     for index, history in indexed(histories):
         wanted = strongest(history)
         names = found.get(index, set())
-        assert (wanted is None) is bool(names - set(CLASSES)), (index, wanted, names, history)
+        assert (wanted is None) is bool(names - set(CYCLE_CLASSES)), (index, wanted, names, history)
         if wanted is not None:
-            mine = min((CLASSES.index(name) for name in names), default=NONE)
+            mine = min((CYCLE_CLASSES.index(name) for name in names), default=NONE)
             assert mine == wanted, (index, wanted, names, history)
             total[wanted] += 1
     assert {0, 1, 2, 4, NONE} <= set(total), total
@@ -161,8 +161,8 @@ def test_registers_are_never_accused_of_more_than_the_search_proves(tmp_path: Pa
         if serializable(history):
             assert not names, (index, names, history)
         wanted = strongest(history)
-        assert (wanted is None) is bool(names - set(CLASSES)), (index, wanted, names, history)
-        mine = min((CLASSES.index(name) for name in names & set(CLASSES)), default=NONE)
+        assert (wanted is None) is bool(names - set(CYCLE_CLASSES)), (index, wanted, names, history)
+        mine = min((CYCLE_CLASSES.index(name) for name in names & set(CYCLE_CLASSES)), default=NONE)
         if wanted is not None:
             assert mine >= wanted, (index, wanted, names, history)
             total["exact" if mine == wanted else "weaker"] += 1
