@@ -2,8 +2,8 @@
 
 The classes are Adya's, as in the findings of ``checkers.transactions``. A derived edge holds because the opposite edge
 would close a second cycle. So each derived edge of a circle stands for a second circle, which another order of versions
-has in its place. The finding has the class that comes last in ``CYCLE_CLASSES`` among all these circles. Then every order of
-versions has a cycle of this class, or of one before it.
+has in its place. The finding has the class that comes last in ``CYCLE_CLASSES`` among all these circles. Then every
+order of versions has a cycle of this class, or of one before it.
 """
 
 from __future__ import annotations
