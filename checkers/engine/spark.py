@@ -51,8 +51,9 @@ PROGRESS_INTERVAL: Final = 0.2
 JVM_ENDED: Final = "its JVM has ended"
 CONTEXT_STOPPED: Final = "Spark has ended: its cluster, or another process, has stopped its context"
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
-JVM_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
-"""Exceptions of a call whose JVM has ended, or that failed in the JVM."""
+JVM_ERRORS: Final = (Py4JError, ConnectionError, EOFError, UnboundLocalError)
+"""Exceptions of a call whose JVM has ended, or that failed in the JVM. PySpark raises ``UnboundLocalError`` if the JVM
+ends before it has opened the socket of a result."""
 
 
 @contextmanager
@@ -69,7 +70,9 @@ def find_reason(error: Exception) -> str:
 
     The text of py4j's own exception only names the method that was called.
     """
-    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
+    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError, UnboundLocalError)):
+        return JVM_ENDED
+    if type(error) is Py4JError and "Trace:" not in str(error):  # the JVM gave no answer
         return JVM_ENDED
     try:
         text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
@@ -170,7 +173,8 @@ class Spark(LazyEngine):
     @property
     def parallelism(self) -> int:
         """Number of tasks that run at once."""
-        return max(1, self._session.sparkContext.defaultParallelism)
+        with raising_engine_errors("a count of its tasks"):
+            return max(1, self._session.sparkContext.defaultParallelism)
 
     def require_running(self) -> None:
         """Raises ``EngineError`` if the JVM has ended, or if the cluster has stopped the context."""

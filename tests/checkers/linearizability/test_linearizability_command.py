@@ -140,7 +140,7 @@ def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Pat
     finally:
         ended(process, terminal)
     assert out == ""
-    assert process.returncode == ExitCode.USAGE
+    assert process.returncode == ExitCode.USAGE, reported
     assert "its JVM has ended; ask again, or search here with --engine=duckdb" in reported
     assert "Traceback" not in reported
     assert "the process that searched it" not in reported
