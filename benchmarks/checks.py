@@ -23,7 +23,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,7 +38,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
 from assay.harness.synthetic.plan import Plan
 
-from figures import Output, make_parser, names, numbers, read_resident_bytes
+from figures import Output, make_parser, names, numbers, open_folder, read_resident_bytes
 
 SAMPLE: Final = 20
 """Estimated effects per operation. The real number depends on the model, keys and clients, and a little on the length.
@@ -141,11 +140,10 @@ def main() -> None:
         print(json.dumps(judge_and_sort(Path(path), engine, Contract(transaction_order=options.order), memory[engine])))
         return
     out = Output(options.json)
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
     out.text("| history | effects | engine | judged | read and sort | all, ratio | costliest check | ratio | peak |")
     out.text("|---|---|---|---|---|---|---|---|---|")
     rows = []
-    try:
+    with open_folder(options.folder) as folder:
         for model, keys, clients in itertools.product(options.models, options.keys, options.clients):
             made = make_history(folder, model, options.effects, keys, clients, options.plant, out)
             planted = {PLANTED_ANOMALIES[model]: options.plant} if options.plant else {}
@@ -156,9 +154,6 @@ def main() -> None:
             _compare(made, answers, planted)
             if options.folder is None:
                 shutil.rmtree(made)
-    finally:
-        if options.folder is None:
-            shutil.rmtree(folder)
     out.figures({"rows": rows})
 
 

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +34,7 @@ from assay.checkers.sql_idioms import sum_so_far
 from assay.harness.synthetic.generate import HISTORY
 from checks import make_history
 
-from figures import Output, make_parser, names
+from figures import Output, make_parser, names, open_folder
 
 LATE: Final = sum_so_far("late", by="key", order="position, is_offset")
 """Counts the polls after the last fault. Only exposure needs this part of a view."""
@@ -92,11 +90,10 @@ def main() -> None:
         print(json.dumps(judge_once(Path(options.one[0]), options.one[1], options.duckdb_memory)))
         return
     out = Output(options.json)
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
     out.text("| history | with | without | cost of exposure |")
     out.text("|---|---|---|---|")
     rows = []
-    try:
+    with open_folder(options.folder) as folder:
         for model in options.models:
             path = make_history(folder, model, options.effects, options.keys, options.clients, 0, out)
             seconds: dict[str, list[float]] = {side: [] for side in SIDES}
@@ -109,9 +106,6 @@ def main() -> None:
             cost = both["with"] / both["without"] - 1
             rows.append({"history": path.name, **both, "cost": cost})
             out.text(f"| {path.name} | {both['with']:.1f} s | {both['without']:.1f} s | {cost:+.1%} |")
-    finally:
-        if options.folder is None:
-            shutil.rmtree(folder)
     out.figures({"rows": rows})
 
 

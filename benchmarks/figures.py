@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,16 @@ def numbers(text: str) -> list[int]:
 def names(text: str) -> list[str]:
     """Parses ``log,register``."""
     return text.split(",")
+
+
+@contextmanager
+def open_folder(folder: Path | None) -> Iterator[Path]:
+    """Gives ``folder``, which is kept, or a temporary folder, which is removed."""
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="assay-bench-") as temporary:
+        yield Path(temporary)
 
 
 def read_resident_bytes(process: int) -> int:

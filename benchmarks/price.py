@@ -21,10 +21,8 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +34,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY
 from checks import COLUMNS, make_history
 
-from figures import SAMPLE_SECONDS, Output, make_parser, names, read_resident_bytes
+from figures import SAMPLE_SECONDS, Output, make_parser, names, open_folder, read_resident_bytes
 
 SELECTED: Final = {"all": "*", "ten": COLUMNS}
 """The columns that the peer reads."""
@@ -166,15 +164,11 @@ def main() -> None:
         read_and_sort(Path(path), engine, options.columns, options.memory_limit)
         return
     out = Output(options.json)
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
-    try:
-        rows = []
+    rows = []
+    with open_folder(options.folder) as folder:
         for model in options.models:
             run = make_history(folder, model, options.effects, options.keys, options.clients, 0, out)
             rows += [compare(run, engine, options, out) for engine in options.engines]
-    finally:
-        if options.folder is None:
-            shutil.rmtree(folder)
     out.figures({"rows": rows})
 
 

@@ -8,6 +8,7 @@ history, a table is materialised only when a query reads it, and tasks answer th
 from __future__ import annotations
 
 import pickle
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -51,9 +52,8 @@ PROGRESS_INTERVAL: Final = 0.2
 JVM_ENDED: Final = "its JVM has ended"
 CONTEXT_STOPPED: Final = "Spark has ended: its cluster, or another process, has stopped its context"
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
-JVM_ERRORS: Final = (Py4JError, ConnectionError, EOFError, UnboundLocalError)
-"""Exceptions of a call whose JVM has ended, or that failed in the JVM. PySpark raises ``UnboundLocalError`` if the JVM
-ends before it has opened the socket of a result."""
+JVM_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
+"""Exceptions of a call whose JVM has ended, or that failed in the JVM."""
 
 
 @contextmanager
@@ -63,6 +63,12 @@ def raising_engine_errors(what: str) -> Iterator[None]:
         yield
     except (PySparkException, *JVM_ERRORS) as error:
         raise EngineError(f"Spark could not run {shorten(what)}: {find_reason(error)}") from error
+    except UnboundLocalError as error:
+        # PySpark's cleanup of a result raises it if the JVM ends before the result's socket is open.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if "pyspark" not in Path(last.filename).parts:
+            raise
+        raise EngineError(f"Spark could not run {shorten(what)}: {JVM_ENDED}") from error
 
 
 def find_reason(error: Exception) -> str:
@@ -70,7 +76,7 @@ def find_reason(error: Exception) -> str:
 
     The text of py4j's own exception only names the method that was called.
     """
-    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError, UnboundLocalError)):
+    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
         return JVM_ENDED
     if type(error) is Py4JError and "Trace:" not in str(error):  # the JVM gave no answer
         return JVM_ENDED

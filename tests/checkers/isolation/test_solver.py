@@ -7,6 +7,7 @@ import random
 import time
 import zlib
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +17,7 @@ from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import LEVELS, Level, Order
 from assay.checkers.isolation.refutation import Circle, Refutation, Split, iterate_circles
 from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
-from assay.checkers.isolation.search import search
+from assay.checkers.isolation.search import Shortcut, search
 from assay.checkers.isolation.solver import has_solver, solve
 from assay.checkers.isolation.transactions import TransactionHistory, make_history
 from assay.checkers.judging.verdict import Verdict
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.skipif(not has_solver(), reason="python-sat is not inst
 
 HARD = [level for level in LEVELS.values() if level.rule.is_hard]
 FAR = 600.0
+
+Decider = Callable[[Saturation, float, Shortcut], list[int] | Refutation | None]
 
 
 @pytest.fixture(params=[2, pytest.param(60, marks=pytest.mark.long)])
@@ -45,12 +48,11 @@ def saturated(history: TransactionHistory, level: Level) -> Saturation | None:
     return saturation
 
 
-def decide(history: TransactionHistory, level: Level, decider: object) -> list[int] | Refutation | None:
+def decide(history: TransactionHistory, level: Level, decider: Decider) -> list[int] | Refutation | None:
     saturation = saturated(history, level)
     if saturation is None:
         return None
-    found: list[int] | Refutation | None = decider(saturation, time.monotonic() + FAR, lambda state: None)  # type: ignore[operator]
-    return found
+    return decider(saturation, time.monotonic() + FAR, lambda state: None)
 
 
 @pytest.mark.parametrize("level", HARD, ids=lambda level: level.name)
