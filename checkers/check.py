@@ -105,7 +105,7 @@ class EachOperation:
 
 
 LONG_STANDSTILL: Final = 3.0
-"""Total seconds of the tester's own standstills at which a missed deadline proves nothing."""
+"""Total seconds for which the tester itself could not run, at which a missed deadline proves nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +176,8 @@ class Check:
     needs_end: bool = False
     """The check proves nothing about an interrupted run, because it is about a deadline."""
     standstill: float | None = None
-    """Total seconds of the tester's own standstills at which a finding proves nothing, because it is about a time.
-    None: ``LONG_STANDSTILL`` for a check with ``needs_end``, otherwise no limit.
+    """Total seconds for which the tester itself could not run, at which a finding about a time proves nothing. None:
+    ``LONG_STANDSTILL`` for a check with ``needs_end``, and no limit for all other checks.
     """
 
     @property

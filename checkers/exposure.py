@@ -31,7 +31,7 @@ from assay.checkers.times import seconds, shorten_times
 LOW_SHARE: Final = 0.5
 """Share of exposed claims below which a run gets a warning."""
 NO_BOUND: Final = -1
-"""The bound of a history without such faults."""
+"""The value of ``exposure_bound`` if no fault of ``_IMPACTS`` was healed."""
 
 _IMPACTS: Final = ("ends_process", "pauses_process", "cuts_links", "loses_unsynced", "damages_files")
 """Columns of ``faults`` with the impacts of faults that make earlier observations worthless. They are null in histories
@@ -41,7 +41,7 @@ EXPOSURE_BOUND: Final = f"""
     select coalesce(max(time), {NO_BOUND}) as since from faults
     where phase = 'healed' and ({" or ".join(f"coalesce({name}, false)" for name in _IMPACTS)})
     """
-"""SQL of the relation ``exposure_bound``: one row with the last heal of a fault with such an impact, in nanoseconds."""
+"""SQL of the relation ``exposure_bound``: one row, whose ``since`` is the last heal of a fault of ``_IMPACTS``."""
 
 
 @dataclass(frozen=True, kw_only=True)

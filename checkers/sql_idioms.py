@@ -151,7 +151,7 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
       moment and operation of the later statement of the first pair.
     """
     names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
-    order = "moment, back, op, side"
+    order = "moment, back, op, side"  # with `rising`, `back` puts side 1 before side 0 at equal moments
     former = ", ".join(f"{previous(name, by=by, order=order)} as former_{name}" for name in names)
     both = ", ".join((*names, *(f"former_{name}" for name in names)))
     falls = "case when former_side < side then 0 else 1 end" if rising else "0"

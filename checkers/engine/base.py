@@ -6,7 +6,8 @@ longer ones, both in process. Spark is for histories too large for one machine. 
 
 Rules of the subset, each of which avoids a difference between the engines:
 
-- Every ORDER BY has NULLS FIRST or NULLS LAST, and ends in ``op, sub``.
+- Every ORDER BY has NULLS FIRST or NULLS LAST. An order of effects ends in ``op, sub`` (operation, and number of the
+  effect in it), which no two effects share.
 - Rows of equal position are grouped before a window function. Windows use ROWS frames, never RANGE.
 - There is no division and no arithmetic on an infinite ``ret``. Sums are cast to bigint.
 - There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion. To pick an example row, use row_number,
@@ -34,7 +35,7 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 
 INFINITY: Final = 9223372036854775807
-"""Replaces the missing ``ret`` of an operation. Arithmetic with it would overflow."""
+"""Replaces the missing ``ret`` (time of the return) of an operation. Arithmetic with it would overflow."""
 
 _TYPES: Final = {"int64": "bigint", "int32": "int", "bool": "boolean"}
 

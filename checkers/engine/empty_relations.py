@@ -27,7 +27,7 @@ _WORD: Final = re.compile(r"'[^']*'|(\w+)")
 _ANY: Final = re.compile(r"\w+")
 _ESCAPE: Final = re.compile(r"--|/\*|\\")
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
-"""Matches syntax in which an apostrophe may not begin a quoted text."""
+"""Matches comments, escapes and quoted names, in which an apostrophe need not begin a quoted text."""
 _UNSUPPORTED_TOKENS: Final = frozenset("\"'$:;[")
 """Tokens of syntax that is not analysed: quoted names that are no words, other quotes, ``name: value``, lists."""
 

@@ -46,7 +46,7 @@ class LazyRelations:
         self._readers: dict[str, set[str]] = {}
 
     def declare(self, name: str, sql: str, *, is_table: bool) -> None:
-        """Declares a relation. Does nothing if an equal relation with equal rows is already declared."""
+        """Declares a relation. Does nothing if it is already declared, and no relation that it reads was redefined."""
         name = name.lower()
         former = self._relations.get(name)
         if former is not None and former.is_current and (former.sql, former.is_table) == (sql, is_table):

@@ -1,8 +1,9 @@
 """Spark engine: runs the checks' SQL on clusters, and if one machine's memory and disk do not suffice.
 
 Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint, which needs no
-shared disk. It cuts the plan, so that a view over ten tables is not planned again from the files on. For a large
-history, a table is materialised only when a query reads it, and tasks answer the queries by key (``spark_parts``).
+shared disk. The checkpoint also cuts the plan: a query over ten tables is planned from these tables, not from the files
+on. For a large history, a table is materialised only when a query reads it, and tasks answer the queries by key
+(``spark_parts``).
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class Spark(LazyEngine):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
                 self._add_view(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
-            self._relations.register_table(source, 1)
+            self._relations.register_table(source, 1)  # the files may have rows
             sources.append(select_conforming(source, [column for column, _ in columns], schema))
         self.view(name, " union all ".join(sources) or select_nothing(schema))
 
@@ -254,6 +255,7 @@ class Spark(LazyEngine):
         """Implements :class:`SupportsPartitioning`. ``engine``: has the history's tables, and ``effect_kinds``."""
         if history.translation("effects") or history.in_memory("effects") is not None:
             return None  # the rows are not in files of the current format
+        # A key belongs to a hash bucket, and a bucket to a part.
         sizes = engine.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
         part_of_bucket, loads = assign_parts([(row["key"], row["many"]) for row in sizes], self.parallelism)
         # The largest part may have most of the rows. Other cores would idle during its task, so it gets more threads.
