@@ -19,8 +19,8 @@ of its commits is unknown.
 
 - A log ended below an accepted commit. The end counts if a call after the commit's return found it, and the contract
   declares ends linearizable. It also counts if it is the end at which the drain settled (``log_settled``), and the
-  drain's sentinel was sent after the commit's return. Commits by non-members do not count. Nothing is judged if a power
-  loss may cut the log (``unflushed``).
+  sentinel (the last record before the drain) was sent after the commit's return. Commits by non-members do not count.
+  Nothing is judged if a power loss may cut the log (``unflushed``).
 """
 
 from typing import Final
@@ -108,7 +108,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             ) r on s.process = r.process and s.log = r.key
         where s.position > s.reached and s.doubtful = 0 and (r.call is null or r.call > s.call)
 
-        -- Operations of readers that did not end ok.
+        -- Operations that did not end ok and have the name (`f`) of an operation that reads.
         create view commit_failed_reads as
         select o.process, o.call from ops o join (
             select own.f from commit_reads c join ops own on own."index" = c.op group by own.f) k on o.f = k.f

@@ -15,7 +15,7 @@ of one key in order (``sub``), only the last acknowledged one is in place when t
 - ``early-expiry``: a read found nothing, although the last commit before it had to stay until the read returned. Each
   commit that may have come later had to stay as long.
 - ``revived-offset``: a read found a commit again after another operation ended it. This operation is a read that found
-  nothing, or a later commit. It began when the first commit was in place.
+  nothing, or a later commit. It was called after the first commit was in place.
 - ``overdue-offset``: a read at the end of the run found a commit after the contract's retention deadline. The deadline
   counts from the latest of these: the key's last commit need no longer stay, the group's last commit, the last
   departure of a client, the last heal.

@@ -1,7 +1,8 @@
 """Generations of groups: no member of an old generation commits, and no generation number is given twice.
 
 A generation is over as soon as any member is in the next one. A commit of the old generation that is called later must
-be rejected. This is rule U, with the generation as the place of an operation.
+be rejected. This is rule U: no operation may have a lower place than an operation that had returned before its call.
+The place of an operation is its generation.
 
 - Operations of one generation are not compared with each other, because a member that missed its answer may get it
   again after other members have committed.
@@ -75,6 +76,7 @@ ZOMBIE_COMMIT: Final = Check(
         """),
     ),
     violations="select key, place, first_ret, before from group_levels where before > first_ret",
+    # `spot` is the generation of each side; `select_nearest_pairs` requires the columns `side`, `moment` and `op`.
     evidence=f"""
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
             op as late_op, seen_op as late_seen_op, contradicted_at, {EARLIEST}

@@ -1,7 +1,8 @@
 """Orphaned partitions (liveness): a partition of a living group has no owner for longer than the rebalance deadline.
 
-A partition counts as owned as long as any member *may* own it. The group counts as living only while some member
-certainly acts under a hold of the same topic. An interval counts if all of these are true throughout:
+A partition counts as owned as long as any member *may* own it. A *hold* is one ownership of a partition by one member.
+The group counts as living only while some member certainly acts under a hold of the same topic. An interval counts if
+all of these are true throughout:
 
 - No member may own the partition.
 
@@ -23,10 +24,11 @@ certainly acts under a hold of the same topic. An interval counts if all of thes
 
 An interval ends with a rebalance of the whole group, or when all members have left, because then no member acts under a
 hold. A partition without owner for longer than the deadline inside one interval is orphaned. The check misses
-partitions that were never owned (the log's drain shows whether they were read), groups whose members own nothing, and
-owners that do not read their partition (``unseen``).
+partitions that were never owned (the log's drain shows whether they were read), and groups whose members own nothing.
+It also misses owners that do not read their partition, which the check ``unseen`` of the log finds.
 
-``ownership_intervals`` creates the tables ``holds`` and ``fault_times``, and explains their columns.
+``ownership_intervals`` creates the tables ``holds`` and ``fault_times``, and explains their columns. The view
+``group_declared`` has the contract's rebalance deadline.
 """
 
 from typing import Final

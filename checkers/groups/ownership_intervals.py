@@ -77,8 +77,8 @@ HOLD_VIEWS: Final = parse_views(f"""
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
     from faults group by id having {MAY_HAVE_BEGUN}
 
-    -- Times between which a client's process may have ended, and a row of nulls. A fault that does not say whether it
-    -- ends processes may do so.
+    -- Times between which a client's process may have ended. A fault that does not say whether it ends processes may do
+    -- so. The row of nulls keeps all holds in the cross join below if there is no such fault.
     create view client_kills as
     select since, healed from fault_times where of_clients = 1 and ends_process = 1
     union all select cast(null as bigint), cast(null as bigint)

@@ -14,9 +14,9 @@ These exceptions apply to a ``resume``:
 - If nothing was committed, it is at the log's start, which is 0 as long as no record is deleted. So a log with a
   reported start above 0 or with deletions by its nodes, and a deleted topic, are not judged.
 - If a former holder of the partition has an operation of unknown outcome without effects, a commit may be missing from
-  the history. Then nothing is judged.
-- The call of an ``advance`` does not count, because an advance of unknown outcome may have begun before the operation
-  that reports it.
+  the history. Then no later ``resume`` of the partition is judged.
+- An ``advance`` counts even if it was called after the ``resume``, because an advance of unknown outcome may have begun
+  before the operation that reports it.
 """
 
 from typing import Final
