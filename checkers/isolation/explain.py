@@ -36,11 +36,12 @@ def find_class(history: TransactionHistory, refutation: Refutation) -> str:
 
 
 def _rank(steps: Sequence[Step]) -> int:
+    """Returns the highest rank of the circle and of the circles for which its derived steps stand."""
     own = _rank_kinds([step.kind for step in steps])
     others = []
     for step in steps:
         if step.because:
-            # A ww step with a reader follows from a read, whose rw edge is the other one of the choice.
+            # A ww step with a reader is one side of a choice. The other side is the rw edge from this reader.
             opposite = Kind.RW if step.kind is Kind.WW and step.reader >= 0 else Kind.WW
             others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_inside(step)))
     return max([own, *others])
@@ -51,6 +52,7 @@ def _rank_inside(step: Step) -> int:
 
 
 def _rank_kinds(kinds: Sequence[Kind]) -> int:
+    """Returns the rank of a circle with steps of these kinds: the index of its class in ``CYCLE_CLASSES``."""
     if Kind.RW not in kinds:
         return 1 if Kind.WR in kinds else 0
     if kinds.count(Kind.RW) == 1:

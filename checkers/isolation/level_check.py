@@ -34,7 +34,9 @@ LARGEST: Final = 8_000
 """Maximum number of transactions that are saturated and searched together. Their closure takes 8 MB, or four times as
 much for snapshot isolation."""
 _WINDOW: Final = 500
+"""Number of transactions in a window."""
 _OVERLAP: Final = 150
+"""Number of transactions that two successive windows share."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ W, and another transaction V writes x, too. Then one edge of each of these choic
 - ``commit(V) -> start(W)`` or ``commit(W) -> start(V)`` (only snapshot isolation: two writers of x)
 
 A graph with an edge of each choice and no cycle is enough. Its topological orders are legal (Papadimitriou 1979).
-*Saturation* adds an edge if the other edge of its choice would close a cycle, until nothing
-changes. Reachability is a matrix of bits. For each key and kind of choice, one test on a submatrix finds all edges to
-add.
+*Saturation* adds an edge if the other edge of its choice would close a cycle, until nothing changes. Reachability is a
+matrix of bits. For each key and kind of choice, one test on a submatrix finds all edges to add.
 
 A problem can be restricted to some transactions. The edges that follow from them hold in the whole history, too.
 """
@@ -70,7 +69,7 @@ class Problem:
     keys: tuple[_KeyProblem, ...]
     known: tuple[Edge, ...]
     times: tuple[int, ...]
-    """By node, the time that breaks ties: the call, or for a commit the return, at most 1 s after the call."""
+    """By node, the time that breaks ties: the call. For a commit it is the return, but at most 1 s after the call."""
 
     @property
     def nodes(self) -> int:
@@ -184,6 +183,7 @@ class Saturation:
         self._following: list[list[int]] = []
         self._sources: list[list[int]] = []
         self._linked = 0
+        """Number of edges that ``_following`` and ``_sources`` already include."""
 
     def save(self) -> State:
         return State(len(self.edges), self._reach.copy())

@@ -50,6 +50,7 @@ class _Search:
         self._shortcut = shortcut
         self._decisions: list[_Decision] = []
         self._conflicts: dict[int, float] = {}
+        """By node, the weights of the conflicts that it took part in. Later conflicts weigh more."""
         self._weight = 1.0
 
     def run(self) -> list[int] | Refutation:

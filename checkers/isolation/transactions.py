@@ -6,8 +6,8 @@ A history is made from rows of ``effects`` (kinds ``txn-write``, ``txn-append`` 
    a doubt names it.
 2. Transactions that count: all that ended ok, and those of unknown outcome of which an ok transaction read a write.
 3. Reads: each read names the transaction that wrote the version, or ``INITIAL``. Reads that no order can explain are
-   *value anomalies* (``levels``); a read of a value that a failed transaction wrote, or none, gives no edge.
-4. Lists: the longest read is the order of the versions. Elements that no read shows come after it.
+   *value anomalies* (``levels``). A read of a value that no transaction wrote, or only a failed one, gives no edge.
+4. Lists: the longest read is the order of the versions. Elements that no read shows come after those of this read.
 
 The reads of failed and unknown transactions are only judged on request (``all_reads``). A failed transaction then
 counts as one that only reads. So does one of unknown outcome, unless its writes count.
@@ -170,7 +170,7 @@ class _Draft:
     ret: int
     outcome: str
     micros: list[tuple[str, int, int | None, list[int]]]
-    """Kind, key, value of a write or of a register's read, and elements of a list's read."""
+    """The micro-operations: kind, key, value of a write or of a register's read, and elements of a list's read."""
 
     @property
     def reads(self) -> bool:

@@ -3,7 +3,7 @@
 - Read uncommitted: the known order of versions (lists only), and the declared order.
 - Read committed (PL-2): also reads-from. No more is needed: if reads-from has no cycle, some order of versions fits it.
 - Axiomatic read committed and read atomic: if R saw V, and read x of W, which V wrote too, then V comes before W. For
-  each pair of V and R the smaller of both sets of keys is tried: O(n^1.5) for n operations.
+  each pair of V and R, only the keys of the one with fewer keys are searched: O(n^1.5) for n operations.
 - Causal: also if a path of reads-from and sessions leads from V to R. Each session is a chain, so a clock with one
   position per session describes all that R saw: O(n k) for n operations and k sessions. Clocks are sparse: a session
   without influence has no entry.
