@@ -69,8 +69,8 @@ class Toleration(msgspec.Struct, frozen=True):
 
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
-    """Names of faults. For a name in ``disturbance.EQUIVALENT``, other faults of equal effect count, too. If it is
-    empty, the contract tolerates the anomalies in every run, and this object only gives the reason."""
+    """Names of faults. For a name in ``disturbance.EQUIVALENT``, other faults of equal effect count, too. Without
+    names, the contract tolerates the anomalies in every run, and this object only gives the reason."""
     because: str
     """The reason: a clause without a full stop."""
 

@@ -2,12 +2,13 @@
 
 A run passes only if all of these hold. Each that does not hold is a reason for ``unknown``:
 
-- Every intended fault was injected and took effect. If another fault prevented its injection, the schedule may allow
-  that, as the mix does. A kind of fault that took effect ten times has tested the system. Further faults of that kind
-  without a target or an effect are warnings, unless they are more than those that took effect.
+- Every intended fault was injected and took effect. A step of a schedule may yield to active faults, as the steps of
+  the random mix do. A fault that was not injected for this reason is ignored if any other fault took effect. A kind of
+  fault that took effect ten times has tested the system. Further faults of that kind without a target or an effect are
+  warnings, unless they are more than those that took effect.
 - Enough operations succeeded under faults (:mod:`assay.checkers.judging.disturbance`) and after the last heal.
 - Every check had data.
-- The drain reached the sentinel in every partition.
+- The drain (the last reads) reached the sentinel (the last record sent) in every partition.
 
 The module finds one anomaly, ``no-recovery``: clients kept sending to a key or polling it after a heal, and no new
 fault disturbed them. Yet no send was acknowledged, or no poll reached the end, within the contract's deadline. A new
@@ -380,6 +381,7 @@ _TRIES: Final = f"""
 """By heal and key, the number of attempts that could prove that service was not back."""
 
 _SO_FAR: Final = f"{{}} over (partition by subject, key {order_by('back, side, id')} {ROWS_SO_FAR})"
+"""Window over all rows from this time on: ``back`` is the negated time. At equal times, ``side`` 0 comes first."""
 
 _NEEDS: Final = f"""
     select t.id, t.healed, t.until, t.subject, t.key, t.writes, t.reads,
@@ -434,6 +436,7 @@ _SOON: Final = """
     where e.call >= n.healed and e.call <= n.until and e.position >= n.needed
     group by n.id, n.subject, n.key
     """
+"""By heal and key, the first return of a read that was called before the deadline and reached the needed end."""
 
 _RECOVERIES: Final = """
     select n.id, n.subject, n.key, n.writes, n.reads, e.write_ret, e.first_op,

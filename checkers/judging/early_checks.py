@@ -30,7 +30,8 @@ LATE_NOTE: Final = "it reads what servers report, which may come late, so it is 
 def find_late_tables(engine: Engine, contract: Contract) -> frozenset[str]:
     """Returns the tables that are incomplete before the end of this run: ``LATE_TABLES``, and relations made from them.
 
-    If a power loss may have taken records, ``log_effects`` needs the events that say which servers lost power. A power
+    ``log_effects`` leaves out records that a power loss may have taken. For that, it needs the events that say which
+    servers lost power. A power
     loss that is only intended has changed no read yet, because servers serve again only after it was injected.
     """
     return LATE_TABLES | {"log_effects"} if may_have_lost_records(engine, contract) else LATE_TABLES

@@ -28,7 +28,7 @@ class FindingContext:
 
     @cached_property
     def _begins(self) -> dict[int, int]:
-        """By fault, the time at which its injection began, if known. It may do harm before it is confirmed."""
+        """By fault, the time at which its injection began, if known. A fault may do harm before it is confirmed."""
         rows = self._engine.rows("select id, time, detail from faults where phase = 'injected'")
         known = {row["id"]: (read_begin(disturbance.parse_detail(row["detail"])), row["time"]) for row in rows}
         return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}

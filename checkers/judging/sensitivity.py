@@ -1,5 +1,7 @@
 """Result of measuring the sensitivity of a run's checks: the shares of planted violations that they found.
 
+Each violation is planted into a copy of a part of the run's history, and the copy is judged.
+
 ``sensitivity.json`` in the folder of a run holds the result. ``checkers.exposure`` explains claims.
 """
 
@@ -10,7 +12,7 @@ import msgspec
 
 FILE: Final = "sensitivity.json"
 LOW_SHARE: Final = 0.8
-"""Below this share of caught violations, reports and nights mark a run."""
+"""Below this share of caught violations, the reports of runs and of nights of runs mark a run."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A number in the file. The bounds reject a damaged number, which would break the report of a run or a night."""
 _Z: Final = 1.96

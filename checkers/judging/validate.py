@@ -69,7 +69,10 @@ class ValidationRule:
 def validate(
     engine: Engine, reader: HistoryReader, *, complete: bool = True, progress: Progress = lambda done, total: None
 ) -> None:
-    """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
+    """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``.
+
+    ``complete``: the history was closed, or has all operations.
+    """
     require_closed(reader)
     for number, rule in enumerate(RULES):
         progress(number, len(RULES))
@@ -240,7 +243,7 @@ DOUBTFUL_SLOTS: Final = Table(
     where bit_count(present) <> many
     """,
 )
-"""Ranges of indexes that may have duplicates: one bit per index turns millions of them into a few rows."""
+"""Ranges of 32 indexes that may have duplicates: one bit per index turns millions of indexes into a few rows."""
 
 DOUBTFUL_MOMENTS: Final = Table(
     "doubtful_moments",
@@ -352,7 +355,7 @@ RULES: Final = (
     ),
     ValidationRule(
         data="effects",
-        sql=_select_mismatch("join", ""),  # effects are sealed before their operations
+        sql=_select_mismatch("join", ""),  # operations are written after their effects
         names=("op", "sub"),
         reason=_explain_mismatch,
         when=_AppliesTo.OPEN,
