@@ -8,10 +8,11 @@ on the number of operations pending at once, not on the length of the history. T
 linearizability", 2017, after Wing and Gong, 1993.
 
 A *blind* action leads to the same state from any state, as a write does. A *total* action is allowed in any state;
-blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it. An action of
-an interned model may lead to several states; the search then continues from each of them.
+blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it. The states
+of an *interned* model are any objects, of which the search sees only numbers. Its actions may lead to several states;
+the search then continues from each of them.
 
-Six rules drop configurations that are not needed besides another one:
+Six rules drop configurations that another configuration makes unnecessary:
 
 1. An action that only reads takes effect as soon as the state allows it.
 2. Among equal pending actions, the action that returns first takes effect first. Actions of unknown outcome come last.
@@ -396,6 +397,7 @@ def drop_dominated_rows(layout: Layout, memory: SearchMemory, op: int) -> None:
     for index in range(counters[READS]):
         slot = layout.slot[memory.pending_reads[index]]
         read_mask[slot // WORD] |= 1 << slot % WORD
+    # `dropped` replaces the trail of a row, which is -1 or more.
     last, generation, dropped = len(memory.heads) - 1, counters[GENERATION], -2
     for index in range(counters[NEXT]):
         row = memory.next[index]

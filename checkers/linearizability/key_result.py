@@ -9,6 +9,7 @@ from assay.checkers.linearizability.encode import FOREVER, KeyHistory, describe_
 NONLINEARIZABLE: Final = "nonlinearizable"
 SEARCH: Final = "search"
 ZONES: Final = "zones"
+"""The method for registers with unique values (module ``zones``)."""
 MEANING: Final = "no order of the operations is legal for the model and agrees with their times"
 UNCLAIMED: Final = "the code of a model decides which answers can contradict others; assay sensitivity measures it"
 """Why the check counts no claims: a clause."""
@@ -34,7 +35,7 @@ class KeyResult:
     out_of_memory: bool = False
     out_of_time: bool = False
     method: str = SEARCH
-    """How the result was found: by the search, or by an algorithm for some objects that needs none."""
+    """How the result was found: by the search, or by an algorithm that judges keys of one model without a search."""
 
 
 class Contradiction(NamedTuple):
@@ -61,7 +62,7 @@ class Contradiction(NamedTuple):
 
 
 def to_unfinished_result(key: str | None, found: KeyResult, first_look: float) -> KeyResult:
-    """Returns the result for a key that got no more time than the first look, because another key is wrong."""
+    """Returns the result for a key that got no more time than ``Limits.first_look``, because another key is wrong."""
     why = f"{describe_key(key)}: not decided within {first_look:g} s; as another key is wrong, it got no more time"
     return replace(found, unknown=f"{why} (--all-keys gives it)")
 

@@ -261,7 +261,7 @@ class _Order:
         return list(accumulate(reversed(self._passages), _earlier_gone))[::-1]
 
     def _find_deadline(self, row: int) -> _Passage | None:
-        """Returns the first dequeue to return of a value that was enqueued after that of ``row`` had ended."""
+        """Returns the passage whose dequeue returned first among the values enqueued after ``row`` had ended."""
         place = bisect_right(self._passages, self._ret[row], key=lambda one: one.enter_from)
         return self._first_leave[place] if place < len(self._passages) else None
 

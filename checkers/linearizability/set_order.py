@@ -22,7 +22,8 @@ Rule 4 suffices for an order that keeps both the layers and real time. If there 
 steps of real time would form a cycle. Such a cycle goes back to an earlier layer at least once. Only real time can
 demand that step, and rule 4 excludes it. A sort of the reads and running extremes over the layers decide rule 4.
 
-An element that only adds of unknown outcome added, and that was never shown, may have no effect and no end.
+An element may have only adds of unknown outcome, and no operation that shows it. Then it need not appear, and its
+interval has no end.
 
 Each element of a set is an object of its own for ``add``, ``remove`` and ``contains``. So with removals, but without
 reads of the whole set, each element is judged alone (``set_elements``).

@@ -25,7 +25,7 @@ def summarize(
     - ``found``: results, by the number of the key
     - ``keys``: number of keys with operations that count: not failed, and no reads of unknown outcome
     - ``operations``: number of operations of the whole history
-    - ``seconds``: total time
+    - ``seconds``: total time, of which the keys that were judged by zones took ``zone_seconds``
     """
     found = dict(sorted(found.items()))
     errors = [one.model_error for one in found.values() if one.model_error is not None]
