@@ -6,8 +6,8 @@ The check finds five violations:
    way.
 2. A disk has files of a partition whose topic no longer exists.
 3. A broker still knows the topic.
-4. A client's deletion was acknowledged and the topic exists, although no client can have created it again. Two looks
-   are enough for this.
+4. A client's deletion was acknowledged and the topic exists, although no client can have created it again. Two
+   successive snapshots (looks, see ``snapshots``) are enough for this.
 5. The topic's settings are still in ZooKeeper, where the next topic of this name would find them.
 
 The zxid of the creation distinguishes topics of one name. The system must not create topics automatically.

@@ -27,7 +27,7 @@ RETENTION_UNDONE: Final = make_snapshot_check(
     meaning="an expired segment was not deleted by the deadline",
     views=parse_views(f"""
         -- Only partitions whose leader is registered at that look (`rest_led`) and that are neither moved nor deleted
-        -- (`rest_busy`).
+        -- (`rest_busy`). `wait`: nanoseconds until the broker's next check; 0 if `_EXPIRED` includes them already.
         create view retention_due as
         select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
             case when {_EXPIRED} then 0

@@ -168,6 +168,7 @@ RESURRECTED: Final = Check(
             {extract_incarnation(extract_topic("key"))} as incarnation
         from log_values group by key
 
+        -- `log.views` explains the counts of `log_values`: `live`, `failed` and `observed`.
         create table log_resurrected (reads_other_keys) as
         select w.key, w.value, w.key as former, c.topic, c.since, c.op as create_op, w.send_op
         from log_created_topics c join log_incarnations l on c.name = l.name join log_values w on l.key = w.key

@@ -15,9 +15,9 @@ The checks need no clocks. They read the nodes' events, effects of clients, and 
   moved the start of its first epoch there. So only starts above the first offsets of both replicas are compared, or all
   starts if both logs begin at 0.
 
-Appends without an epoch and polls do not count if lines of the node's event log are missing. If several topics had one
-name (``orders-0``, ``orders#2-0``), nodes and clients may have numbered them differently, so effects of clients do not
-count.
+Appends without an epoch and polls do not count if lines of the node's event log are missing. Topics
+of one name are numbered (``orders-0``, and ``orders#2-0`` after ``orders`` was created again). Nodes and clients may
+have numbered them differently, so effects of clients on such topics do not count.
 
 ``leader-completeness`` allows for these cases:
 

@@ -47,7 +47,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
         where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
             and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
 
-        -- Statements that the log reached a position.
+        -- Statements that the log reached a position. `log.views` explains the columns of `log_value_offsets`.
         create view log_witnesses as
         select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
             coalesce(p.ack_op, p.seen_op) as op, 1 as margin, 'known' as how
@@ -90,6 +90,7 @@ UNTIMELY_ANSWER: Final = Check(
     anomaly="untimely-answer",
     meaning="a fetch that may wait got an empty answer too early, or its records too late",
     views=parse_views(f"""
+        -- Fetches that may wait, if no fault was active (`log_disturbances`) during the operation or shortly before it.
         create table log_waited as
         select e.op, e.key, e.position, e.waited_ms, e.max_wait_ms, e.empty, e.ret
         from log_effects e left join log_disturbances f
@@ -120,5 +121,5 @@ UNTIMELY_ANSWER: Final = Check(
     "acknowledged to {ack_op} at {ack_op:returned}: too late|with nothing: too early].",
     about=("offset {available} of {key}",),
     optional=True,  # a run without data for it may pass
-    standstill=SLACK_MS / 2000,
+    standstill=SLACK_MS / 2000,  # seconds: half of the slack
 )

@@ -1,4 +1,7 @@
-"""Integrity of a log: one value per offset, one offset per value, and only values whose send did not fail."""
+"""Integrity of a log: one value per offset, one offset per value, and only values whose send did not fail.
+
+``views`` creates the tables that these checks read, and explains their columns.
+"""
 
 from typing import Final
 

@@ -12,6 +12,8 @@ no operation at a strictly lower place was called after x's return.
   between two records: 2 * end - 1.
 - Offsets whose absolute value is 2^61 or more have no place. Only damaged data has such offsets, and other checks
   report it.
+
+``views`` creates the tables that these checks read, and explains their columns.
 """
 
 from typing import Final
@@ -82,6 +84,8 @@ REAL_TIME_ORDER: Final = Check(
         select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
         from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_is_placeable("e.position")}
 
+        -- `overtaken` 1: an operation at a lower place was called (`before`) after a return at this place.
+        -- `future_ret`: the return of a poll that showed the record before its send was called (`future_call`).
         create table found_real_time_order (high_cardinality) as
         select key, place, called, returned, before, future_ret, future_call,
             case when before > returned then 1 else 0 end as overtaken

@@ -41,7 +41,7 @@ POSITION_JUMP: Final = Check(
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
             and position <> former
 
-        -- Jumps with a failed operation of the reader in between.
+        -- Jumps with a failed operation of the process in between that has the same name (`f`) as the poll's operation.
         create view log_excused_jumps as
         select j.op, j.sub
         from log_jumps j join ops own on own."index" = j.op join ops o on o.process = j.process and o.f = own.f
@@ -68,7 +68,7 @@ OFFSET_HOLE: Final = Check(
     anomaly="offset-hole",
     meaning="a poll passed an offset that holds no record",
     views=parse_views(f"""
-        -- Polls of dense logs that may lack an offset.
+        -- Polls of dense logs that may lack an offset. `log.views` explains the columns of `log_polls`.
         create table log_polls_with_gaps as
         select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
         from log_polls p cross join log_declared d

@@ -1,8 +1,8 @@
 """State machines of the controller: partitions and replicas change state only by valid transitions.
 
 The check reads ``partition-transition`` and ``replica-transition`` (``from_state``, ``to_state``, ``controller_epoch``;
-for a replica also the number of its node, ``replica``). Their order is that of one node incarnation's log. The check
-also reads ``partition-state-written`` (``value``: the leader, -1 for none).
+for a replica also the number of its node, ``replica``). They are ordered by the event log of one node incarnation (one
+start of its process). The check also reads ``partition-state-written`` (``value``: the leader, -1 for none).
 
 A step is illegal if
 
