@@ -56,7 +56,7 @@ MAX_VIEWS: Final = parse_views(f"""
     where (e.kind = 'max-write' and e.outcome <> 'fail' and e.value is not null)
         or (e.kind = 'max-read' and e.outcome = 'ok')
 
-    -- Operations aggregated by value; `write_call` is that of e(u).
+    -- Operations aggregated by value; `write_call` is the call of e(u), and `looked` the number of reads.
     create table max_levels as
     select key, value, min(case when reads = 1 then ret end) as read_ret, max(case when reads = 1 then call end) as
         read_call, min(case when reads = 0 then call end) as write_call, min(case when reads = 0 then ret end) as

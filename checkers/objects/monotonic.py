@@ -147,6 +147,7 @@ class _GrowthGraph:
         self.process, self.call, self.ret = (read_ints(rows, name)[first] for name in ("process", "call", "ret"))
         order = np.lexsort((value, key))
         op, key, value = op[order], key[order], value[order]
+        # The rows are sorted by key and value, so each new number of a key begins the next level.
         new_key = np.diff(key, prepend=-1) != 0
         level = np.cumsum(new_key | (np.diff(value, prepend=0) != 0)) - 1
         least = np.zeros(int(level[-1]) + 1 if len(level) else 0, np.bool_)
@@ -154,8 +155,11 @@ class _GrowthGraph:
         self._levels = _LEVELS + np.arange(len(least), dtype=np.int64)
         above = np.flatnonzero(~least)
         higher = ~least[level]
+        # The order of each process: pairs of successive operations (`_before`, `_after`).
         by_process = np.lexsort((self.call, self.process))
         same = (np.diff(self.process[by_process]) == 0) & ~np.isin(self.ops[by_process[1:]], falls)
+        # Edges: from operations to their level, from each level to the next one of its key, and from each level to the
+        # operations of the next one.
         self._source = np.concatenate([op, self._levels[above - 1], self._levels[level[higher] - 1]])
         self._target = np.concatenate([self._levels[level], self._levels[above], op[higher]])
         self._kind = np.full(len(self._source), WW)

@@ -6,6 +6,8 @@
    pointer doubling (Wyllie 1979). Every value first points at the value that its CAS expected. In each round, it then
    points at its target's target. A chain of n takes log2(n) + 1 rounds. If a value still points at a value of a CAS
    after these rounds, it leads into a cycle, which has no start.
+
+``views`` explains chains and clusters, and the tables from which the rounds begin.
 """
 
 from typing import Final

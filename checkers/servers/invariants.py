@@ -1,7 +1,7 @@
 """Broken invariants: an invariant of the system itself did not hold at some moment of a run.
 
 In the simulation, the harness asserts invariants at each event of a node's log. It writes these rows into ``looks``,
-with look 0:
+the table of snapshots, with look 0 because they belong to no snapshot:
 
 - ``asserted``: the name of an ``invariant`` and how often it was evaluated (``assertions``).
 - ``broken``: an invariant that did not hold, with the system's sentence (``claim``), the ``node`` and the ``key``.

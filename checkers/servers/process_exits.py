@@ -1,6 +1,6 @@
 """Unexpected exits: a server's process ended, although no fault ended it and no fault had changed a file before.
 
-The harness writes these rows into ``looks``, all with look 0 because they belong to no look:
+The harness writes these rows into ``looks``, the table of snapshots, with look 0 because they belong to no snapshot:
 
 - ``process``: a server whose process ran after every fault was healed.
 - ``ended``: a server whose process did not run after every fault was healed.
