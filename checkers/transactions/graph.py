@@ -3,12 +3,12 @@ arrays.
 
 All candidates are classified at once, by strongly connected components (Pearce's algorithm, ``scipy.sparse.csgraph``):
 
-1. ``G0``: a component of the ww edges alone. ``G1c``: a component of ww and wr edges. A component of all edges but rw
-   edges (with ``OVERTAKING``) is a ``G-single``.
+1. ``G0``: a component of the ww edges alone. ``G1c``: a component of ww and wr edges. Another component without rw
+   edges is a ``G-single``, because it has an ``OVERTAKING`` edge (``edges``).
 2. ``G-nonadjacent``: a cycle with two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and
-   Gotsman 2016). The search graph has two copies of each node: rw edges lead to one copy, also through a fan, and all
-   other edges to the other copy. An rw edge begins only at this other copy. Every component of this graph has a simple
-   cycle of this class or a stronger one.
+   Gotsman 2016). The search graph has two copies of each node. All rw edges lead to one copy, also through a fan
+   (an auxiliary node of ``edges``). All other edges lead to the other copy. An rw edge begins only at this other copy.
+   Every component of this graph has a simple cycle of this class or a stronger one.
 3. ``G-single``: a cycle with exactly one rw edge. If the other edges have no cycle, they define an order, and the rw
    edge goes back in this order. All nodes of the cycle are between the two ends of the rw edge. The order follows that
    of the calls as far as possible, so few nodes must be searched. The search still has a limit (``LIMIT``), and reports

@@ -7,6 +7,8 @@
   writes of *other* transactions are reported as the cycle that they form, because weaker isolation levels allow it.
 - ``duplicate-elements``: a list has an element twice.
 - ``incompatible-order``: two reads of a key differ within the length of the shorter one.
+
+``views`` creates the tables ``txn_...`` that these checks read, and explains them.
 """
 
 from typing import Final
