@@ -1,7 +1,7 @@
 """Starts a system on the nodes of a cluster: role by role, each ready before the next starts, then its ``set_up``.
 
-The steps are the same in every kind of cluster. The system decides when a node is ready; for ZooKeeper,
-``assay.cluster.zookeeper`` does.
+The steps are the same in every kind of cluster. The system decides when a node is ready. For
+ZooKeeper's nodes, ``assay.cluster.zookeeper`` decides it.
 """
 
 import asyncio

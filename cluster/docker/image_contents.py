@@ -1,4 +1,4 @@
-"""Examines an image in a short-lived container: which programs that a node needs it has, its settings, its Python."""
+"""Examines an image in a short-lived container: its settings, its Python, and which of a node's programs it has."""
 
 from __future__ import annotations
 

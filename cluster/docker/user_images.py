@@ -18,6 +18,7 @@ from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 NAME = "assay-own"
 """Name of images built from a user's Dockerfile. The tag is a hash of its path."""
 BUNDLE = "assay-tools"
+"""Name of the image with copies of the node image's programs (``tools.BUNDLE``)."""
 DOCKERFILE_LABEL = "assay.dockerfile"
 
 

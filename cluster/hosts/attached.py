@@ -35,7 +35,7 @@ class AttachedNode:
 
     async def events(self) -> AsyncIterator[str]:
         return
-        yield ""
+        yield ""  # makes this function a generator
 
     def __getattr__(self, what: str) -> Any:
         if what.startswith("_"):
