@@ -1,5 +1,6 @@
 """Measures the sensitivity of a run that passed, by planting violations into copies of its history.
 
+A claim is an assertion that the history makes. It is exposed if a later observation could contradict it (``plant``).
 For each anomaly that the contract forbids, ``plants`` claims are drawn from the exposed ones, and as many from all
 claims. Each violation is planted into a copy of its own, with the rows of one object. All copies are judged in one pass
 (``packing``). A violation counts as caught if its copy fails. A violation whose edit changes nothing counts as missed,
@@ -50,6 +51,7 @@ PLANTS: Final[tuple[Plant, ...]] = (
     *TRANSACTION_PLANTS,
 )
 
+# Reasons why an anomaly has no plant.
 DEADLINE: Final = "it is about a deadline"
 SERVERS: Final = "it is about servers' event logs, disks and answers at rest, not about what clients saw"
 WHOLE_RUN: Final = "it is about the whole run, not about an object"
@@ -67,6 +69,7 @@ LARGEST: Final = 400_000
 COPIED_ROWS: Final = 60_000
 """Maximum number of effects of all copies for one anomaly."""
 MOST_ESCAPED: Final = 5
+"""Maximum number of exposed claims of an anomaly that are listed as missed."""
 _SILENT: Final = """
     select o."index" as op, o.process, o.call from ops o left join (select op from effects group by op) e
     on o."index" = e.op where o.outcome = 'info' and e.op is null
@@ -78,15 +81,15 @@ def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterab
     """Returns why an anomaly without a plant has none."""
     if anomaly == NONLINEARIZABLE:
         return OWN_MODEL
-    own = {check.anomaly for family in built_in for check in family.checks}
+    known = {check.anomaly for family in built_in for check in family.checks}
     for family in families:
         for check in family.checks:
             if check.anomaly == anomaly:
-                if anomaly not in own:
+                if anomaly not in known:
                     return OWN_CHECK
                 reads_effects = "effect" in family.applies and not family.about_servers
-                is_late = check.needs_end or check.standstill is not None
-                return DEADLINE if is_late else TOPICS if reads_effects else SERVERS
+                has_deadline = check.needs_end or check.standstill is not None
+                return DEADLINE if has_deadline else TOPICS if reads_effects else SERVERS
     return WHOLE_RUN
 
 
@@ -107,7 +110,7 @@ class DrawnObjects:
     faults: list[list[Any]]
     """The columns of the data set ``faults``."""
     bound: int
-    """The time in ``exposure_bound``."""
+    """The time at which the last fault healed (``exposure_bound``)."""
     left_out: str | None = None
     """A sentence about the objects that were not drawn, if any."""
 

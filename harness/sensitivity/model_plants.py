@@ -1,7 +1,7 @@
 """Plants for models: an answer that no order of one key's operations explains.
 
-The rows of these plants are operations, with their JSON. Each edit is illegal in every order of the other operations,
-so the search must find it:
+The rows of these plants are operations, with arguments and results in JSON. Each edit is illegal in every order of the
+other operations, so the search must find it:
 
 - ``register``, ``cas-register``: a read returns a value that had been replaced: all its writes had ended before another
   write began, and this other write had ended before the read.
@@ -209,8 +209,8 @@ def _count_permits(rows: Rows) -> int | None:
 def _find_permits(rows: Rows, bound: int, *, permits: int, owned: bool) -> list[Claim]:
     """Lists refused operations of a semaphore, each with a wrong answer: it succeeded.
 
-    An acquire is wrong if too many permits are certainly held, and a release if too few can be held. ``owned``: only by
-    its own process.
+    An acquire is wrong if too many permits are certainly held, and a release if too few can be held. ``owned``: a
+    process can release only its own permits.
     """
     if _count_permits(rows) is None or _name_clients(rows):
         return []

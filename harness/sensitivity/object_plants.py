@@ -31,7 +31,7 @@ _NO_LATE_READ: Final = "no read was called after it and after the heal of the la
 def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool) -> list[Claim]:
     """Lists elements that were acknowledged (``set-add``) or shown (``set-read``), and that no one removed.
 
-    ``once``: only elements that were added once.
+    ``once``: only elements that were added once. Then only reads after the last heal can expose them.
     """
     known: dict[int, int] = {}
     added: Counter[int] = Counter()
@@ -286,6 +286,7 @@ def _find_takes(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _take_again(rows: Rows, claim: Claim) -> Rows:
+    """Repeats the dequeue as often as its element was enqueued."""
     assert claim.row is not None
     enqueued = sum(row["kind"] == "queue-enqueue" and row["value"] == claim.value for row in rows)
     for _ in range(enqueued):

@@ -60,9 +60,10 @@ def pack(
     apart: bool,
     silent: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> PackedCopies:
-    """Returns a history with all copies; ``faults`` has the columns of the data set.
+    """Returns a history with all copies.
 
     - ``ops``: the operations of the run, by number
+    - ``faults``: the columns of the data set ``faults``
     - ``silent``: the numbers of operations of unknown outcome and without effects, by process; each copy has those of
       its processes, because they may explain an apparent violation
     """
@@ -82,7 +83,7 @@ def pack(
     for name, some in parts.items():
         if any(some):
             packed[name] = [_pack_column(column, names, some) for column in DATA_SETS[name].names]
-    if not apart:
+    if not apart:  # copies that are moved in time would no longer coincide with the faults
         packed["faults"] = [list(column) for column in faults]
     return PackedCopies(InMemoryHistoryReader(packed), stride)
 
@@ -109,7 +110,7 @@ class SharedNumbers:
 
     def __init__(self) -> None:
         self.processes: dict[tuple[int, int], int] = {}
-        """Process ids. Their column has too few bits for a stride."""
+        """Process ids. Their column has too few bits to number each copy from a multiple of ``stride``."""
         self.values: dict[tuple[int, int], int] = {}
         """Values of logs. If two logs had a value in common, a check would report it."""
 

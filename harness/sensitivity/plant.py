@@ -110,7 +110,7 @@ class Plant:
     gather: Callable[[Mapping[str, Rows]], Mapping[str, Rows]] = gather_keys
     """Converts the rows by key to the rows by name of an object, for objects that have several keys."""
     find_claims: Callable[[Rows, int], list[Claim]]
-    """Lists the claims of one object. The second argument is the time of ``exposure_bound``: of the last fault."""
+    """Lists the claims of one object. The second argument is the time of the last heal (``exposure_bound``)."""
     edit: Callable[[Rows, Claim], Rows]
     """Returns the rows with the violation; the same rows if the claim is not exposed."""
     select: Callable[[Rows, Claim], Rows] = select_all

@@ -125,7 +125,7 @@ def _read_later(rows: Rows, claim: Claim) -> Rows:
 def _find_chained(rows: Rows, bound: int) -> list[Claim]:
     """Lists compare-and-sets, each with the one whose value it replaced, or else an earlier one.
 
-    An earlier one is no candidate if it is concurrent and replaced this one's value.
+    A concurrent compare-and-set may have replaced this one's value although it was called earlier. It is no candidate.
     """
     changes = sorted((row for row in rows if is_ok(row, "register-cas")), key=lambda row: int(row["call"]))
     writers = {row["value"]: row for row in changes}

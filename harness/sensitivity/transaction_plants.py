@@ -4,8 +4,8 @@ A history of transactions, restricted to a few keys, is still a history of these
 the violation needs.
 
 The cycles are those of Adya. A first transaction comes *before* a second one if the second read a write of the first.
-With ``-process`` it also comes before it if the same process made both, one after the other. With ``-real-time`` it
-comes before it if it returned before the second was called. An edit contradicts this order:
+With ``-process`` the first also comes before the second if one process made both in this order. With ``-real-time``
+the first also comes before the second if it returned before the second was called. An edit contradicts this order:
 
 - ``G0``: a list shows the elements of both in reverse order.
 - ``G1c``: the first reads a write of the second.
@@ -13,8 +13,8 @@ comes before it if it returned before the second was called. An edit contradicts
 - ``G2-item``: the second did not read a write of a third, and the third no longer reads a write of the first.
 - ``G-nonadjacent``: like ``G2-item``, but the second did not read a write of a fourth, which the third read.
 
-For ``G2-item`` without times, the first and the second are one transaction. A register does not show the order of its
-versions, but the initial value comes before all others. So a read of a register that loses a write finds nothing.
+For ``G2-item`` without a suffix, the first and the second are one transaction. A register does not show the order of
+its versions, but the initial value comes before all others. So a read of a register that loses a write finds nothing.
 """
 
 from collections import defaultdict
@@ -121,14 +121,14 @@ class _Store:
                 if row["op"] != txn.op:
                     yield self.transactions[row["op"]], row
 
-    def list_pairs(self, order: str) -> Iterator[tuple[_Transaction, _Transaction, Row | None]]:
-        """Yields pairs of transactions in this order. The row is the read that proves the order, unless times do."""
+    def list_pairs(self, suffix: str) -> Iterator[tuple[_Transaction, _Transaction, Row | None]]:
+        """Yields pairs of transactions in the order of the suffix, with the read that proves it, unless times do."""
         made: defaultdict[int, list[_Transaction]] = defaultdict(list)
         for txn in sorted(self.transactions.values(), key=lambda txn: txn.call):
-            made[txn.process if order == PROCESS else 0].append(txn)
+            made[txn.process if suffix == PROCESS else 0].append(txn)
         for some in made.values():
             for place, first in enumerate(some):
-                if not order:
+                if not suffix:
                     yield from ((first, second, row) for second, row in self.list_readers(first))
                 else:
                     later = (txn for txn in islice(some, place + 1, None) if txn.call > first.ret)
@@ -141,10 +141,10 @@ _Edits = Iterator[tuple[Row, Row | None, Sequence[int]]]
 """The row to edit, another row whose key the cycle needs, and values."""
 
 
-def _find_cycles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], order: str) -> list[Claim]:
+def _find_cycles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], suffix: str) -> list[Claim]:
     """Lists the transactions, each with an edit that makes it a part of a cycle."""
     store = compute_once(rows, _Store)
-    edits = {row["op"]: (row, other, values) for row, other, values in find(store, order)}
+    edits = {row["op"]: (row, other, values) for row, other, values in find(store, suffix)}
     claims = []
     for op in store.transactions:
         row, other, values = edits.get(op, (None, None, ()))
@@ -152,9 +152,9 @@ def _find_cycles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits
     return claims
 
 
-def _reverse_writes(store: _Store, order: str) -> _Edits:
+def _reverse_writes(store: _Store, suffix: str) -> _Edits:
     """Finds edits that exchange the elements of two transactions in a list."""
-    for first, second, other in _list_writers(store) if not order else store.list_pairs(order):
+    for first, second, other in _list_writers(store) if not suffix else store.list_pairs(suffix):
         for key in first.writes.keys() & second.writes.keys() & store.lists:
             elements = [row["value"] for row in (*first.writes[key], *second.writes[key])]
             indexes = [store.order[key][value] for value in elements if value in store.order[key]]
@@ -172,18 +172,18 @@ def _list_writers(store: _Store) -> Iterator[tuple[_Transaction, _Transaction, R
                 yield first, second, first.writes[key][0]
 
 
-def _read_later(store: _Store, order: str) -> _Edits:
+def _read_later(store: _Store, suffix: str) -> _Edits:
     """Finds edits that make the first transaction read a write of the second."""
-    for first, second, other in store.list_pairs(order):
+    for first, second, other in store.list_pairs(suffix):
         for key in (first.reads.keys() & second.writes.keys()) - first.writes.keys():
             values = store.list_later_values(first.reads[key], second.writes[key])
             if values:
                 yield first.reads[key][-1], other, values
 
 
-def _lose_write(store: _Store, order: str) -> _Edits:
+def _lose_write(store: _Store, suffix: str) -> _Edits:
     """Finds edits by which the second transaction no longer reads a write of the first."""
-    for first, second, other in store.list_pairs(order):
+    for first, second, other in store.list_pairs(suffix):
         for key in first.writes.keys() & second.reads.keys():
             value = first.writes[key][0 if key in store.lists else -1]["value"]
             row = next((row for row in second.reads[key] if row["value"] == value), None)
@@ -191,23 +191,23 @@ def _lose_write(store: _Store, order: str) -> _Edits:
                 yield row, other, ()
 
 
-def _miss_each_other(store: _Store, order: str) -> _Edits:
+def _miss_each_other(store: _Store, suffix: str) -> _Edits:
     """Finds edits by which a third transaction no longer reads a write of the first, if the second missed a write of
     the third.
     """
     pairs = ((txn, txn) for txn in store.transactions.values())
-    for first, second in pairs if not order else (pair[:2] for pair in store.list_pairs(order)):
+    for first, second in pairs if not suffix else (pair[:2] for pair in store.list_pairs(suffix)):
         for third, row in store.list_readers(first):
             for key in (second.reads.keys() & third.writes.keys()) - {row["key"]}:
                 if third is not second and store.is_missed(second.reads[key], third.writes[key]):
                     yield row, second.reads[key][-1], ()
 
 
-def _read_in_two_orders(store: _Store, order: str) -> _Edits:
+def _read_in_two_orders(store: _Store, suffix: str) -> _Edits:
     """Finds edits by which a third transaction no longer reads a write of the first, if the third read a write of a
     fourth that the second missed.
     """
-    for first, second, proof in store.list_pairs(order):
+    for first, second, proof in store.list_pairs(suffix):
         for third, row in store.list_readers(first):
             for key in (second.reads.keys() & third.reads.keys()) - {row["key"]}:
                 value = third.reads[key][-1]["value"]
@@ -293,14 +293,14 @@ def _read_twice(rows: Rows, claim: Claim) -> Rows:
 def _find_comparable_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists reads of two elements or more. They are exposed if another operation shows the elements, too."""
     reads = _list_full_reads(rows, listed=True)
-    longest: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    lengths: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for read in reads:
-        longest[read[0]["key"]].append((len(read), read[0]["op"]))
+        lengths[read[0]["key"]].append((len(read), read[0]["op"]))
     return [
         Claim(_describe_read(read), exposed, row=read[-1], other=read[-2])
         for read in reads
         if len(read) > 1
-        for exposed in [any(size >= len(read) - 1 and op != read[0]["op"] for size, op in longest[read[0]["key"]])]
+        for exposed in [any(size >= len(read) - 1 and op != read[0]["op"] for size, op in lengths[read[0]["key"]])]
     ]
 
 
@@ -339,7 +339,7 @@ def _tear(rows: Rows, claim: Claim) -> Rows:
     return edited
 
 
-def _find_pairs(rows: Rows, bound: int) -> list[Claim]:
+def _find_double_writes(rows: Rows, bound: int) -> list[Claim]:
     """Lists transactions that write to a key twice, each with a read of the second value by another transaction."""
     store = compute_once(rows, _Store)
     return [
@@ -411,6 +411,7 @@ _ORDERS: Final = (
     (PROCESS, ", in the order of each process", "process"),
     (REAL_TIME, ", in the order of real time", "real-time"),
 )
+"""The anomaly's suffix, the words added to its meaning, and the ``transaction_order`` of a contract that forbids it."""
 
 
 _WEAK: Final = frozenset({"G0", "G1c"})
@@ -421,7 +422,7 @@ _FORBIDDEN: Final[Mapping[Rule, frozenset[str]]] = {
     Rule.REPEATABLE_READ: frozenset(name for name, *_ in _CYCLES),
     Rule.SERIALIZABLE: frozenset(name for name, *_ in _CYCLES),
 }
-"""The classes of cycles that each level forbids in every history. A weaker level forbids others in some histories."""
+"""The classes of cycles that each level forbids in every history. A level may forbid others in some histories."""
 
 
 def _forbids(contract: Contract, *, cycle: str, order: str) -> bool:
@@ -453,13 +454,13 @@ TRANSACTION_PLANTS: Final = (
     ),
     _declare(
         anomaly="G1b", meaning="a read shows the first of two writes that another transaction makes to a key",
-        find_claims=_find_pairs, edit=_tear, missed="no other transaction shows the second",
+        find_claims=_find_double_writes, edit=_tear, missed="no other transaction shows the second",
     ),
     *(
         _declare(
             anomaly=f"{name}{suffix}", meaning=f"{meaning}{given}",
-            find_claims=partial(_find_cycles, find=find, order=suffix), edit=edit,
-            missed="no edit of one read puts it on a circle", requires=partial(_forbids, cycle=name, order=order),
+            find_claims=partial(_find_cycles, find=find, suffix=suffix), edit=edit,
+            missed="no edit of one read puts it on a cycle", requires=partial(_forbids, cycle=name, order=order),
         )
         for suffix, given, order in _ORDERS
         for name, meaning, find, edit in _CYCLES
