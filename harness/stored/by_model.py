@@ -103,8 +103,8 @@ def judge_by_model(
 def name_clients(ops: pa.Table) -> pa.Table:
     """Returns the operations of a file of another tool with their processes as in the file; -1 for none.
 
-    Each operation that follows one of unknown outcome in its process is a process of its own in ``ops``. But the owner
-    of a lock stays the same client.
+    Each operation that follows one of unknown outcome in its process is a process of its own in ``ops``. But the
+    client behind these processes, which may own a lock, stays the same.
     """
     named = pc.not_equal(ops["worker"], UNNAMED)
     process = pc.if_else(named, ops["worker"], "-1").cast(pa.int32())
@@ -143,7 +143,10 @@ def find_doubts(ops: Operations, *, custom: bool = False) -> list[str]:
 
 
 def find_missing_successes(ops: Operations) -> list[str]:
-    """Returns a reason if the history is empty or no operation succeeded. No contract asks for a number of them."""
+    """Returns a reason if the history is empty or no operation succeeded.
+
+    It replaces ``minimum_operations`` of a contract, which such a history lacks.
+    """
     rows = succeeded = 0
     for batch in iterate_batches(ops):
         rows += batch.num_rows

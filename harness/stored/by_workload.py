@@ -90,7 +90,7 @@ def judge_workload(
         model = add_initial_values(_find_model(workload.model, ops), request.initial)
         judgement = judge_by_model(ops, model, engines, progress, limits)
         if workload.accepts(INITIAL):
-            # For registers. The function of this name that is imported below is for transactions.
+            # This is the function for registers. The one that is imported by its name is for transactions.
             hint = initial_values.suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
             notes += [hint] if hint else []
     elif workload.question is not None:  # the name of a check in CHECKS
@@ -204,7 +204,7 @@ def _write_certificate(certificate: str, verdict: Verdict, request: CheckRequest
 
 
 def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:
-    """Replaces the numbers of elements in findings and reasons by their names."""
+    """Replaces the numbers of elements (``element_numbers``) in findings and reasons by their names."""
     if not names:
         return judgement
 

@@ -308,7 +308,7 @@ def judge_file(
 
 
 def _add_workload(request: CheckRequest, path: Path) -> tuple[CheckRequest, str]:
-    """Returns the request with the recognised workload, and a sentence on it. Raises ``SettingsError`` if none is."""
+    """Returns the request with the recognised workload, and a sentence on it. Raises ``SettingsError`` without one."""
     try:
         format = recognise_format(path) if request.format == AUTO else ForeignFormat(request.format)
         found = recognise_workload(path, format)

@@ -36,7 +36,7 @@ LOST_CONTRACT: Final = Contract(forbidden=INTOLERABLE, needed=())
 PLANTED: Final = "planted.json"
 """A file next to a generated history (``assay generate``), which belongs to no run."""
 _EARLIER_RUN: Final = b"earlier"
-"""The assumed origin of a file without one that has exactly the columns written by an earlier version of a run.
+"""The origin assumed for a file that names none, but has exactly the columns that runs of earlier versions wrote.
 
 Files of other tools differ, because Parquet writers mark every column as nullable by default.
 """

@@ -36,7 +36,7 @@ def write_register_history(
     - values other than int64 and null
     - a value written twice to one key, or the initial value written
     - an initial value that is neither int64 nor null
-    - null as a value of a key whose initial value is another
+    - null as a value of a key whose initial value is not null
     - operations with a key beside operations without one
     - CAS operations that ended ok without taking effect
     """
@@ -97,7 +97,7 @@ def _replace_by_null(values: pa.Array, replaced: pa.Array) -> pa.Array:
 
 
 def _find_initial(key: pa.Array, initial: InitialValues) -> pa.Array | None:
-    """Returns the initial value of each operation's key. Returns None if there is one that is no integer."""
+    """Returns the initial value of each operation's key. Returns None if some value is neither null nor int64."""
     values = (initial.default, *initial.by_key.values())
     if not all(value is None or (type(value) is int and INITIAL < value < 2**63) for value in values):
         return None

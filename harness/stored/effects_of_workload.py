@@ -7,7 +7,7 @@ accounts:
 
 - The total is the given one, or the one that most reads show.
 - The balance of each account is known only if a read returned before the first transfer was called.
-- An account that a read lacks was empty, as in Jepsen. An account with a nil balance is missing.
+- An account that a read lacks was empty, as in Jepsen. An account with a nil balance counts as not read.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Facts of a file of another tool that enter its judgement: contradictory answers, and the order that it supports.
+"""Facts of a file of another tool that enter its judgement: contradictory answers, and whether it shows real time.
 
 An operation with an answer that contradicts its call is judged as one of unknown outcome. So the wrong answer causes no
 findings about other operations.
@@ -54,7 +54,7 @@ def add_contradictory_answers(judgement: Judgement, foreign: ForeignHistory) -> 
             examined=(*judgement.examined, examined),
             meanings={ANOMALY: MEANING, **judgement.meanings},
         )
-    shift = min(len(answers), MOST_FINDINGS)
+    shift = min(len(answers), MOST_FINDINGS)  # ``same_cause_as`` is an index into the findings
     shifted = (
         finding
         if finding.same_cause_as is None

@@ -39,7 +39,7 @@ def render_file(judged: JudgedFile) -> str:
     file = ForeignFile(
         name=judged.path.name,
         facts=(
-            ("judged by", describe_question(judged.request)),
+            ("judged by", list_options(judged.request)),
             ("nemesis", count_noun(len(foreign.faults), "fault") if foreign.faults else "—"),
         ),
         notes=judged.notes,
@@ -56,7 +56,7 @@ def render_file(judged: JudgedFile) -> str:
 
 def render_folder(request: CheckRequest, judgement: Judgement, ops: HistoryReader, notes: Sequence[str]) -> str:
     """Returns the HTML text of the page of a history folder that was judged by a model."""
-    file = ForeignFile(request.path.resolve().name, (("judged by", describe_question(request)),), tuple(notes))
+    file = ForeignFile(request.path.resolve().name, (("judged by", list_options(request)),), tuple(notes))
     with tempfile.TemporaryDirectory(prefix="assay-report-") as folder:
         with HistoryWriter(Path(folder) / "history") as history:
             for batch in ops.batches("ops"):
@@ -64,7 +64,7 @@ def render_folder(request: CheckRequest, judgement: Judgement, ops: HistoryReade
         return render_html(read_file_report(file, judgement, Path(folder)))
 
 
-def describe_question(request: CheckRequest) -> str:
+def list_options(request: CheckRequest) -> str:
     """Returns the options that chose the checks, as on the command line without dashes: ``workload=bank real-time``.
 
     The isolation level is named even if it is the default of the workload.

@@ -179,7 +179,7 @@ def _find_first_values(ops: Iterable[pa.RecordBatch]) -> dict[str | None, str]:
 
 
 def _read_operation(f: str, argument: str | None, result: str | None, ok: bool) -> tuple[str | None, str | None]:
-    """Returns the value that an operation observed, and the value that it wrote; None for none of them."""
+    """Returns the value that an operation observed, and the value that it wrote, each as JSON or None."""
     if f in ("read", "get"):
         return (result or "null") if ok else None, None
     if f in ("write", "put"):

@@ -43,6 +43,7 @@ SILENCE: Final = 60.0
 PAUSE: Final = 2.0
 """The pause after a judgement, as a multiple of its duration."""
 MEMORY: Final = "1GB"
+"""Memory limit of the engine that judges the growing history."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def watch_run(
     seen, waited = 0, 0.0
     while store.is_active(run):
         seal = read_manifest(run / "history")
-        if seal is None or seal.number == seen:
+        if seal is None or seal.number == seen:  # nothing has been sealed since
             sleep(POLL)
             waited += POLL
             if waited >= SILENCE:
@@ -132,7 +133,7 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
     if stored.seal is None:
         return None
     with tempfile.TemporaryDirectory(prefix="assay-watch-") as copies:
-        replaceable = set(stored.seal.under_way.values())
+        replaceable = set(stored.seal.under_way.values())  # files of unfinished operations, which each seal replaces
         try:
             paths = {
                 name: [Path(shutil.copy(path, copies)) if path.name in replaceable else path for path in files]

@@ -82,7 +82,7 @@ def list_fitting(path: Path, format: ForeignFormat) -> tuple[list[str], list[str
 
 def _fits(entry: Entry, name: str, shapes: Mapping[str, OperationShape]) -> bool:
     """Returns whether an entry is an operation of a workload or a model. Its value may also be ``[key value]``."""
-    shape = shapes.get(entry.f or ONLY_OPERATIONS.get(name, ""))
+    shape = shapes.get(entry.f or ONLY_OPERATIONS.get(name, ""))  # a workload's only operation may have no name
     if shape is None or shape.ignores_values or entry.type not in (INVOKE, "ok"):
         return shape is not None
     fits = shape.argument_fits if entry.type == INVOKE else shape.result_fits

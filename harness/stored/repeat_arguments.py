@@ -5,8 +5,8 @@ project. A recorded command may contain options that load other code. So:
 
 1. ``settings.json`` is read into ``Settings``, and each option is made of one field.
 2. The test's file must exist below the current folder, but outside of all stores.
-3. Files that options name must lie below the current folder. A schedule may also lie in that store. ``hosts.toml`` may
-   not, because it names the machines on which faults run commands.
+3. Files that options name must lie below the current folder. A schedule may also lie in the run's store. ``hosts.toml``
+   may not, because it names the machines on which faults run commands.
 4. Paths are compared with all symbolic links followed, because a link of the project may lead to a store.
 5. A recorded command with unknown options is rejected: another version made the run, or the run was changed.
 """

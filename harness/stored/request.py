@@ -52,8 +52,11 @@ class CheckRequest:
     linearizable: bool = False
     """Whether a workload is asked for linearizability, beyond its original question."""
     keys: str = AUTO
+    """How the keys of a file's operations are found: one of ``KEYS``."""
     order: str = ORDERS[0]
+    """The order of a file's entries: one of ``ORDERS``."""
     refusals: bool = False
+    """Whether a ``:fail`` of a CAS in a file means that the register had another value (``--cas-refusals``)."""
     real_time: bool = False
     """Whether an operation that ended before another one began must also precede it in the order."""
     level: str | None = None

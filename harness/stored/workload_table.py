@@ -51,11 +51,11 @@ class Workload:
     verbs: Mapping[str, str] | None = None
     """The names of operations in the model, if they differ from the workload's."""
     level: str | None = None
-    """The isolation level by which transactions are judged, if none is named. None: by the anomalies of the checks."""
+    """The default isolation level of transactions. None: without ``--level``, the anomalies of the checks count."""
     uses_time: bool = True
     """Whether the checks read real time even if it is not asked for."""
     has_vectors: bool = False
-    """Whether vectors of two are plain values, and no keys with values, unless ``--keys=tuples`` says so."""
+    """Whether a vector of two is a plain value, and not a key with its value, unless ``--keys=tuples`` is given."""
     options: tuple[str, ...] = ()
     """Options that apply to the workload."""
 
