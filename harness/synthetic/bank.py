@@ -1,7 +1,8 @@
 """Banks: transfers between the accounts of a bank, and reads of all its accounts.
 
-Many transfers undo earlier ones, so that a tile ends with the balances with which it began. Two more accounts are used
-only in scenes, so their balances are known exactly.
+Many transfers undo earlier ones, so that a tile (a list of operations that is copied many times, see ``history``) ends
+with the balances with which it began. Two more accounts are used only in scenes (operations of planted anomalies), so
+their balances are known exactly.
 """
 
 import random
@@ -108,6 +109,7 @@ class BankModel(Model):
         return self._transfer(bank, target, source, amount)
 
     def _transfer(self, bank: int, source: int, target: int, amount: int, begin: int = 0, end: int | None = 1) -> Step:
+        """``begin``, ``end``: ticks of a scene. If ``end`` is None, the outcome is unknown."""
         effects = tuple(
             Effect(kind, self.name(bank), owner=str(account), value=amount)
             for kind, account in (("bank-withdraw", source), ("bank-deposit", target))

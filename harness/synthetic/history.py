@@ -205,7 +205,7 @@ class HistoryMaker:
     """Writes the history of a plan. It can be used once. ``keys``: the key of each scene."""
 
     def __init__(
-        self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotated_keys: int
+        self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotating_keys: int
     ) -> None:
         self._plan, self._model, self._scenes, self._keys = plan, model, scenes, keys
         self._width = max(20_000, 4 * plan.clients + 1000)
@@ -213,7 +213,7 @@ class HistoryMaker:
         self._builder = TileBuilder(plan, model, self._width)
         self._tiles: dict[Piece, Tile] = {}
         self._pieces = cut_into_pieces(plan, scenes)
-        self._bases = Bases(plan, self._width, model.initial_counts, rotated_keys, model.key_spacing)
+        self._bases = Bases(plan, self._width, model.initial_counts, rotating_keys, model.key_spacing)
         self._planted: dict[int, Planted] = {}
         self._ends: dict[int, int] = {}
         """The end of the log after the scene, by the scene's key."""
@@ -227,7 +227,7 @@ class HistoryMaker:
         if model.has_opening:
             self._write_keys(writer, bases, model.open_key, Phase.MAIN)
             bases.skip(2 * self._plan.clients)
-        replay = copy.deepcopy(bases)
+        replay = copy.deepcopy(bases)  # for the drain, which passes through the pieces once more
         for piece, tile, counters in self._iterate_copies(bases):
             _write(writer, tile.batches, counters)
             if piece.scene is not None:

@@ -18,6 +18,7 @@ from assay.harness.synthetic.tiles import OPERATION, PIECE, relative
 MOST_SENT: Final = 3
 """Maximum number of records of a send."""
 MOST_POLLED: Final = 10
+"""Maximum number of records of a poll in the main phase."""
 PER_POLL: Final = 500
 """Maximum number of records of a poll in the drain."""
 NODES: Final = ("n1", "n2", "n3")
@@ -81,7 +82,7 @@ class PartitionModel(Model):
         assignment: int = EPOCH,
         group: str | None = None,
     ) -> Step:
-        """Returns a poll from rank ``first`` up to ``last``, which is excluded.
+        """Returns a poll from rank ``first`` (see ``at``) up to ``last``, which is excluded.
 
         ``records``: the ranks and values that it shows; None: all.
         """
