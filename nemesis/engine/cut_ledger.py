@@ -18,7 +18,7 @@ from assay.cluster.node import Cluster, Flow, Node, NodeError
 Drop = tuple[str, str]
 """(node that drops, peer whose packets it drops). A link cut in both directions has two drops.
 
-A peer such as ``n2:9092`` stands for a single flow of n2.
+A peer such as ``n2:9092`` stands for a single flow of n2 (see ``Flow``).
 """
 
 
@@ -72,7 +72,7 @@ class CutLedger:
         await self._apply_all()
 
     async def counts(self, drops: Sequence[Drop]) -> dict[Drop, int]:
-        """Returns how many packets each of these has dropped in this run. Raises ``NodeError`` if a node is silent."""
+        """Returns how many packets each rule dropped in this run. Raises ``NodeError`` if a node does not answer."""
         now: dict[str, dict[str, int]] = {}
         for name in sorted({name for name, _ in drops}):
             now[name] = dict(await self._nodes[name].dropped()) if self._installed[name] else {}

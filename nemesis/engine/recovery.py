@@ -31,7 +31,7 @@ class RecoveryWatch:
 
     - ``find_held`` returns the nodes that active faults stop or cut off. The seconds count from the time at which no
       fault holds the target any more, because it cannot serve before.
-    - ``start_again`` restarts a target that has ended since its heal, if that fault may have ended it.
+    - ``start_again`` restarts a target that has ended since the fault's heal, if that fault may have ended it.
     """
 
     system: System
@@ -91,7 +91,7 @@ class RecoveryWatch:
 
         trouble = await run_guarded(None, all_ready())
         if trouble is None:
-            emptied = injection.context.emptied
+            emptied = injection.context.emptied  # servers that have not served since they lost their data
             for name in [name for name in injection.names if emptied.get(name) is injection]:
                 del emptied[name]
             self.reporter.report_recovered(injection, loop.time() - began)

@@ -120,7 +120,7 @@ class WaitingSteps:
     def find_conflict(self, step: FaultStep) -> str | None:
         """Returns why a step of the fault ``hold`` cannot give its orders, or None.
 
-        It cannot while a waiting step uses the files of orders.
+        It cannot while a waiting step has an order of its own, because both use the same files.
         """
         if step.fault != HoldFault.name or self._event_stop.step is None:
             return None

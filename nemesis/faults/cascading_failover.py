@@ -95,6 +95,6 @@ def _draw_waiting_strike(
     """
     at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
     trigger = OnEvent(rng.choice(events), delay=rng.choice(EVENT_DELAYS), within=EVENT_TIMEOUT, optional=True)
-    target = rng.choice((strike.target, Target(TargetKind.ORIGIN)))
+    target = rng.choice((strike.target, Target(TargetKind.ORIGIN)))  # the leader, or the node that logs the event
     waiting = msgspec.structs.replace(strike, at=at, trigger=trigger, target=target)
     return [waiting] if waiting.until <= end else []

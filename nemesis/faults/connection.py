@@ -12,14 +12,14 @@ Parameters:
 - ``lost``: false drops packets. TCP sends them again, so they arrive after the heal, or the connection is given up.
   True breaks the connection: the sender gets a reset. With ``answers``, a request is then executed but its answer is
   lost.
-- ``every``: 1 affects all packets, 3 every third packet, 7 every seventh. With 7, one of the several requests of a step
-  is lost, and the others pass.
+- ``every``: 1 affects all packets, 3 every third packet, 7 every seventh. A server makes several requests
+  to ZooKeeper for one change. With 7, one of these requests is lost, and the others pass.
 
 A connection is identified by the node that opened it, and by the node and port of its other end. New connections
 between the two nodes are affected too. Proof: the counters of the rules. The controller's connection is silent unless
 something happens: combine it with another fault.
 
-A server fetches only from the leaders that it follows, and during other faults there may be none. So the fault looks
+A server fetches only from the leaders that it follows, and during other faults it may follow none. So the fault looks
 for dropped packets. If there are none, it removes the rules and tries another connection.
 """
 
@@ -61,7 +61,7 @@ NOT_ONE_SERVER: Final = (
 """Targets that are more than one server, or not servers."""
 EVERY: Final = (1, 1, 3)
 EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
-"""Includes 7, because one step of a server makes several requests to ZooKeeper."""
+"""Includes 7, because a server makes several requests to ZooKeeper for one change."""
 TRAFFIC_SECONDS: Final = 0.6
 """Seconds to see a follower's packet. A follower that has caught up asks again after 0.5 s at most."""
 TRAFFIC_POLL_SECONDS: Final = 0.1
@@ -158,7 +158,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
         await self._cut_active_pair(injection, pairs)
 
     async def _cut_active_pair(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
-        """Cuts the first pair with traffic. Cuts the requested pair if all are silent, or half of the time is over."""
+        """Cuts the first pair with traffic. Cuts the requested pair if all are silent, or at half of the duration."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + injection.step.duration / 2
         silent: list[str] = []

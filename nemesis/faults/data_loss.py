@@ -42,7 +42,7 @@ RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
 POLL_SECONDS = 0.1
 """Seconds between two checks whether another server has everything."""
 REPLICA_SECONDS = 10.0
-"""Maximum seconds to wait for that. Other servers may be about to rejoin the in-sync set."""
+"""Maximum seconds to wait for another server with everything. Such a server may be about to become in sync."""
 COPY_AGE = 0.5
 """Age of a copy when it is restored, as a share of the fault's duration."""
 
@@ -95,8 +95,8 @@ class Wipe(Kill):
         node, deadline = injection.targets[0], loop.time() + REPLICA_SECONDS
         everyone = [other for other in servers(context.cluster, context.system) if other is not node]
         while True:
-            back = context.recovering()
-            key = await find_sole_replica(context, node, [other for other in everyone if other.name in back])
+            recovering = context.recovering()
+            key = await find_sole_replica(context, node, [other for other in everyone if other.name in recovering])
             if key is None:
                 break
             if loop.time() >= deadline:
@@ -226,7 +226,7 @@ def is_ended_cleanly(step: FaultStep) -> bool:
 async def find_sole_replica(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
     """Returns a key if no other server is known to have all of its data; None if there is none.
 
-    Also returns None if the system cannot tell (``SupportsSoleReplica``).
+    Servers in ``away`` do not count. Also returns None if the system cannot tell (``SupportsSoleReplica``).
     """
     system = context.system
     if not isinstance(system, SupportsSoleReplica):

@@ -57,13 +57,15 @@ def _is_busy(link: Collection[str], census: Census) -> bool:
 def spare_majority(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
     """Returns only the links of a random minority of the servers, so that the majority keeps all its other links."""
     servers = census.names
-    rest = rng.sample(servers, max(1, (census.servers - 1) // 2))
-    words = [word for word in links.split() if set(_link_ends(word)) & set(rest)]
-    peers = [name for name in servers if name not in rest] or [f"zk{number + 1}" for number in range(census.zookeepers)]
+    minority = rng.sample(servers, max(1, (census.servers - 1) // 2))
+    words = [word for word in links.split() if set(_link_ends(word)) & set(minority)]
+    peers = [name for name in servers if name not in minority] or [
+        f"zk{number + 1}" for number in range(census.zookeepers)
+    ]
     if peers and not any(_is_busy(_link_ends(word), census) for word in words):
-        words.append(f"{rest[0]}|{rng.choice(peers)}")
+        words.append(f"{minority[0]}|{rng.choice(peers)}")
     touched = {name for word in words for name in _link_ends(word)}
-    whom = named_target(*(name for name in servers if name in touched & set(rest)))
+    whom = named_target(*(name for name in servers if name in touched & set(minority)))
     return whom, {"shape": LINKS, LINKS: " ".join(words)}
 
 

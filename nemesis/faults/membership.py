@@ -14,10 +14,10 @@ The changes (``membership`` draws one):
 
 At the heal the replicas return to their original servers, so that everything is copied.
 
-A move waits for dead servers. So the changes and the return happen in the background, each step is repeated until it
-succeeds, and the fault lingers until all replicas are back. A heal that waited for the return would keep the other
-faults from being healed, and so the dead servers from starting. So it waits only if no other fault holds a server.
-Otherwise it fails, and the conductor repeats it.
+A move waits until dead servers run again. So the changes and the return happen in the background, each step is repeated
+until it succeeds, and the fault lingers until all replicas are back. A heal that waited for the return would keep the
+other faults from being healed, and so the dead servers from starting. So the heal waits only if no other fault holds a
+server. Otherwise the heal fails, and the conductor repeats it.
 
 A key that clients have deleted or moved in the meantime is left alone. Clients may also create topics on the leaving
 server. So after its process has ended, the server's replicas are read again. If there are new ones, the process is
@@ -54,8 +54,8 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
 
 LINGER_SECONDS: Final = 120.0
-"""Maximum seconds that the fault may outlast its duration. Other faults end servers meanwhile, which a move waits
-for."""
+"""Maximum seconds that the fault may outlast its duration. Meanwhile other faults may end servers, and a move waits
+until these run again."""
 PAUSE_SECONDS: Final = 1.0
 """Seconds from a failed step to its repetition."""
 

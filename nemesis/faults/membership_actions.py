@@ -1,7 +1,7 @@
 """Steps of the faults ``membership``: a server's replicas are moved, and its process ends or starts.
 
-All state is in the fault's evidence, so that another object can finish the work. A move waits for dead servers. So the
-steps may take long, and run in the background.
+All state is in the fault's evidence, so that another object can finish the work. A move waits until dead servers run
+again. So the steps may take long, and run in the background.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOVE_SECONDS = 20.0
 MAX_KEYS: Final = 6
 """Maximum number of keys whose replicas a joining server gets.
 
-The server takes over the position of the replaced one in the list of replicas. The first in the list leads.
+In a key's list of replicas, the server takes the place of one of them. The first in the list leads.
 """
 
 TRIES = 3

@@ -3,9 +3,9 @@
 If the target has no replica of the key, it takes over another server's replica. If every server has a replica, the
 target's replica is removed. At the heal it is added again, so that everything must be copied.
 
-There is nothing to undo: the fault is healed when the system says that the move has ended. Another fault may keep the
-move from ending. So this fault lingers, and other faults do not wait for it. If the move still has not ended, the heal
-fails. It is tried again once the other faults are healed.
+Nothing else must be undone: the fault is healed when the system says that the move has ended. Another fault may keep
+the move from ending. So this fault lingers, and other faults do not wait for it. If the move still has not ended, the
+heal fails. It is tried again once the other faults are healed.
 
 Proof: the key's replicas came to be on other servers. A line of an event log shows it at once. That matters because
 clients may move the replicas back in the next moment. Without such lines the system is asked at the heal.
@@ -51,7 +51,7 @@ class MoveReplicas(ServerFault):
     """Moves one replica of one key to another server."""
 
     name = "move-replicas"
-    description = "a key's replica moves from one server to another; it is healed when it has"
+    description = "a key's replica moves from one server to another; the fault is healed when the move has ended"
     capabilities: Sequence[type] = (SupportsMove,)
     scope = Scope.REPLICAS
     impact = Impact(moves_replicas=True)
@@ -106,7 +106,7 @@ class MoveReplicas(ServerFault):
         if "meant" not in evidence or "back" in evidence:
             return
         deadline = asyncio.get_running_loop().time() + CHECK_SECONDS
-        found = await _ask_until(lambda: _read_placement(injection, evidence["key"]), deadline)
+        found = await _ask_once(lambda: _read_placement(injection, evidence["key"]), deadline)
         if found is None:
             return
         if len(evidence.setdefault("after", found)) < len(evidence["before"]):
@@ -207,7 +207,7 @@ async def _wait_for_placement(injection: Injection, key: str, seconds: float) ->
     return found
 
 
-async def _ask_until(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+async def _ask_once(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
     """Asks once. Returns None if there is no answer before the deadline (loop time)."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
@@ -219,7 +219,7 @@ async def _poll_until(ask: Callable[[], Awaitable[T | None]], deadline: float) -
     """Asks repeatedly until there is an answer or the deadline has passed."""
     loop = asyncio.get_running_loop()
     while True:
-        found = await _ask_until(ask, deadline)
+        found = await _ask_once(ask, deadline)
         if found is not None or loop.time() >= deadline:
             return found
         await asyncio.sleep(POLL_SECONDS)

@@ -112,7 +112,7 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     From ``at`` on, randomness is drawn from ``seed``, and the faults ``steps`` are added. Times are seconds from the
     start of the main phase. In the simulation ``seed`` decides all randomness. On real nodes it decides only the
-    choices of the harness, targets and clients.
+    choices of the harness (targets and clients).
     """
 
     at: Seconds

@@ -40,7 +40,7 @@ class HeldError(TargetError):
 
 
 class TargetKind(enum.StrEnum):
-    """Kinds of targets. Sizes refer to the servers: minority < half <= n // 2 < majority <= all.
+    """Kinds of targets. Sizes refer to the n servers: ``minority`` is less than half of them, ``half`` n // 2.
 
     - ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them.
     - ``consumer`` is one of the client nodes, ``consumers`` all of them.

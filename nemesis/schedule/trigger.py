@@ -43,7 +43,8 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     - ``key`` and ``fields``: values that the line must have. A field may be in the line or in its ``detail``.
     - ``hold``: the process stops itself at the event, so that it writes nothing more until the step has acted
       (:mod:`assay.nemesis.engine.stop_at_event`).
-    - ``optional``: the step has not failed if the trigger never fires. Only the schedule then records the step.
+    - ``optional``: the step has not failed if the trigger never fires. Then the table ``faults`` has no row of the
+      step.
     """
 
     event: Annotated[str, msgspec.Meta(min_length=1)]
