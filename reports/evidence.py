@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 Notation = Callable[[str], str]
+"""Converts the JSON of a value to the notation of the history's source."""
 
 TEXT_WIDTH: Final = 100
 """Maximum number of characters of an argument or a result, so that the outcome after them is never cut off."""
@@ -106,7 +107,7 @@ def _overlaps(fault: NamedFault, finding: Finding) -> bool:
 class _NamedOperations:
     """The operations that the text shows for a finding, in the order of the text.
 
-    ``among``: the number of described findings of this anomaly, if there are more instances.
+    ``among``: the number of findings of this anomaly that are described, if it occurred more often.
     """
 
     rows: Sequence[dict[str, Any]]

@@ -34,7 +34,8 @@ class OperationRate:
 
 @dataclass(frozen=True)
 class FaultSummary:
-    """Faults of one kind in one run. ``recovery``: maximum seconds from a heal until all targets served."""
+    """Faults of one kind in one run. ``effective``: how many of them took effect. ``recovery``: maximum seconds from a
+    heal until all targets served."""
 
     count: int = 0
     effective: int = 0

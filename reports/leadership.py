@@ -24,7 +24,9 @@ SIMULTANEOUS: Final = 200_000_000
 CONTROLLER: Final = "controller"
 _BEGINS: Final = {"became-leader": False, "seen-leading": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "seen-gone": False, "resigned-controller": True}
+"""Events that begin or end a term, each with whether the term is that of the controller."""
 _STARTS: Final = ("registered",)
+"""Events of a new process, whose incarnation shows that the former one has ended."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +148,11 @@ def compute_terms(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: i
     process_ends: dict[str, list[int]] = defaultdict(list)
     for time, node in deaths:
         process_ends[node].append(time)
-    seen: dict[str, int] = {}
+    incarnations: dict[str, int] = {}
     for row in rows:
         node, event = row["node"], row["event"]
-        if seen.setdefault(node, row["incarnation"]) != row["incarnation"]:
-            seen[node] = row["incarnation"]
+        if incarnations.setdefault(node, row["incarnation"]) != row["incarnation"]:
+            incarnations[node] = row["incarnation"]
             process_ends[node].append(row["time"])
         if event in _BEGINS:
             begins[_find_lane(row, _BEGINS[event])].append(row)

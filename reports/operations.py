@@ -17,7 +17,9 @@ MOST_LANES: Final = 24
 MOST_COMPLETE: Final = 7_000
 """A run with at most this many operations is drawn completely."""
 MOST_AROUND: Final = 2_000
+"""Maximum number of operations that are drawn because they were called at about the time of a named one."""
 MOST_SAMPLED: Final = 2_000
+"""Maximum number of operations in the sample of the whole run."""
 MARGIN: Final = 100_000_000
 """Nanoseconds before and after a named operation that count as the same time."""
 

@@ -55,8 +55,8 @@ def get_role_tone(position: int) -> str:
 
 def iterate_css_variables(palette: Mapping[str, str]) -> Iterator[str]:
     """Yields CSS declarations: ``--c-ink: #1d2127;``."""
-    for role, colour in palette.items():
-        yield f"--c-{role}: {colour};"
+    for name, colour in palette.items():
+        yield f"--c-{name}: {colour};"
 
 
 @dataclass

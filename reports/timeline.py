@@ -203,9 +203,9 @@ def _draw_rates(plot: PlotContext, recorded: RecordedRun) -> None:
     area = panel.varea_step(x="time", y1=0, y2="ok", source=source, step_mode="after", fill_alpha=0.3)
     plot.painter.paint(area.glyph, fill_color="ok")
     items = []
-    for name, role in (("ok", "ok"), ("fail", "failed"), ("info", "info")):
+    for name, tone in (("ok", "ok"), ("fail", "failed"), ("info", "info")):
         line = panel.step(x="time", y=name, source=source, mode="after", line_width=1.5)
-        plot.painter.paint(line.glyph, line_color=role)
+        plot.painter.paint(line.glyph, line_color=tone)
         items.append(LegendItem(label={"ok": "ok", "fail": "failed", "info": "unknown"}[name], renderers=[line]))
     add_legend(plot, panel, items)
     tips = [("from", "@time{0.000} s"), ("ok", "@ok{0,0.[0]} /s"), ("failed", "@fail{0,0.[0]} /s"),
@@ -276,7 +276,7 @@ def _draw_in_sync(plot: PlotContext, recorded: RecordedRun) -> None:
     label_lanes(panel, [recorded.leadership.label(lane) for lane in lanes])
     shown = [interval for interval in known if interval.key in most]
     items, hovered = [], []
-    for role, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):
+    for tone, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):
         intervals = [interval for interval in shown if _classify_in_sync(interval, most[interval.key]) == label]
         if not intervals:
             continue
@@ -295,8 +295,8 @@ def _draw_in_sync(plot: PlotContext, recorded: RecordedRun) -> None:
         bars = panel.hbar(
             y="y", left="left", right="right", height=0.6, source=source, line_color=None, fill_alpha=alpha
         )
-        plot.painter.paint(bars.glyph, fill_color=role)
-        if role != "ok":
+        plot.painter.paint(bars.glyph, fill_color=tone)
+        if tone != "ok":
             text = panel.text(
                 x="left", y="y", text="size", source=source, x_offset=3, text_baseline="middle", text_font=value(FONT),
                 text_font_size="10px",
@@ -424,11 +424,11 @@ def _draw_operations(plot: PlotContext, recorded: RecordedRun) -> tuple[ColumnDa
     panel = add_panel(plot, "Operations, by worker", 44 + 22 * len(drawn.workers))
     label_lanes(panel, drawn.workers)
     items, hovered = [], []
-    for outcome, role, label in (("ok", "ok", "ok"), ("fail", "failed", "failed"), ("info", "info", "unknown")):
+    for outcome, tone, label in (("ok", "ok", "ok"), ("fail", "failed", "failed"), ("info", "info", "unknown")):
         bars = [bar for bar in drawn.bars if not bar.named and bar.row.outcome == outcome]
         if bars:
             glyphs = _draw_bars(panel, bars, 0.56, fill_alpha=0.2 if outcome == "info" else 0.65, line_alpha=0.9)
-            plot.painter.paint(glyphs.glyph, fill_color=role, line_color=role)
+            plot.painter.paint(glyphs.glyph, fill_color=tone, line_color=tone)
             items.append(LegendItem(label=label, renderers=[glyphs]))
             hovered.append(glyphs)
     named = sorted((bar for bar in drawn.bars if bar.named), key=lambda bar: bar.row.index)

@@ -14,6 +14,7 @@ MOST_NIGHTS: Final = 60
 """Maximum number of nights in the plots of a cell."""
 NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 WORST: Final = (RunVerdict.FAIL, RunVerdict.UNKNOWN, RunVerdict.NONE, RunVerdict.PASS)
+"""The verdicts, the worst first."""
 
 
 @dataclass

@@ -44,7 +44,9 @@ class Failure:
     commits: tuple[str, ...]
     """The known commits after ``last_pass_version``, up to the version of the first failed run, the newest first."""
     mark: Mark | None
+    """The mark by which a user declared the failure as known."""
     expired: bool
+    """Whether the mark has expired."""
 
     @property
     def fails_night(self) -> bool:
@@ -71,10 +73,12 @@ def group_failures(store: StoreContents, known: KnownFailures) -> list[Failure]:
     for entry in runs:
         for place in _identify_cells(entry) if entry.verdict is RunVerdict.PASS else ():
             passes[place].append(entry)
-    since = store.tonight.started if store.tonight else ""
+    night_started = store.tonight.started if store.tonight else ""
     versions = _find_first_times(runs)
     found = [
-        _build_failure(key, group, by_cell, _find_last_pass(group, passes), versions, store.nights, since, known)
+        _build_failure(
+            key, group, by_cell, _find_last_pass(group, passes), versions, store.nights, night_started, known
+        )
         for key, group in groups.items()
     ]
     found.sort(key=lambda one: (one.entries[0].started, one.system, one.workload, one.anomalies), reverse=True)
@@ -104,7 +108,7 @@ def _build_failure(
     last_pass_version: str,
     versions: dict[str, str],
     nights: Sequence[NightEntry],
-    since: str,
+    night_started: str,
     known: KnownFailures,
 ) -> Failure:
     system, workload, anomalies, shape = key
@@ -120,8 +124,8 @@ def _build_failure(
         rate=FailureRate(len(group), len(runs)),
         since=FailureRate(len(group), sum(1 for one in runs if one.started >= first.started)),
         nights=len({entry.night for entry in group}),
-        new=first.started >= since,
-        tonight=group[-1].started >= since,
+        new=first.started >= night_started,
+        tonight=group[-1].started >= night_started,
         last_pass_version=last_pass_version,
         suspects=_list_versions_between(versions, last_pass_version, first.version),
         commits=_list_commits_between(nights, last_pass_version, first.version),

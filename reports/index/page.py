@@ -131,7 +131,7 @@ def _name_failures(some: Sequence[Failure], most: int = 3) -> str:
 
 
 def _find_verdict(found: Sequence[Failure], runs: VerdictCounts) -> str:
-    """Returns the verdict over the store: that of its failures, and of the newest run of each cell."""
+    """Returns the verdict over the store, by its failures, and by the verdicts ``runs`` of the newest night."""
     if any(one.fails_night for one in found):
         return "fail"
     doubtful = runs.counts[RunVerdict.UNKNOWN] + runs.counts[RunVerdict.NONE]
