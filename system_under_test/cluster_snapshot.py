@@ -221,7 +221,7 @@ async def _ask_node(node: Any, port: int, unsynced: Mapping[str, int] | None) ->
         found.append(
             SnapshotRow("role", **common, epoch=role.leader_epoch, high_watermark=watermark, settings=role.settings)
         )
-        if watermark >= 0:
+        if watermark >= 0:  # a damaged log has none
             size = None if unsynced is None else unsynced.get(key, 0)
             found.append(SnapshotRow("flushed", **common, flushed=role.flushed, flush_ms=role.flush_ms, unsynced=size))
     return found

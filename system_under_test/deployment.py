@@ -62,7 +62,7 @@ def has_leaders(answer: MetadataResponse, topics: Sequence[FirstTopic]) -> bool:
 async def create_first_topics(
     host: str, port: int, topics: Sequence[FirstTopic], replication: int, connect_timeout: float
 ) -> tuple[bool, str]:
-    """Asks this broker, the controller, to create the topics; returns whether they exist, and its errors."""
+    """Asks the controller at this address to create the topics; returns whether they exist, and the errors."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -175,7 +175,7 @@ _TOPIC_DEFAULTS = TopicConfig()
 
 
 class BrokerSetUpError(Exception):
-    """The topic could not be created; the message has the last broker's answer."""
+    """The topics were not ready in time; the message has the controller's last answer."""
 
 
 @dataclass(frozen=True)
@@ -501,7 +501,7 @@ class Broker:
         )
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Any | None:
-        """Returns the majority's answer; None if there is none or a tie."""
+        """Returns the node that most brokers name; None if no broker names one, or after a tie."""
         brokers = list_brokers(cluster)
         match what:
             case "coordinator":

@@ -55,7 +55,7 @@ EVENT_COLUMNS: Final[Mapping[str, EventColumns]] = {
     "request-obeyed": EventColumns(value="the controller's number"),
     "request-fenced": EventColumns(value="the controller epoch that the node knows"),
     "shutdown-began": EventColumns(value="how many partitions it leads"),
-    "shutdown-handed-over": EventColumns(value="how many of them it still leads"),
+    "shutdown-handed-over": EventColumns(value="how many partitions it still leads"),
     "became-controller": EventColumns(value="the broker's number"),
     "resigned-controller": EventColumns(),
     "partition-state-read, partition-state-written": EventColumns(

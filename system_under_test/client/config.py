@@ -104,7 +104,7 @@ class ConsumerConfig(MemberConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
-    """Settings of a member of a draft group."""
+    """Settings of a member of a draft group (``draft_membership``)."""
 
     reset: str = "earliest"
     fetch_bytes: int = DEFAULT_FETCH_BYTES

@@ -1,4 +1,4 @@
-"""Consumer of the draft: like :class:`GroupConsumer`, but the coordinator assigns the partitions.
+"""Consumer of a draft group: like :class:`GroupConsumer`, but the coordinator assigns the partitions.
 
 When its generation is over, the consumer stops, commits the positions of returned records, and joins again. While it
 looks for a new coordinator, it keeps consuming.

@@ -1,4 +1,4 @@
-"""Membership of a draft group, whose coordinator assigns the partitions.
+"""Membership of a draft group. Its protocol is the draft of Kafka's group protocol: the coordinator assigns partitions.
 
 - A heartbeat is sent every session timeout / ``frequency``.
 - A rejected heartbeat stops the consumer until it has joined again.

@@ -64,7 +64,8 @@ PRODUCE_NOT_DONE = frozenset(
         E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Codes 6 and 20 are not listed, because they may follow an append. Neither are 7 and -1."""
+"""NOT_LEADER_FOR_PARTITION and NOT_ENOUGH_REPLICAS_AFTER_APPEND are not listed, because they may follow an append.
+Neither are REQUEST_TIMED_OUT and UNKNOWN."""
 
 PRODUCE_WORTH_REPEATING = frozenset(
     {E.CORRUPT_MESSAGE, E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS}
@@ -85,7 +86,8 @@ OFFSET_COMMIT_NOT_DONE = frozenset(
         E.GROUP_AUTHORIZATION_FAILED,
     }
 )
-"""Codes 7, 15, 16 and -1 are not listed, because the coordinator maps failed appends to them."""
+"""REQUEST_TIMED_OUT, GROUP_COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR_FOR_GROUP and UNKNOWN are not listed, because the
+coordinator maps failed appends to them."""
 
 OFFSET_COMMIT_WORTH_REPEATING = frozenset({E.GROUP_LOAD_IN_PROGRESS})
 """Errors that go away: the coordinator accepts the commit once it has loaded its groups."""
@@ -106,10 +108,10 @@ TOPIC_CHANGE_NOT_DONE = frozenset(
         E.POLICY_VIOLATION,
     }
 )
-"""For changes of topics and partitions. Code 7 is not listed, because the change continues after it."""
+"""For changes of topics and partitions. REQUEST_TIMED_OUT is not listed, because the change continues after it."""
 
 ELECTION_NOT_DONE = TOPIC_CHANGE_NOT_DONE | {E.LEADER_NOT_AVAILABLE}
-"""For elections: 5 means that the preferred leader is not in sync."""
+"""For elections: LEADER_NOT_AVAILABLE means that the preferred leader is not in sync."""
 
 STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_FOR_PARTITION})
 """Errors after which the leader must be looked up again."""

@@ -120,7 +120,7 @@ async def _describe(controller: Controller, topic: str, found: list[messages.Con
 async def elect_preferred(
     controller: Controller, request: messages.ElectPreferredRequest, context: RequestContext
 ) -> messages.PartitionChangeResponse:
-    """Elects preferred leaders. Answers LEADER_NOT_AVAILABLE, and changes nothing, for one that is not in sync."""
+    """Elects preferred leaders. Answers LEADER_NOT_AVAILABLE for a partition whose preferred leader is not in sync."""
 
     async def elect(partition: PartitionId, active: ActiveTerm) -> None:
         elected = await preferred.elect_preferred_leader(active, partition)

@@ -152,7 +152,8 @@ class Controller:
                 if active is not None and (broker_id != self._config.broker_id or session != active.term.session_id):
                     self._resign(f"the claim is broker {broker_id}'s")
                 if session == self._zookeeper.session_id and self._active is None:
-                    await self._give_up_claim(version)  # only an election makes a broker the controller
+                    # An earlier election left the claim, but its term did not begin, or is over.
+                    await self._give_up_claim(version)
                     continue
                 if session == NO_SESSION:
                     self._cache.controller_id = NO_CONTROLLER

@@ -81,7 +81,8 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
     """Removes /controller if it is persistent: no session holds it, so it would block elections forever.
 
     Only the claim that was read is removed. The znode's version does not identify the claim, because every claim begins
-    with version 0. But each election raises the epoch. So its version is read before the claim, and checked here.
+    with version 0. But each election raises the epoch. So the version of the epoch's znode is read before the claim,
+    and checked here.
     """
     _, epoch_version = await _read_or_create_epoch(zookeeper)
     try:

@@ -40,7 +40,7 @@ class VersionedSettings:
 async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> VersionedSettings | None:
     """Reads a topic's settings; returns None for an invalid znode, which is logged.
 
-    ``zxid``: a transaction that this read is known to include. If the znode is missing, the result is valid as of it.
+    ``zxid``: a transaction that this read is known to include. A missing znode means no settings as of ``zxid``.
     """
     try:
         found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))

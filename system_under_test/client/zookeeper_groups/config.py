@@ -1,4 +1,4 @@
-"""Settings of a consumer of the old design."""
+"""Settings of a consumer of the old design, in which a group coordinates through ZooKeeper alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

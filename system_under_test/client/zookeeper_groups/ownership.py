@@ -41,6 +41,7 @@ class Ownership:
         self._watches: dict[Partition, Watch] = {}
         """The watches of the claims that exist as far as this member knows."""
         self._folders: set[str] = set()
+        """Paths of the topics' parent znodes that exist as far as this member knows."""
 
     @property
     def claimed(self) -> Set[Partition]:
