@@ -49,7 +49,7 @@ def read_replay(path: Path, faults: FaultCatalogue) -> FaultSchedule:
         raise SettingsError(f"--replay={path}: {error.strerror}") from None
     except ScheduleError as error:
         raise SettingsError(f"--replay: {error}") from None
-    schedule = found.as_meant() if isinstance(found, ScheduleRecord) else found
+    schedule = found.as_planned() if isinstance(found, ScheduleRecord) else found
     try:
         faults.check(schedule)
     except ScheduleError as error:
@@ -63,7 +63,7 @@ def list_fault_names(schedule: FaultSchedule) -> tuple[str, ...]:
 
 
 def select_possible_faults(system: System, settings: Settings, faults: FaultCatalogue) -> tuple[str, ...]:
-    """Returns the faults that a run of this system may inject: the requested ones, or all suitable ones for the mix."""
+    """Returns the faults that a run may inject: those of ``--nemesis``, and for ``mix`` all that suit the system."""
     if settings.nemesis != (MIX,):
         return settings.nemesis
     return tuple(name for name in list_mixable(faults) if explain_unsuitable(faults[name], system) is None)
@@ -185,7 +185,7 @@ def plan_schedule(
 def require_in_time(schedule: FaultSchedule, time_limit: float) -> FaultSchedule:
     """Returns the schedule. Raises ``ScheduleError`` if a step ends after the run's main phase.
 
-    A step that is replayed exactly may end later, because the end of that phase may have healed it in the original run.
+    A step that is replayed exactly may end later: in the original run, the end of the main phase may have healed it.
     """
     for step in schedule.all_steps:
         if step.until >= time_limit and (not step.exact or step.at >= time_limit):

@@ -146,7 +146,7 @@ def _read_example(run: Path) -> tuple[Settings, Example]:
         record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
     except (OSError, ScheduleError) as error:
         raise HistoryError(f"{run}: schedule.json cannot be read: {error}") from error
-    schedule = record.as_meant() if isinstance(record, ScheduleRecord) else record
+    schedule = record.as_planned() if isinstance(record, ScheduleRecord) else record
     return settings, Example.of(settings, schedule)
 
 

@@ -4,9 +4,9 @@
 - :class:`ResolvedStep` is the outcome of a step (``n2 at 12.041 s, healed at 17.102 s``).
 - :class:`ScheduleRecord` has the plan and all outcomes, as a run stores them.
 
-A run can be replayed as planned or as resolved. ``as_meant`` finds out again which node leads; ``as_resolved`` hits the
-same nodes at the same times. A step contains everything needed to repeat it, including its own seed. So the removal of
-other steps (shrinking) does not change it.
+A run can be replayed as planned or as resolved. ``as_planned`` finds out again which node leads; ``as_resolved`` hits
+the same nodes at the same times. A step contains everything needed to repeat it, including its own seed. So the removal
+of other steps (shrinking) does not change it.
 
 In JSON, ``type`` distinguishes a schedule from a record: ``{"type": "schedule", "seed": 7, "steps": [...]}``,
 ``{"type": "run", ...}``. Unknown fields are errors, so that a misspelled ``duration`` does not become a default.
@@ -176,7 +176,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     schedule: FaultSchedule
     resolved: tuple[ResolvedStep, ...] = ()
 
-    def as_meant(self) -> FaultSchedule:
+    def as_planned(self) -> FaultSchedule:
         """Returns the planned schedule. A replay asks again which node leads."""
         return self.schedule
 

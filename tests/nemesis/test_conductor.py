@@ -559,12 +559,12 @@ def targets_by_step(rows: list[Any]) -> list[tuple[str, ...]]:
 @example(250, ["partition-halves", "membership", "wipe"])  # A companion turns to a node left in peace.
 @example(0, ["membership"])  # A step waits in vain for its turn, and hits no node.
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(FAKED)), min_size=1, max_size=3, unique=True))
-def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
+def test_a_run_is_repeated_as_planned_and_as_resolved(seed: int, names: list[str]) -> None:
     schedule = draw(seed, names, census=CENSUS, time_limit=40)
     rows, record = played(schedule)
     assert decode_schedule(encode_schedule(record)) == record
     assert [done.targets for done in record.resolved] == targets_by_step(rows)
-    assert played(record.as_meant())[0] == rows
+    assert played(record.as_planned())[0] == rows
     assert played(record.as_resolved())[0] == rows_of_hits(rows, record)
 
 

@@ -42,7 +42,7 @@ def test_a_record_survives_json_and_plays_back_both_ways(schedule: FaultSchedule
     )
     record = ScheduleRecord(schedule, resolved)
     assert decode_schedule(encode_schedule(record)) == record
-    assert record.as_meant() == schedule
+    assert record.as_planned() == schedule
     again = record.as_resolved()
     assert decode_schedule(encode_schedule(again)) == again
     assert [step.target for step in again.steps] == [named_target(*done.targets) for done in resolved if done.targets]
@@ -51,7 +51,7 @@ def test_a_record_survives_json_and_plays_back_both_ways(schedule: FaultSchedule
         assert step.until == pytest.approx(done.healed_at)
 
 
-def test_what_was_never_healed_is_replayed_for_as_long_as_was_meant() -> None:
+def test_what_was_never_healed_is_replayed_for_as_long_as_was_planned() -> None:
     step = FaultStep(2.0, "kill", parse_target("leader"), 5.0)
     record = ScheduleRecord(FaultSchedule(1, (step,)), (ResolvedStep(step, ("n2",), 2.5, None, {}),))
     assert record.as_resolved().steps[0] == msgspec.structs.replace(step, at=2.5, target=named_target("n2"))
