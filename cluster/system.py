@@ -397,7 +397,7 @@ class SupportsMove(Protocol):
         """Returns the nodes with the key's replicas; None while they move, or if the system does not know."""
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
-        """Requests a move of the replicas to these nodes. Returns None if accepted, else the reason; retried then."""
+        """Requests a move of the replicas to these nodes. Returns None if accepted, else why not (it is retried)."""
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         """Returns the key and the indexes of the nodes with its replicas, if this line of an event log ends a move.
@@ -457,7 +457,7 @@ SeenAtRest = Mapping[str, Any]
 """An observation of a system at rest: a row of the history's data set ``looks``, column to value.
 
 ``what`` names the observed object. ``zxid`` distinguishes two incarnations of it. The harness adds the columns ``look``
-(number of the read), ``time`` and ``ended``.
+(number of the read), ``time`` and ``ended`` (begin and end of the read).
 """
 
 

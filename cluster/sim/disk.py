@@ -97,6 +97,7 @@ class DiskAccess(NamedTuple):
     require_room: Callable[[int], None]
     """Raises ENOSPC unless this number of further bytes fits."""
     guard: ChangeGuard
+    """Wraps each change of the disk, and makes it fail if a fault has planned that."""
 
     async def fsync(self, inode: Inode) -> None:
         """Fsyncs a file. A rejected fsync fails only after the simulated device delay."""

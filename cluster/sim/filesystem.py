@@ -80,7 +80,7 @@ class Inode:
     def write(self, position: int, data: bytes) -> None:
         """Writes ``data`` at ``position``. A gap behind the end of the content becomes zeros.
 
-        A process appends at the end of the file that it knows. A second process may have written beyond it.
+        A process appends at the end of the file that it knows. A second process may have written beyond that end.
         """
         content = self.content
         if position == len(content):

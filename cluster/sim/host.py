@@ -110,4 +110,5 @@ class Medium(Protocol):
 
     def is_silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool: ...
 
-    def count(self, source: SimHost, target: SimHost) -> None: ...
+    def count(self, source: SimHost, target: SimHost) -> None:
+        """Counts one more packet that a rule has dropped."""

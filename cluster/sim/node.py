@@ -37,7 +37,7 @@ MEMORY_PRESSURE = 0.3
 TERMINATE_SECONDS = 15.0
 """Maximum seconds of virtual time until a process that was asked to end has ended."""
 POLL_SECONDS = 0.01
-"""Seconds between two checks whether a process has ended that was stopped by its last step."""
+"""Seconds between two checks whether a process has ended, if its last step has stopped it."""
 
 PROBE_BYTES = 4096
 """Size of the write that is tried when a disk is examined."""
@@ -326,7 +326,7 @@ class SimNode:
         self._process.wait(MEMORY_PRESSURE)
         await asyncio.sleep(MEMORY_PRESSURE)
         await self.kill()
-        return Exhaustion(0, 0, 1)
+        return Exhaustion(limit=0, taken=0, ended=1)
 
     # A second copy of the main process
 
@@ -334,6 +334,7 @@ class SimNode:
         return None
 
     async def start_second(self, data: str | None = None) -> None:
+        """Starts the copy. All its changes of the disk are counted, not only those in the folder ``data``."""
         self._require_reachable()
         if self._second_process is not None and not self._second_process.dead:
             raise NodeError(f"{self.name}: {self._second_process} is alive; end it first")

@@ -32,7 +32,7 @@ T = TypeVar("T")
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 UNWIND_LIMIT = 100
-"""Maximum number of attempts to close a coroutine that awaits again inside ``finally``. Then it is abandoned."""
+"""Maximum number of attempts to close a coroutine that awaits again inside ``finally``. Afterwards it is abandoned."""
 
 
 class Runnable(Protocol):
@@ -195,8 +195,8 @@ class ExitCalls:
     """Replaces ``os._exit``, ``os.abort``, and ``os.kill`` (if it sends SIGKILL to this process) during a run.
 
     Servers call them after fatal errors. If a simulated process calls them, only that process ends, with the exit code
-    of a real process. If other code calls ``os._exit(0)`` during a run, the session would end as if all tests had
-    passed. So it then ends with exit code 1 and a message.
+    of a real process. If other code calls ``os._exit(0)`` during a run, the session ends with exit code 1 and a
+    message. With exit code 0 it would look as if all tests had passed.
     """
 
     def __init__(self) -> None:

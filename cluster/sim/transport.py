@@ -43,7 +43,7 @@ HIGH_WATER = 64 * 1024
 WINDOW = 64 * 1024
 """Bytes that may be in flight without an acknowledgement."""
 RTO_MINIMUM = 0.2
-"""Seconds until the first retransmission (Linux: TCP_RTO_MIN). They double each time."""
+"""Seconds until the first retransmission (Linux: TCP_RTO_MIN). Each further one takes twice as long."""
 RTO_MAXIMUM = 2.0
 """Maximum seconds between retransmissions (Linux: 120 s). Simulated runs of 30 s must see traffic after a heal."""
 RETRANSMISSION_LIMIT = 15.0
@@ -102,8 +102,11 @@ class SimSender(asyncio.Transport):
         # sending
         self._flight: deque[list[bytes] | ControlPacket] = deque()
         self._tail_at = -1.0
+        """Time of the latest write. A second write at this time joins the first in one item of the flight."""
         self._last_due = 0.0
+        """Arrival time of the last item in flight."""
         self._outstanding = 0
+        """Bytes that were sent and that the receiver has not read."""
         self._high = SEND_BUFFER + HIGH_WATER
         self._low = SEND_BUFFER + HIGH_WATER // 4
         self._write_paused = False
@@ -112,11 +115,13 @@ class SimSender(asyncio.Transport):
         self._sends_once = False
         """Whether lost packets are not sent again, because this end was aborted with ``SO_LINGER`` of 0 seconds."""
         self._stalled = False
+        """Whether the flight waits for a retransmission."""
         self._void_events = 0
         """Number of scheduled arrivals to be skipped, because the flight stalled or was discarded."""
         self._retrying = False
         self._rto = RTO_MINIMUM
         self._unacknowledged = 0
+        """Delivered bytes whose acknowledgements were lost."""
         self._unreachable_since = -1.0
 
     def _send(self, item: list[bytes] | ControlPacket) -> None:

@@ -41,8 +41,8 @@ def copy_command(folder: str, kept: Collection[str] = ()) -> str:
     It prints the output of :func:`contents_command` for the copy.
     """
     quoted, copy = shlex.quote(folder), shlex.quote(folder + SUFFIX)
-    others = shlex.join(folder + SUFFIX + path.removeprefix(folder) for path in sorted(kept))
-    remove_kept = f"rm -f {others} && " if kept else ""
+    copies_of_kept = shlex.join(folder + SUFFIX + path.removeprefix(folder) for path in sorted(kept))
+    remove_kept = f"rm -f {copies_of_kept} && " if kept else ""
     return f"rm -rf {copy} && cp -a {quoted} {copy} && {remove_kept}{contents_command(folder + SUFFIX)}"
 
 

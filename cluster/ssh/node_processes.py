@@ -1,4 +1,7 @@
-"""The processes of a node: starts, ends and pauses the main process and the sidecars, together or one by one."""
+"""The processes of a node: starts, ends and pauses the main process and the sidecars, together or one by one.
+
+Sidecars are further processes that the system needs on the node, such as an agent (:mod:`assay.cluster.sidecars`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ The calls of sidecars prove nothing about the main process.
 
 @dataclass(frozen=True)
 class Program:
-    """Command and settings of a node's main process. Every start builds a new one.
+    """Command and settings of a node's main process. Every start builds a new instance.
 
     - ``user``: the process's user, if not root
     - ``owned``: files, and folders (with a ``/`` at the end), that this user gets

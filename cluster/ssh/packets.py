@@ -31,14 +31,14 @@ from pathlib import Path
 CHAIN = "ASSAY-PACKETS"
 SIX = "ip6tables"
 NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
-"""Copied from :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
+"""Matches IPv6's neighbour discovery. Copied from :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
 QUEUE = 4745
 MARK = 0x4745
 """Mark of duplicates, so that they are not queued again."""
 FOLDER = "/run/assay"
 PID, COUNTS = f"{FOLDER}/packets.pid", f"{FOLDER}/packets.json"
 LONGEST_WAIT = 1.0
-"""Maximum seconds that a packet waits because of a rate limit. Otherwise it is lost, as in a full router."""
+"""Maximum seconds that a rate limit delays a packet. A packet that would wait longer is lost, as in a full router."""
 
 NETLINK_NETFILTER, SUBSYSTEM = 12, 3 << 8
 PACKET, VERDICT, CONFIG = 0, 1, 2
@@ -145,7 +145,7 @@ class PacketQueue:
                 length, kind = struct.unpack_from("=IH", data, at)
                 if kind == SUBSYSTEM | PACKET:
                     parts = _attributes(data[at + 20 : at + length])
-                    yield struct.unpack_from(">I", parts[1])[0], parts.get(10, b"")
+                    yield struct.unpack_from(">I", parts[1])[0], parts.get(10, b"")  # NFQA_PACKET_HDR, NFQA_PAYLOAD
                 at += max(length + 3 & ~3, 16)
 
 
@@ -172,7 +172,7 @@ class Shaper:
     def due(self, packet: bytes, now: float) -> tuple[float, bool] | None:
         """Returns the time at which the packet is sent, and whether it is sent twice; None if the packet is lost.
 
-        The first packet has every effect.
+        Each effect hits the first packet that it can, so that its count soon proves it.
         """
         traffic, counts = self._traffic, self.counts
         counts["seen"] += 1
@@ -198,6 +198,7 @@ class Shaper:
         return due, doubled
 
     def _draw_hit(self, share: str, effect: str) -> bool:
+        """Draws whether an effect hits a packet, with the probability in the field ``share`` of the traffic."""
         probability = self._traffic.get(share, 0.0)
         return probability > 0 and (not self.counts[effect] or self._draw() < probability)
 

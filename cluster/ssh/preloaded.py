@@ -1,9 +1,9 @@
 """Faults by libraries preloaded into a node's main process: a shifted clock, a slow or failing disk.
 
 When a process starts, each library (``cluster/docker/clock.c``, ``slowness.c``) maps a file of int64 words. The harness
-writes some words, and they take effect in the running process at once. In other words the library counts its effects,
-which proves that the process was affected. The files are never truncated, because processes that have them mapped would
-die of SIGBUS.
+writes some words, and they take effect in the running process at once. The library counts its effects in the remaining
+words, which proves that the process was affected. The files are never truncated, because processes that have them
+mapped would die of SIGBUS.
 
 - Clock: the file's shift is added to the wall clock that the process reads.
 - Disk: calls on files in one folder are delayed, or fail.
@@ -80,7 +80,7 @@ DISK_ZERO = bytes(12 * WORD_SIZE)
 
 - microseconds added to an fsync and to other calls, and the microseconds until the halt
 - for failing changes: how many succeed first, how many are then rejected, and the bits of their kinds
-- the five counts, and the id of the process that stopped itself last
+- the five counts of :func:`parse_slowed` and :func:`parse_failures`, and the id of the process that stopped itself last
 """
 MICROSECONDS = 1_000_000
 """Microseconds per second."""
@@ -89,6 +89,7 @@ AFTER = 3
 KINDS = 5
 COUNTS = 6
 STOPPED = 11
+"""``HALT`` to ``STOPPED`` are indexes of these words."""
 ENDS, ENDS_AFTER = -1, -2
 """Special values of the number of rejected changes: the process ends before the change, or after it."""
 BITS: Final[Mapping[DiskChange, int]] = {

@@ -30,6 +30,7 @@ def log_path(process: str) -> str:
 
 
 def _identify(process: str) -> str:
+    """Returns commands that set ``$pid``, ``$began`` and ``$state``. ``$state`` is empty without a process."""
     pid = f"{FOLDER}/{process}.pid"
     return f"""
 pid= began=
@@ -171,7 +172,7 @@ kin() {{
 def signal_command(name: str, until: str, seconds: int = SIGNAL_SECONDS, process: str = MAIN) -> str:
     """Returns the command that sends a signal to the process and its children.
 
-    It waits until the process's state is in ``until``, for KILL and STOP also the states of the children. States are
+    It waits until the process's state is in ``until``. For KILL and STOP it also waits for the children. States are
     letters of proc(5); ``-`` means gone. A request to end skips children with sessions of their own, because the
     process ends them itself. The command fails (exit code 20) if there is no process.
     """

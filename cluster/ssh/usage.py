@@ -33,8 +33,8 @@ class Usage:
 def usage_watch_command(processes: Sequence[str], folder: str | None, every: float, rounds: int) -> Command:
     """Returns the command that prints a line for :func:`parse_usage` every ``every`` seconds.
 
-    After ``rounds`` lines it doubles the interval. ``processes``: names of the node's processes. ``folder``: the
-    system's data folder, if it has one.
+    After ``rounds`` lines it doubles the interval, so that a long run has few lines. ``processes``: names of the node's
+    processes. ``folder``: the system's data folder, if it has one.
     """
     members = "".join(f"{list_family_command(one)}\nmembers=$members$left\n" for one in processes)
     fields = " ".join(f"-e 's/^Rss{name}:[^0-9]*\\([0-9]*\\) kB$/\\1/p'" for name in ("Anon", "File", "Shmem"))

@@ -85,6 +85,7 @@ class SimZooKeeper:
 
     @property
     def alive_until(self) -> float:
+        """Loop time until which the session cannot expire; 0 without a session."""
         known = self._announced_session != 0 and self._announced_session == self._session
         return self._last_answered + self._timeout if known else 0.0
 

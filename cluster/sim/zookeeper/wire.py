@@ -30,7 +30,10 @@ def pack(value: Any) -> bytes:
 
 
 async def receive(reader: asyncio.StreamReader, head: bytes | None = None) -> Any:
-    """Returns the next value. Raises ``asyncio.IncompleteReadError`` or ``OSError`` if the connection has ended."""
+    """Returns the next value. ``head``: the first 4 bytes, if the caller has read them already.
+
+    Raises ``asyncio.IncompleteReadError`` or ``OSError`` if the connection has ended.
+    """
     head = await reader.readexactly(4) if head is None else head
     size = int.from_bytes(head, "big")
     if size > MAX_FRAME:
