@@ -147,7 +147,7 @@ def verify(
         for one in defects
     ]  # fmt: skip
     uses: dict[tuple[str, ...], list[tuple[DefectResult, int, bool]]] = {}
-    """Command -> (defect, seed, whether the defect is switched on) of each result that needs this command."""
+    """Command -> (result, seed, whether the defect is switched on), for each result that needs this command."""
     for defect, result in zip(defects, results, strict=True):
         for switched_on in (True, False):
             for seed in seeds:

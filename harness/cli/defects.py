@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.harness.cli.defect_verification import DefectResult
 
 DESCRIPTION: Final = """\
-Lists the defects for --defect: the fault that reveals each, the anomalies of which one must be reported, and the run
+Lists the defects for --defect: the fault that reveals each, its anomalies (at least one must be reported), and the run
 that catches it. With --verify it executes these runs: each with its defect, and once more without it. The run without
 the defect must pass.
 
@@ -123,11 +123,11 @@ def show_results(results: Sequence[DefectResult], complete: bool, *, as_json: bo
     if as_json:
         import msgspec
 
-        columns = [
+        objects = [
             msgspec.to_builtins(result) | {"caught": len(result.hits), "detection": result.detection}
             for result in results
         ]
-        print(msgspec.json.encode({"complete": complete, "defects": columns}).decode())
+        print(msgspec.json.encode({"complete": complete, "defects": objects}).decode())
         return
     rows = [("defect", "cluster", "caught", "without", "CPU s", "s")]
     for result in results:

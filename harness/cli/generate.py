@@ -13,8 +13,8 @@ from assay.harness.synthetic.catalogue import CATALOGUE
 
 DESCRIPTION: Final = """\
 Writes a history that many clients of correct objects could have had, and plants one anomaly for each --plant in it.
-It prints where those are (also in DIR/planted.json). `assay check DIR` must find them, and nothing else. Memory does
-not grow with the number of operations.
+It prints the places of these anomalies (also in DIR/planted.json). `assay check DIR` must find them, and nothing else.
+Memory does not grow with the number of operations.
 
   assay generate log --operations=10000000 --keys=1000 --seed=7 --plant=lost-write --out=big
   assay check big                            exits 1: the lost write is found

@@ -1,4 +1,7 @@
-"""``assay nightly``: runs a matrix of runs, searches, canaries and schedules within a time budget."""
+"""``assay nightly``: runs a matrix of runs, searches, canaries and schedules within a time budget.
+
+A canary is a run with a built-in defect, which must be found.
+"""
 
 import argparse
 import shlex

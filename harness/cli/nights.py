@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MAX_NAMED: Final = 5
+"""Maximum number of runs that a line names; it gives only the number of the others."""
 TRENDS_MARK: Final = b'{"format":1,"nights":['
 """The beginning of each file of ``assay nights trends --out``. Another file is not replaced, unless it is empty."""
-"""Maximum number of runs that a line names; it gives only the number of the others."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
 tables over it, by DuckDB, or by Spark with --spark-master.
@@ -153,9 +153,9 @@ def show_trends(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _require_past(night: str) -> None:
-    """Raises ``InputError`` if the newest night is in the future, or has no date: the verdict would ignore later ones.
+    """Raises ``InputError`` if the newest night is in the future, or has no date.
 
-    A run that a machine with a wrong clock made is such a night.
+    A machine with a wrong clock makes such a night. The verdict would be about this night, not the last real one.
     """
     if night > (datetime.now(UTC).date() + timedelta(days=1)).isoformat():
         raise InputError(
