@@ -50,6 +50,7 @@ class ThreadedClient:
 
     @property
     def survives_info(self) -> bool:
+        """Whether the client stays in use after an operation of unknown outcome."""
         return is_kept_after_info(self._client)
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:

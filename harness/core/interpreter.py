@@ -89,8 +89,8 @@ class GeneratorError(Exception):
 class Interpreter:
     """Workers with their clients, which run one generator after another.
 
-    A trial enters the interpreter and runs the workload under faults. It heals the faults, and runs the sentinel and
-    the drain in the same processes::
+    A trial enters the interpreter and runs the workload under faults. Then it heals the faults. In the same processes
+    it runs the last writes (sentinel), and the reads up to them (drain). For example::
 
         async with Interpreter(endpoints=..., client=LogClient, recorder=history, concurrency=10) as interpreter:
             await interpreter.run(time_limit(60, main), stop=interrupted)
@@ -288,7 +288,7 @@ class Interpreter:
         worker.assign(answer.operation, self._index, now, answer.scheduled)
         self._index += 1
         due = now + self._timeout
-        if self._expiry_at is None or due < self._expiry_at:  # the grace of an expired operation may end later
+        if self._expiry_at is None or due < self._expiry_at:  # or later, as the end of a grace
             self._expiry_at = due
         self.report.invoked[worker.endpoint.node] += 1
 

@@ -22,7 +22,7 @@ class Outcome(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """``main`` runs under faults; ``sentinel`` and ``drain`` run after the last heal."""
+    """``main`` runs under faults. ``sentinel`` (last writes) and ``drain`` (reads up to them) follow the last heal."""
 
     MAIN = "main"
     SENTINEL = "sentinel"

@@ -38,9 +38,9 @@ class Stamps:
         self._last = now
         return now
 
-    def to_stamp(self, to_loop_time: float) -> int:
+    def to_stamp(self, loop_time: float) -> int:
         """Converts a time of the loop's clock, in seconds, to nanoseconds since the run began. Not a unique stamp."""
-        return int((to_loop_time - self._origin) * NANOSECONDS)
+        return int((loop_time - self._origin) * NANOSECONDS)
 
     def to_loop_time(self, stamp: int) -> float:
         """Converts ``stamp`` to the loop's clock, in seconds, for ``loop.call_at``."""

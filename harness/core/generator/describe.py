@@ -8,7 +8,7 @@ from assay.harness.core.generator.base import Call, Generator, InSequence, OneOp
 from assay.harness.core.generator.compose import Mix
 
 MAX_PARTS: Final = 3
-"""Parts of one generator that the description includes."""
+"""Maximum number of parts of one generator that the description includes."""
 
 
 def describe_generator(generator: Generator) -> str:

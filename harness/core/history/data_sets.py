@@ -102,7 +102,7 @@ EFFECTS: Final = _define({
     "name:string?": "the setting that an administrator's operation is about; a unique id that is text",
     "replicas:string?": "the nodes of a partition by number: `1,2,3`",
     "incarnation:int64?": "the incarnation of `node` that answered, as in its event log",
-    "source:string?": "who reported a message's outcome to the client: a callback, or an account",
+    "source:string?": "who reported a message's outcome to the client: a callback, or `account` (a flush or close)",
     "client:string?": "which of the worker's clients tried: `regular`, `newcomer` or `large-request`",
     "retention_ms:int64?": "how long an offset is to be kept",
     "max_wait_ms:int64?": "how long a fetch might wait for a record",
@@ -183,7 +183,8 @@ REPLICAS: Final = _define({
     "value:int64?": "the record's value",
     "crc:int64?": "the record's checksum",
     "epoch:int64?": "the record's leader epoch",
-    "below_hw:bool": "the record lies below the high watermark that counts for this replica",
+    "below_hw:bool": "the record lies below the leader's high watermark, or below the node's own if the node is not in "
+    "the in-sync set",
     "in_isr:bool": "the node is in the in-sync set",
     "epoch_start:int64?": "the first offset of the record's epoch, by the node's own leader epoch history",
     "high_watermark:int64?": "in one row for each replica, which stands for its log end: the checkpointed high "
@@ -217,7 +218,7 @@ LOOKS: Final = _define({
     "end_offset:int64?": "the offset after a segment's last one",
     "timestamp:int64?": "a segment's greatest timestamp",
     "size:int64?": "a segment's bytes",
-    "flushed:int64?": "the replica's log is on the disk below this offset",
+    "flushed:int64?": "the part of the replica's log below this offset is on the disk",
     "flush_ms:int64?": "the effective `flush.ms`",
     "unsynced:int64?": "how many bytes of its segments a power loss could take",
     "retention_ms:int64?": "the topic's `retention.ms`; -1: no limit",

@@ -30,7 +30,7 @@ _ONES: Final = memoryview(b"\x01" * BLOCK_ROWS)
 def hash_footer(path: Path) -> str | None:
     """Returns the hash of a Parquet file's footer; None if the end of the file is damaged.
 
-    Some damaged footers make Arrow crash when it reads their statistics. The hash shows such a change before.
+    Some damaged footers make Arrow crash when it reads their statistics. The hash shows the damage without Arrow.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -42,11 +42,12 @@ def hash_footer(path: Path) -> str | None:
         return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
 
-class _NullRuns:
-    """Running hashes of the columns of a data set that have had only nulls so far, or no null so far.
+class _SharedHashes:
+    """Running hashes that columns of a data set share while they have had only nulls, or no null.
 
-    Such columns have equal null masks, and those with only nulls have equal values, too. So one hash stands for all
-    of them, and a column takes a copy when it stops being one of them. Most columns are empty in most histories.
+    All columns with only nulls have equal null masks and equal values. All columns without a null have equal null
+    masks. So one hash stands for all columns of a kind, and a column takes a copy when it leaves its kind. Most columns
+    are empty in most histories.
     """
 
     def __init__(self) -> None:
@@ -74,14 +75,14 @@ class DataSetDigest:
     """Running hash of one data set. It takes the rows in order, in batches of any size."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._runs = _NullRuns()
-        self._columns = [ColumnDigest(field, self._runs) for field in schema]
+        self._shared = _SharedHashes()
+        self._columns = [ColumnDigest(field, self._shared) for field in schema]
 
     def update(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Adds ``rows``, which must have the schema's columns in its order."""
         for index, column in enumerate(self._columns):
             column.update(rows.column(index))
-        self._runs.update(rows.num_rows)
+        self._shared.update(rows.num_rows)
 
     def hexdigest(self) -> str:
         combined = hashlib.blake2b(digest_size=16)
@@ -91,18 +92,20 @@ class DataSetDigest:
 
 
 class ColumnDigest:
-    """Running hash of one column. ``runs``: shared by the columns of the data set, and updated after them."""
+    """Running hash of one column. ``shared``: the hashes of all columns that are alike, updated after them."""
 
-    def __init__(self, field: pa.Field, runs: _NullRuns) -> None:
+    def __init__(self, field: pa.Field, shared: _SharedHashes) -> None:
         self._name = field.name.encode()
         self._text = pa.types.is_string(field.type)
-        self._runs = runs
+        self._shared = shared
         self._is_null: bool | None = None
         """Whether all values so far are null (true), or none is (false). None: there are no values."""
         self._nulls: Any = None
-        """The hash of the null mask. None: it is one of ``runs``, or there are no values."""
+        """The hash of the null mask. None: it is one of ``shared``, or there are no values."""
         self._values: Any = None
-        """The hash of numbers or lengths. None: that of a column with only nulls so far, or there are no values."""
+        """The hash of numbers or lengths. None: it is one of ``shared``, for a column with only nulls, or there are no
+        values.
+        """
         self._bytes = _start_hash()
 
     def update(self, column: pa.Array | pa.ChunkedArray) -> None:
@@ -113,11 +116,11 @@ class ColumnDigest:
             if not self._is_null:
                 self._values = _start_hash()
         if self._nulls is None and column.null_count != (len(column) if self._is_null else 0):
-            self._nulls = self._runs.copy_nulls(is_null=self._is_null)
+            self._nulls = self._shared.copy_nulls(is_null=self._is_null)
         if self._values is None:
             if column.null_count == len(column):
                 return
-            self._values = self._runs.copy_empty_values(text=self._text)
+            self._values = self._shared.copy_empty_values(text=self._text)
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
             if len(chunk):
                 self._update(chunk)
@@ -140,9 +143,9 @@ class ColumnDigest:
     def digest(self) -> bytes:
         nulls, values = self._nulls, self._values
         if nulls is None:
-            nulls = _start_hash() if self._is_null is None else self._runs.copy_nulls(is_null=self._is_null)
+            nulls = _start_hash() if self._is_null is None else self._shared.copy_nulls(is_null=self._is_null)
         if values is None:
-            values = _start_hash() if self._is_null is None else self._runs.copy_empty_values(text=self._text)
+            values = _start_hash() if self._is_null is None else self._shared.copy_empty_values(text=self._text)
         combined = hashlib.blake2b(self._name, digest_size=16)
         for part in (nulls, values, self._bytes):
             combined.update(part.digest())

@@ -209,8 +209,9 @@ class HistoryReader:
 
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.register(f"stored_{name}", self._open_files(name, SCHEMAS[name].remove_metadata()))
-            for text in self.translation(name):
-                connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
+            for relation in self.translation(name):
+                kind = "table" if relation.keep else "view"
+                connection.execute(f"create temporary {kind} {relation.name} as {relation.sql}")
             for batch in connection.sql(f"select * from {name}").to_arrow_reader(TRANSLATED_ROWS):
                 yield _conform(batch, SCHEMAS[name], self.folder / name)
 
