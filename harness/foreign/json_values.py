@@ -47,7 +47,7 @@ class JsonReader:
             parse_float=_parse_float,
             parse_constant=_CONSTANTS.get,
         )
-        self._placed = TextPosition(1, 1)
+        self._value_place = TextPosition(1, 1)
         """Position in the file of the last value."""
         self.has_unreadable = False
         """Whether the last value that was read contains an :class:`Unreadable`."""
@@ -86,7 +86,7 @@ class JsonReader:
     def _skip_to(self, wanted: str, opened: TextPosition) -> str:
         """Skips blanks, and returns the next character.
 
-        If ``wanted`` is ",]", the character must be a comma or ]. In the other cases each character is returned.
+        If ``wanted`` is ",]", any other character is an error. Otherwise ``wanted`` has no effect.
         """
         if not self._skip():
             raise MalformedError(self._path, opened, "this array is never closed: the file is cut short")
@@ -129,7 +129,7 @@ class JsonReader:
             if end == len(self._text) and not isinstance(raw, _Pairs | list) and self._grow():
                 continue
             source = self._text[self._at : end]
-            self.has_unreadable, self._placed = False, place
+            self.has_unreadable, self._value_place = False, place
             suspicious = "\\u" in source and _SURROGATE.search(source) is not None
             try:
                 value = self._convert(raw, 0, suspicious)
@@ -185,7 +185,7 @@ class JsonReader:
 
     def _reject(self, text: str, reason: str) -> Unreadable:
         self.has_unreadable = True
-        return Unreadable(text, reason, self._placed)
+        return Unreadable(text, reason, self._value_place)
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -5,10 +5,9 @@ Only the value of an ``:ok`` completion is a result; the value of any other comp
 ``all_reads``, it is also a result if it fits the call. All timestamps must differ. So an entry with the same time as
 the entry before it counts as one nanosecond later.
 
-Entries without a ``:process`` are calls each followed by its completion. Each such operation counts as a process of its
-own, because it is unknown which of them one client made. A process may go on after an operation of unknown outcome,
-although that operation may still take effect. ``separate_processes`` gives the operations that follow it another
-process.
+Entries without a ``:process`` come in pairs: a call, then its completion. Each such operation counts as a process of
+its own, because it is unknown which client made it. A process may go on after an operation of unknown outcome, although
+that operation may still take effect. ``separate_processes`` gives the later operations another process.
 """
 
 import json
@@ -62,8 +61,8 @@ class _Contradiction:
 class Pairing:
     """Pairs entries, which are added in file order.
 
-    ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier entries. After the last entry, call
-    ``settle_order`` before any other method, because it decides the times.
+    ``read_history`` explains the options. ``add`` raises ``MalformedError`` for an entry that cannot follow the earlier
+    entries. After the last entry, call ``settle_order`` before any other method, because it decides the times.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Pairing:
         self._last_index = -1
         self._entries = 0
         self.continued = 0
-        """The number of operations whose process had ended ``:info`` before."""
+        """The number of operations in a process that had an operation of unknown outcome before."""
         self._events: list[tuple[str, int, int | None]] = []
         """Name, position and time of each event of the nemesis."""
         self._by_time = False

@@ -110,11 +110,11 @@ class ForeignHistory:
     timed: bool = False
     """Whether the times of the operations are those of the file, and not only an order."""
     continued: int = 0
-    """The number of operations whose process had ended ``:info`` before."""
+    """The number of operations in a process that had an operation of unknown outcome before."""
     unnamed: int = 0
     """The number of operations without a process."""
     fields: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Further fields of completions (``MORE_FIELDS``) as plain JSON, by the index of the operation."""
+    """Further fields of completions (``entry.MORE_FIELDS``) as plain JSON, by the index of the operation."""
     answered: int = 0
     """The number of operations that ended ok, including those with a contradictory answer."""
     comparable: int = 0
@@ -154,7 +154,7 @@ def read_history(
     """Reads the operations of a file. They must fit the model ``name``, if that is one of ``MODELS``.
 
     With ``is_workload``, they must fit the workload ``name``. A model of this name may have other operations.
-    With ``prefers_values``, a vector of two is no tuple of key and value if it is a value of its operation.
+    With ``prefers_values``, a vector of two is the operation's value, not a key with a value, if it fits the operation.
     With ``refusals``, a CAS that ended ``:fail`` without an error found another value. Its result then is false.
     With ``all_reads``, the value of a failed or unknown operation is its result if it fits the call.
     ``progress`` is called with the number of bytes read. Raises ``MalformedError`` with file, line, column and reason
