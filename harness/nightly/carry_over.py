@@ -7,8 +7,9 @@ A symbolic link in the source is followed only if it leads to a run, because it 
 the store. Special files are left out, too, because reading one may never end.
 
 The files of a night are copied together or not at all, because two nights can have one name, for example those of two
-jobs on one day. Then the night in the target is kept, and the other night is reported. A part of an older night of the
-same name is reported, too, because it could be mistaken for a part of the newer one.
+jobs on one day. Then the night in the target is kept, and the other night is reported. A night may have several parts
+(``assay nightly --split``). A part of an older night of the same name is reported, too, because it could be mistaken
+for a part of the newer one.
 
 The target may contain other files. Nothing is written through a symbolic link in it, or into a folder that is no run or
 night of Assay. A shrunk schedule with other content is never overwritten.

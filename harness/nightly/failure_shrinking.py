@@ -51,7 +51,8 @@ REPORT: Final = re.compile(r"^report: (.+)$", re.MULTILINE)
 NOTE: Final = re.compile(r"^assay: (.+)$", re.MULTILINE)
 """Lines that ``assay shrink`` prints."""
 
-Key = tuple[str, str, tuple[str, ...]]
+FailureKey = tuple[str, str, tuple[str, ...]]
+"""System, workload and anomalies."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,15 @@ class Shrinker:
 
     def shrink(self, failure: Failure, entry: Entry, left: float) -> ShrunkFailure:
         """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
-        began, clock = datetime.now(UTC).isoformat(), time.monotonic()
-        own = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
+        started, clock = datetime.now(UTC).isoformat(), time.monotonic()
+        own_store = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.to_safe_name(entry.name)}.log"
         # The process checks its budget between runs, and plays some more at the end. So the time limit is longer.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
         result = AttemptResult(cell=entry.night_cell, attempt=0, seed=entry.seed or 0, command=entry.command,
-        started=began,
+        started=started,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
-        command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
+        command = [*self.program, str(self.store / entry.name), f"--store={own_store}", f"--budget={budget:.0f}",
                    f"--replays={REPLAYS}"]  # fmt: skip
         limits = AttemptLimits(2 * budget + self.grace, left, self.grace)
         ended, printed, kept, problem = AttemptEnd(0), "", dict[str, str](), ""
@@ -92,7 +93,7 @@ class Shrinker:
                 self.stopping,
             )  # fmt: skip
             printed = (self.path.path / log).read_text(errors="replace")
-            kept = self._keep_result(own, printed, entry)
+            kept = self._keep_result(own_store, printed, entry)
         except OSError as error:
             if is_full(error):
                 raise
@@ -101,14 +102,15 @@ class Shrinker:
             delete_runs(self.path)
         return ShrunkFailure(
             system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
-            started=began, seconds=round(time.monotonic() - clock, 3),
+            started=started, seconds=round(time.monotonic() - clock, 3),
             interrupted=ended.stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
             detail="" if kept else problem or _find_reason(ended, printed), **kept,
         )  # fmt: skip
 
-    def _keep_result(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
+    def _keep_result(self, own_store: Path, printed: str, entry: Entry) -> dict[str, str]:
         """Copies the schedule and the page. Returns their places and the command; empty if nothing was shrunk."""
-        shrunk, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
+        shrunk = next((own_store / FOUND).glob("*.json"), None)
+        replay, page = REPLAY.search(printed), REPORT.search(printed)
         if shrunk is None or replay is None:
             return {}
         folder, content = self.store / FOUND, shrunk.read_bytes()
@@ -143,9 +145,12 @@ def find_new_failures(store: Path, night: Night, own: Collection[str]) -> list[t
 
 
 def select_new(
-    failures: Sequence[Failure], own: Collection[str], cells: Mapping[str, MatrixCell], tried: Collection[Key]
+    failures: Sequence[Failure], own: Collection[str], cells: Mapping[str, MatrixCell], tried: Collection[FailureKey]
 ) -> list[tuple[Failure, Entry]]:
-    """Returns the failures without a shape, each with its latest run in ``own``, preferably in the simulation."""
+    """Returns the failures without a shape (the faults of a shrunk schedule) that were not ``tried`` before.
+
+    Each has its latest run in ``own``, preferably in the simulation.
+    """
     chosen = []
     for failure in failures:
         runs = [
@@ -159,7 +164,7 @@ def select_new(
     return chosen
 
 
-def get_failure_key(one: Failure | ShrunkFailure) -> Key:
+def get_failure_key(one: Failure | ShrunkFailure) -> FailureKey:
     """Returns the identity of a failure; each identity is tried once."""
     return one.system, one.workload, one.anomalies
 

@@ -5,10 +5,10 @@ Earlier nights determine the order of the cells. First each cell runs once, then
 attempt is repeated because of its outcome. A cell is skipped if it took longer last time than the time that is left.
 After each round, new failures are shrunk if the night asks for it. Sensitivities are measured in a share of the budget.
 
-If this process dies, the next process finds ``running.json``, which names the attempt and its process. It kills that
-process if the process writes a log of this night, because a record may come from elsewhere and name any process. Then
-it records the attempt as interrupted, unless one of its runs has failed. Some bytes are kept in reserve, so
-that a full disk still has room for the record.
+If this process dies, the next process finds ``running.json``, which names the attempt and the attempt's process. It
+kills the attempt's process only if that process writes a log of this night, because a record may come from elsewhere
+and name any process. Then it records the attempt as interrupted, unless one of its runs has failed. Some bytes are kept
+in reserve, so that a full disk still has room for the record.
 
 The record names the version under test and the commits since the last night, by git in the folder of the matrix.
 """
@@ -194,7 +194,7 @@ class NightRunner:
             current_round = 1.0
             while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
                 chosen = todo.find_first(seconds, left)
-                next_round = math.inf if chosen is None else chosen[1]
+                next_round = math.inf if chosen is None else chosen[1]  # a round has all attempts of one number
                 if next_round > current_round:
                     current_round = next_round
                     self._shrink(end)

@@ -47,7 +47,7 @@ class CellResult:
     """A cell, and the results of its attempts in their order. The dictionaries are by number of the attempt.
 
     - ``marks``: for attempts with known failures, the marks that make them known
-    - ``entries``: the entries of the attempt's runs, or of the attempt itself if it has no runs
+    - ``entries``: the index page's entries of the attempt's runs, or of the attempt itself if it has no runs
     """
 
     cell: MatrixCell
@@ -82,7 +82,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class NightAccount:
-    """A night, or one part of it. ``failures``: those of its runs, as on the page. ``idle``: cells not begun."""
+    """A night, or one part of it. ``failures``: of its runs, as on the index page. ``idle``: cells not begun."""
 
     name: str
     nights: tuple[Night, ...]
@@ -92,6 +92,7 @@ class NightAccount:
     idle: tuple[MatrixCell, ...]
     failures: tuple[Failure, ...]
     problems: tuple[str, ...]
+    """Sentences on records of the store's nights that are missing, damaged or unreadable."""
     lost: tuple[DamagedLine, ...] = ()
     """Lines of attempts whose outcome is not known."""
     unended: tuple[str, ...] = ()

@@ -210,7 +210,8 @@ def _make_run_entry(
         return _make_damaged_entry(folder, night, error)
     system, defect, base = run.system or UNKNOWN, run.defect, ""
     ordinary = (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
-    if defect != NONE and result is not None and result.outcome in ordinary:  # the cell of its night is no canary
+    if defect != NONE and result is not None and result.outcome in ordinary:
+        # The cell is no canary, so the defect is a part of the tested system.
         system, defect, base = f"{system} with {defect}", NONE, system
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
     verdict = RunVerdict.NONE if judgement is None else RunVerdict(judgement.verdict)

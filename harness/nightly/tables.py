@@ -114,10 +114,12 @@ VIEWS: Final = {
         where f.forbidden and f.verdict = 'fail' and (k.defect is null or z.anomaly is not null)
         group by f.line
         """,
+    # Runs, with the line of the hit if they caught their defect.
     "results": """
         select r.*, t.age, h.line as hit, h.seconds, h.since_fault
         from runs r join nights t on t.night = r.night left join hits h on h.line = r.line
         """,
+    # The worst verdict of each cell in each of the two newest nights.
     "cells": """
         select age, workload, nemesis, defect, case
                 when count(*) filter (where verdict = 'fail') > 0 then 'fail'
@@ -126,6 +128,7 @@ VIEWS: Final = {
                 else 'pass' end as verdict
         from results where age <= 2 group by age, workload, nemesis, defect
         """,
+    # Anomalies that a cell has in the newest night, and not in the night before.
     "new_anomalies": """
         select workload, nemesis, defect, concat_ws(', ', array_sort(array_agg(anomaly))) as anomalies from (
             select workload, nemesis, defect, anomaly from found
@@ -137,6 +140,7 @@ VIEWS: Final = {
         select r.night, b.fault, b.change, b.changed / 1e9 as changed, b.look, b.looked / 1e9 as looked
         from returns b join runs r on b.line = r.line where r.defect = '{NONE}'
         """,
+    # Statistics of these waits; `what` is the kind of the operation.
     "recovered": """
         select night, fault, what, count(*) as times, count(*) - count(took) as never, median(took) as median,
             round(percentile_cont(0.95) within group (order by took), 9) as p95, max(took) as longest
