@@ -132,7 +132,7 @@ def assign_client_nodes(endpoints: Sequence[Endpoint], cluster: Cluster) -> list
 def make_endpoints(
     system: System, cluster: Cluster, defect: str | None, options: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Endpoint]:
-    """Returns one endpoint per server that clients connect to. It has the addresses of all, its own first."""
+    """Returns one endpoint per server that clients connect to. Each has the addresses of all servers, its own first."""
     all_servers = servers(cluster, system)
     client_roles = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
     nodes = [node for node in all_servers if node.role in client_roles]

@@ -227,6 +227,7 @@ def resolve_random_mix(experiment: Experiment, settings: Settings) -> Settings:
     chance = Random(derive_seed(settings.seed, "workload-mix"))
     count = 1 + chance.randrange(MOST_DRAWN)
     drawn: list[WorkloadMix] = []
+    # Other mixes provoke anomalies that the system allows.
     promised = [one for one in experiment.mixes if one.promised]
     for one in chance.sample(promised, len(promised)):
         if len(drawn) < count and not any(find_clash(one, other) for other in drawn):

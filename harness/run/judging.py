@@ -68,6 +68,7 @@ def judge_run(
     - ``of_session``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
       registry allows it.
     - ``load_command``: the command or option that loads a model which is not available here.
+    - All other options are those of ``judge``.
 
     The verdict is unknown if the model is not available. It is also unknown if operations may be missing: one of them
     may explain an apparent contradiction.
@@ -239,7 +240,7 @@ def _order_forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]
 
 
 def _group_finding(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
-    """Groups the model's finding under a check's finding on the same key and operation. That one explains more."""
+    """Groups the model's finding under a check's finding on the same key and operation, which explains more."""
     for place, other in enumerate(checks):
         matches = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
         if matches and (other.anomaly in forbidden or finding.anomaly not in forbidden):

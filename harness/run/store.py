@@ -61,6 +61,7 @@ LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
 MOUNTED: Final = "something is mounted in it"
 OTHERS: Final = "it has files that are not the run's"
+"""These are reasons for which ``gc`` keeps a folder."""
 OWN_NAMES: Final = frozenset(
     {
         "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "resources.json",
@@ -185,7 +186,10 @@ class RunFolder:
         return self.path / "logs"
 
     def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
-        """Opens the history of the run. With a loop, parts are sealed by its clock."""
+        """Opens the history of the run. With a loop, its clock decides when parts are sealed during the run.
+
+        A reader sees the rows of sealed parts only (``harness/core/history/live_manifest.py``).
+        """
         from assay.harness.core.history import HistoryWriter  # loads Arrow
 
         return HistoryWriter(self.history, loop=loop, of_run=True)

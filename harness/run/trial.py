@@ -129,6 +129,7 @@ class Trial:
     """The last exception of a node's ``ready``."""
     _problems: list[str] = field(default_factory=list)
     _unavailable: list[str] = field(default_factory=list)
+    """Faults that ``--nemesis=mix`` must not draw on this cluster."""
 
     @property
     def cluster(self) -> Cluster:
@@ -137,7 +138,7 @@ class Trial:
 
     @property
     def conductor(self) -> Conductor:
-        """The conductor of the current run."""
+        """The conductor of the current run, which injects and heals its faults."""
         assert self._conductor is not None, "run comes first"
         return self._conductor
 
@@ -245,7 +246,7 @@ class Trial:
 
         inspector = self.system.inspector(self.cluster) if isinstance(self.system, SupportsInspection) else None
         recorder = InspectingRecorder(history, inspector, stamps, self._assertions.acknowledged)
-        records, stop = NewRecordCounter(recorder), asyncio.Event()
+        counter, stop = NewRecordCounter(recorder), asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         leader_poller = LeaderPoller(self.system, self.cluster, history, stamps)
         if self.resources is not None:
@@ -260,7 +261,7 @@ class Trial:
             async with Interpreter(
                 endpoints=self._make_endpoints(),
                 client=self._make_client,
-                recorder=records,
+                recorder=counter,
                 concurrency=settings.concurrency,
                 runtime=self.world.runtime(),
                 operation_timeout=settings.operation_timeout,
@@ -269,13 +270,13 @@ class Trial:
                 on_completion=(self.tally.completed, count_acknowledged),
                 backs_off=settings.rate is None,
             ) as interpreter:
-                sources.listen("workload", interpreter.reseed)
+                sources.listen("workload", interpreter.reseed)  # each branch of a search has random numbers of its own
                 history.show_unfinished(interpreter.iterate_unfinished_operations)
                 paced = main if settings.rate is None else rate(settings.rate, main)
                 await self._run_main_phase(interpreter, conductor, time_limit(settings.time_limit, paced), stop)
                 if later and not self._cut_short:
                     self.tally.stage = "drain"
-                    await self._run_later_phases(interpreter, phases(*later), stop, records)
+                    await self._run_later_phases(interpreter, phases(*later), stop, counter)
                 if not self._cut_short:
                     await self._wait_until_at_rest(history, stamps)
                 if not self._cut_short:
@@ -317,15 +318,15 @@ class Trial:
             await self._wait_for_recovery(conductor)
 
     async def _run_later_phases(
-        self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecordCounter
+        self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, counter: NewRecordCounter
     ) -> None:
         """Runs the later phases, and ends those that would go on for ever."""
-        records.enabled = True
+        counter.enabled = True
         endless = asyncio.Event()
         contract, settings = self.experiment.contract, self.settings
         limit = compute_drain_limit(contract, settings)
         patience, timeout = contract.recovery_deadline, settings.operation_timeout
-        watch = wait_for_standstill(interpreter, patience, timeout, records, limit)
+        watch = wait_for_standstill(interpreter, patience, timeout, counter, limit)
         watcher = asyncio.get_running_loop().create_task(watch, name="endless")
         watcher.add_done_callback(lambda task: endless.set())
         try:
