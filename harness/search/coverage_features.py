@@ -43,8 +43,8 @@ class RunFeatures:
 
     - ``states``: the features
     - ``events``: the event names of its logs, which later steps can wait for
-    - ``injected``: the numbers, from 1, of the steps that were injected; for the others, the awaited event never came
-      or no time was left
+    - ``injected``: the numbers, from 1, of the steps that were injected; for all other steps, the awaited event never
+      came or no time was left
     """
 
     states: frozenset[str]

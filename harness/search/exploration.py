@@ -207,7 +207,10 @@ class Exploration:
         return schedule, example.settings(self.settings, schedule)
 
     def _describe_failure(self, found: FoundFailure, broken: str = "") -> str:
-        """Describes the failure, even if a full disk has no room for its run."""
+        """Describes the failure, even if a full disk has no room for its run.
+
+        ``broken``: the traceback of an exception that ended the search while it shrank the failure, if there was one.
+        """
         try:
             return (
                 self._describe_unreplayed(found, broken)

@@ -212,7 +212,10 @@ class Explorer:
         return None
 
     def _play_branches(self, number: int) -> tuple[Example, Example] | None:
-        """Plays branches of earlier runs. Returns the first failing example twice, like :meth:`_play_batch`."""
+        """Plays branches of earlier runs. Returns the first failing example, or None.
+
+        The example is returned twice, in the form of :meth:`_play_batch`, because Hypothesis shrinks no branches.
+        """
         if not isinstance(self._player, SupportsBranching) or self._is_over():
             return None
         rng = Random(derive_seed(self._space.base.seed, "branches", number))

@@ -51,7 +51,7 @@ features, each would look rarer than any event.
 LAST_SECONDS: Final = 1.5
 """Seconds before the time limit in which no fork point is made, because too little of the run is left."""
 
-Origin = tuple[str | None, str | None, str | None]
+EventOrigin = tuple[str | None, str | None, str | None]
 """A node, an event that it logged, and the key that the event is about."""
 NO_ORIGIN: Final = (None, None, None)
 
@@ -239,7 +239,7 @@ class _Run:
         self._features: set[str] = set()
         self._new_features: list[str] = []
         self._fork_points = 0
-        self._origin: Origin = NO_ORIGIN
+        self._origin: EventOrigin = NO_ORIGIN
         """Node, event and key of the latest event that led to one of the new features."""
         self._last_fork_point = -math.inf
         self._began = time.process_time()
@@ -304,7 +304,7 @@ class _Run:
             self._features.add(NEW_CODE)
             self._plan_fork_point({NEW_CODE})
 
-    def _plan_fork_point(self, new: Collection[str], origin: Origin | None = None) -> None:
+    def _plan_fork_point(self, new: Collection[str], origin: EventOrigin | None = None) -> None:
         trial = self._trial
         if new and trial is not None and trial.tally.stage == "main" and self._fork_points < self.request.fork_points:
             if not self._new_features:

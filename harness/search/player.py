@@ -36,7 +36,7 @@ class PlayOutcome:
 
     - ``failures``: names of the forbidden anomalies found, and ``crash`` or ``not-started``
     - ``digest``: the digest of the history
-    - ``states``, ``events``: features that the run reached, see ``RunFeatures``
+    - ``states``: the features that the run reached; ``events``: the event names in its logs (see ``RunFeatures``)
     - ``injected``: the numbers, from 1, of the steps that were injected
     - ``folder``: the folder of the run, kept only if there are failures
     - ``text``: the report of a failure, or the error of a run that did not start
