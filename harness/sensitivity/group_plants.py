@@ -1,4 +1,8 @@
-"""Plants for groups of consumers, their offsets, and leases."""
+"""Plants for groups of consumers, their offsets, and leases.
+
+A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits and
+``exposed``. ``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+"""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -59,6 +63,7 @@ def _commit_as_zombie(rows: Rows, claim: Claim) -> Rows:
 
 
 _ENDS: Final = ("release", "lost")
+"""Kinds of effects that end a hold."""
 _USES: Final = ("renew", "guarded", "observe-begin", "seek", "reset")
 """Kinds of effects by which an owner uses its hold."""
 _NOT_OF_HOLDS: Final = ("append", "end", "observe", "observe-end")
@@ -236,7 +241,7 @@ class UnrecordedCommit:
 
 
 def _list_unrecorded(rows: Rows) -> list[UnrecordedCommit]:
-    """Lists the commits that the check considers possible: those without an offset, and operations without effects.
+    """Lists the commits that the check considers possible: of unknown offset, or in an operation without effects.
 
     An owner commits no offset below the lowest one at which it began.
     """
@@ -328,7 +333,7 @@ def _resume_below(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_kept(rows: Rows, bound: int) -> list[Claim]:
-    """Lists looks that found a commit. They are exposed if none of the commits that may be the last had expired."""
+    """Lists looks (``kept``) that found a commit. They are exposed if no commit that may be the last had expired."""
     keeps = [
         row for row in rows if row["kind"] == "keep" and row["outcome"] != "fail" and row["retention_ms"] is not None
     ]
@@ -365,7 +370,7 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
-    """Lists looks. A look is exposed if a commit had been replaced by another one before its call."""
+    """Lists looks (``kept``). A look is exposed if a commit had been replaced by another one before its call."""
     acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=get_return_time)
     claims = []
     for look in rows:
@@ -525,7 +530,7 @@ def _select_hold_end(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_views(rows: Rows, bound: int) -> list[Claim]:
-    """Lists the claims of members, each with the earlier claim or share that was made by the newest view."""
+    """Lists the effects ``claim``, each with the earlier ``claim`` or ``share`` of the newest view of the group."""
     known = [row for row in rows if is_ok(row, "claim", "share") and None not in (row["version"], row["value"])]
     claims = []
     for row in known:

@@ -1,6 +1,8 @@
 """Plants for logs: records that are lost, altered, repeated or out of order, and wrong answers about a log.
 
-Compacted logs get no plants, because their records may be deleted legally.
+A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits and
+``exposed``. ``bound`` is the end of the last fault that may destroy data (``exposure_bound``). Compacted logs get no
+plants, because their records may be deleted legally.
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,7 +39,7 @@ _NO_LATE_POLL: Final = "no complete poll that passed its offset was called after
 
 @dataclass(frozen=True)
 class Poll:
-    """A poll of one log. ``end`` is None if the poll does not say where it ended."""
+    """A poll of one log: its rows, of the kinds in ``_POLL``. ``end`` is None if it does not say where it ended."""
 
     begin: Row
     records: Rows
@@ -53,7 +55,7 @@ class Poll:
 
     @property
     def reader(self) -> tuple[Any, ...]:
-        """The chain of polls that it belongs to."""
+        """Identifies the chain of polls that it belongs to: polls of one process under one assignment."""
         return (self.begin["process"], self.begin["assignment"])
 
     @cached_property
@@ -234,7 +236,7 @@ def _select_message(rows: Rows, claim: Claim) -> Rows:
 
 
 def _select_end(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the two rows of the claim. If the other one is a record that was read, its sends are kept, too."""
+    """Keeps the two rows of the claim. If ``claim.other`` is a record that was read, its sends are kept, too."""
     other = claim.other
     named = {get_row_id(row): row for row in select_two(rows, claim)}
     if other is not None and other["kind"] == "observe":
@@ -409,7 +411,7 @@ def _swap(rows: Rows, one: Row, other: Row) -> Rows:
 def _find_successions(rows: Rows, bound: int, *, of_process: bool) -> list[Claim]:
     """Lists acknowledged sends, each with the first send that was called after it had ended and got a higher offset.
 
-    ``of_process``: the other send must be of the same process. The last send of a process makes no such claim.
+    ``of_process``: the other send must be of the same process. Then the last send of a process makes no claim.
     """
     acked = sorted(_list_acked(rows), key=lambda row: int(row["call"]))
     by_process: defaultdict[int, list[Row]] = defaultdict(list)
@@ -579,7 +581,7 @@ def _jump_first(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_neighbours(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged records, each with the record at the next offset. That offset is acknowledged instead."""
+    """Lists acknowledged records, each with the record at the next offset, which the edit acknowledges instead."""
     passed = _find_last_calls(rows, list_polls(rows))
     acked = _list_acked(rows)
     by_position = {row["position"]: row for row in acked}
