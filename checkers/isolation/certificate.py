@@ -31,7 +31,7 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
     if has_sessions and any(commits[first] >= starts[second] for first, second in _list_sessions(history)):
         return "the order of a session is not kept"
     if level.order is Order.REAL_TIME:
-        earliest = NEVER
+        earliest = NEVER  # the earliest return of the transactions that commit later in the order
         for event in reversed(order):
             number = event // 2 if snapshot else event
             if (not snapshot or event % 2 == 0) and earliest < history.calls[number]:
@@ -76,8 +76,9 @@ def to_certificate(history: TransactionHistory, level: Level, order: Sequence[in
 
 
 def _replay(history: TransactionHistory, order: Sequence[int], *, snapshot: bool) -> str | None:
+    """Returns why an event of the order is impossible, or None if all are possible one after the other."""
     state: dict[int, int] = {}
-    active: set[int] = set()
+    active: set[int] = set()  # the keys that transactions between their start and their commit write
     for event in order:
         number = event // 2 if snapshot else event
         if not snapshot or event % 2 == 0:

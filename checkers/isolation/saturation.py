@@ -301,6 +301,7 @@ class Saturation:
         edges = []
         if len(readers):
             others = writers[:, None] != readers
+            # commit(V) reaches start(R), so start(R) -> commit(V) would close a cycle: commit(V) -> commit(W).
             places, columns = np.nonzero(self._read(commits, starts) & ~order[:, sources] & others)
             for place, column in zip(places.tolist(), columns.tolist(), strict=True):
                 source = int(sources[column])
@@ -308,6 +309,7 @@ class Saturation:
                     Edge(int(commits[place]), int(commits[source]), Kind.WW, key, int(readers[column]),
                          int(writers[source]), (int(commits[place]), int(starts[column])))
                 )  # fmt: skip
+            # commit(W) reaches commit(V), so commit(V) -> commit(W) would close a cycle: start(R) -> commit(V).
             wanted = order[sources] & ~self._read(starts, commits) & others.T
             wanted[np.arange(len(sources)), sources] = False
             for column, place in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
@@ -317,6 +319,7 @@ class Saturation:
                          int(writers[source]), (int(commits[source]), int(commits[place])))
                 )  # fmt: skip
         if problem.snapshot:
+            # start(V) reaches commit(W), so commit(W) -> start(V) would close a cycle: commit(V) -> start(W).
             begins = 2 * writers
             wanted = self._read(begins, commits) & ~self._read(commits, begins)
             np.fill_diagonal(wanted, val=False)

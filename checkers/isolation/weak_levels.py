@@ -159,6 +159,7 @@ def _list_visibility_by_order(history: TransactionHistory, order: Order) -> list
                 other = ended[place]
                 if other not in (read.writer, reader):
                     edges.append(_demand(read.key, reader, read.writer, other))
+                # Further writers precede one of these writers in the declared order, so they need no edge.
                 if history.returns[other] < latest_call or order is Order.SESSION:
                     break
                 latest_call = max(latest_call, history.calls[other])
