@@ -37,6 +37,7 @@ from assay.checkers.linearizability.sets import SET
 LAYERS: Final = "layers of elements"
 PAIRS: Final = "pairs of values"
 VALUES: Final = "values"
+"""The methods of ``KeyResult`` for the algorithms of this module."""
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:

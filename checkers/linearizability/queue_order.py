@@ -405,5 +405,5 @@ class _Removals:
             return False
         early = self._entered < moment
         # At each later deadline, values that left early although they are due later need a dequeue, too.
-        remaining = np.append(np.cumsum(early[::-1])[::-1], 0)
-        return bool(np.all((remaining[self._due] <= self._slack) | (self._deadline < moment)))
+        early_from = np.append(np.cumsum(early[::-1])[::-1], 0)
+        return bool(np.all((early_from[self._due] <= self._slack) | (self._deadline < moment)))

@@ -116,6 +116,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
 @dataclass
 class _PlainBudget:
     left: int
+    """Number of model steps that this process may still run in plain Python."""
 
 
 _plain = _PlainBudget(PLAIN_STEPS)
