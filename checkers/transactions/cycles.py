@@ -95,7 +95,7 @@ class _CycleSearch:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         nodes, edges = engine.arrow(CANDIDATE_NODES), engine.arrow(CANDIDATE_EDGES)
-        self._node, self._process, self._call, self._ret, self._place = (
+        self._node, self._process, self._call, self._ret, self._window = (
             read_ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
         )
         self._source, self._target, self._kind = (read_ints(edges, name) for name in ("source", "target", "kind"))
@@ -128,7 +128,7 @@ class _CycleSearch:
 
     def find_ordered_cycles(self, order: str) -> None:
         """Finds cycles that need this order, if they are stronger than the cycles of their transactions without it."""
-        known = self._node, self._call, self._ret, self._place
+        known = self._node, self._call, self._ret, self._window
         added = order_in_real_time(*known) if order == REAL_TIME else self._list_process_order()
         graph = Graph.of(
             np.concatenate([self._node, added.nodes]),
@@ -219,8 +219,8 @@ class _CycleSearch:
     def _list_process_order(self) -> TimeOrder:
         """Returns an edge from each transaction to the next one of its process."""
         ops = np.flatnonzero(self._node >= 0)
-        ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
-        same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
+        ops = ops[np.lexsort((self._call[ops], self._process[ops], self._window[ops]))]
+        same = (np.diff(self._process[ops]) == 0) & (np.diff(self._window[ops]) == 0)
         none = np.zeros(0, np.int64)
         return TimeOrder(none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]])
 

@@ -193,22 +193,22 @@ def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
     twice = _double_nodes(graph)
     _, alternating = find_components(2 * count, twice.source, twice.target)
     rank[label[np.flatnonzero(alternating) % count]] = G_NONADJACENT
-    for worst in (G_SINGLE, G1C, G0):
-        part = graph.select_edges(_select_links(graph, worst))
-        rank[label[find_components(count, part.source, part.target)[1]]] = worst
+    for stronger in (G_SINGLE, G1C, G0):
+        part = graph.select_edges(_select_links(graph, stronger))
+        rank[label[find_components(count, part.source, part.target)[1]]] = stronger
     members = np.flatnonzero(inside)
     by_label = members[np.argsort(label[members], kind="stable")]
     groups = np.split(by_label, np.flatnonzero(np.diff(label[by_label])) + 1) if len(by_label) else []
     classified = ClassifiedGraph(graph, [])
     single = SingleRwCycles(graph, limit)
     for group in groups:
-        worst = int(rank[label[group[0]]])
-        if worst == G_NONADJACENT:
+        strongest = int(rank[label[group[0]]])
+        if strongest == G_NONADJACENT:
             if next(single.cycles(group), None) is not None:
-                worst = G_SINGLE
+                strongest = G_SINGLE
             elif single.reached_limit:
                 classified.unsure += 1
-        classified.components.append(Component(worst, group))
+        classified.components.append(Component(strongest, group))
     classified.components.sort(key=lambda one: _find_least(graph, one))
     return classified
 
@@ -247,7 +247,7 @@ class ShortestPaths:
         order = np.argsort(graph.source, kind="stable")
         self._targets: list[int] = graph.target[order].tolist()
         self._first: list[int] = np.searchsorted(graph.source[order], np.arange(len(graph.nodes) + 1)).tolist()
-        self._hidden: list[bool] = (graph.nodes < 0).tolist()
+        self._is_auxiliary: list[bool] = (graph.nodes < 0).tolist()
         self.expanded = 0
         """Number of nodes that all searches have expanded."""
 
@@ -276,7 +276,7 @@ class ShortestPaths:
             for target in self.list_targets(node):
                 if places is not None and places[target] > places[goal]:
                     continue
-                further = costs[node] + (not self._hidden[target])
+                further = costs[node] + (not self._is_auxiliary[target])
                 if shorter is not None and further >= shorter:
                     continue
                 if target == goal:
@@ -286,7 +286,7 @@ class ShortestPaths:
                     return further, path[::-1]
                 if further < costs.get(target, further + 1):
                     costs[target], parent[target] = further, node
-                    (queue.appendleft if self._hidden[target] else queue.append)(target)
+                    (queue.appendleft if self._is_auxiliary[target] else queue.append)(target)
         return None
 
 
@@ -297,7 +297,7 @@ class SingleRwCycles:
         rest = graph.select_edges(graph.kind != RW)
         self._rw = graph.select_edges(graph.kind == RW)
         self._limit = limit
-        self._hidden = graph.nodes < 0
+        self._is_auxiliary = graph.nodes < 0
         self._times: list[int] = graph.times.tolist()
         self._before: list[int] = np.bincount(rest.target, minlength=len(graph.nodes)).tolist()
         self._paths = ShortestPaths(rest)
@@ -321,7 +321,7 @@ class SingleRwCycles:
                 return
             found = self._paths.find(v, u, places=places)
             if found is not None:
-                yield found[0] + (not self._hidden[v]), [u, *found[1]]
+                yield found[0] + (not self._is_auxiliary[v]), [u, *found[1]]
 
     def _places(self, members: Sequence[int]) -> dict[int, int]:
         """Returns a topological order of all edges but rw, as close to the order of times as possible (Kahn 1962)."""

@@ -39,7 +39,7 @@ LEVEL_TABLE: Final = "txn_level"
 """Table with one row: the level, what was found, the number of transactions, and the certificate of a pass."""
 _ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, outcome from txn_rows"
 # The checks count the rows of the view ``txn_edges`` as examined. A level examines operations that read something.
-_CONSTRAINTS: Final = "select op from txn_register_seen union all select op from txn_list_seen"
+_EXAMINED: Final = "select op from txn_register_seen union all select op from txn_list_seen"
 
 
 def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool = False) -> list[str]:
@@ -48,7 +48,7 @@ def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool 
     ``all_reads``: whether the reads of failed and unknown transactions are judged as well.
     """
     build(engine, SOURCE_VIEWS)
-    engine.view("txn_edges", _CONSTRAINTS)
+    engine.view("txn_edges", _EXAMINED)
     level = find_level(name)
     history = make_history(read_transaction_rows(engine), all_reads=all_reads)
     result = check_level(history, level, seconds)

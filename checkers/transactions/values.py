@@ -151,6 +151,7 @@ INTERNAL: Final = Check(
         limit {MOST_FINDINGS}
         """,
     examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="Transaction {read_op:number} of {read_op} [why=lacks?wrote {value} to {key}, and then read {key} without "
     "it|why=early?read {value} of {key} before it wrote it itself|appended {value} to {key} after another element of "
     "its own that is behind it, or missing].",

@@ -48,7 +48,7 @@ def to_links(steps: Sequence[Edge]) -> list[Link]:
 
 
 class LinkReasons:
-    """Reasons for the links of some cycles, from the rows of ``txn_edges``."""
+    """Reasons for the links of some cycles, from the rows of ``txn_edges`` (``edges`` explains the columns)."""
 
     def __init__(self, engine: Engine, cycle: Iterable[Link]) -> None:
         pairs = sorted({(step.source, step.target) for link in cycle for step in link.edges if step.kind != ORDER})
