@@ -123,6 +123,7 @@ DONE_BUT_LOST: Final = Check(
             left join lost_deletions d on d.topic = w.topic
         where {_FEWER_PARTITIONS}
 
+        -- The missing partitions that all looks up to the last one show.
         create table lost_for_good as
         {select_lasting("lost_at_rest", "topic, op, value, partitions", "obedience_deadline", duration="0")}
         """),
@@ -159,6 +160,7 @@ DONE_BUT_LOST: Final = Check(
         select (select count(*) from lost_setting_looks) + (select count(*) from lost_topics_judged)
             + (select count(*) from lost_partition_counts cross join rest_looks) as examined
         """,
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="[name=?The topic {key} was to have {value} partitions|The setting {name} of {key} had been set [to "
     "{value}|back to its default]|The topic {key} was to have {value} partitions] ({asked_op}, acknowledged at "
     "{asked_op:returned}), but [name=?[seen=0?there was none|it had {seen}]|name?it was [seen=default?at its "

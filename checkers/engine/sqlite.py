@@ -29,6 +29,7 @@ else:
     pq = LazyModule("pyarrow.parquet")
 
 KEPT_TEXTS: Final = 2_000
+"""Number of SQL texts whose translation and prepared statement are cached."""
 PROGRESS_STEPS: Final = 1_000_000
 """Number of steps of a query, about a hundredth of a second, after which Ctrl-C takes effect."""
 

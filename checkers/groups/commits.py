@@ -153,6 +153,7 @@ COMMIT_BEYOND_LOG: Final = Check(
         """,
     evidence=select_first("found_commit_beyond_log", "key, why, commit_op, other_op"),
     examined="select count(*) as examined from member_commits",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{commit_op} committed offset {position} of {key} [why=reads?at {commit_op:called}, but had read no further "
     "than to offset {reached}|by {commit_op:returned}, but {other_op}, which called at {other_op:called}, found the "
     "log's end at offset {reached}].",

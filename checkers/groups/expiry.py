@@ -111,6 +111,7 @@ REVIVED_OFFSET: Final = Check(
         group by f.key, f.read_op, f.value, f.keep_op {order_by("f.key, f.read_op")}
         """,
     examined=EARLY_EXPIRY.examined,
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{read_op} found the commit {value} of {key}, called at {read_op:called}, although {other_op}, which called "
     "at {other_op:called} when it had been there, [vanished=1?found nothing|committed something else] by "
     "{other_op:returned}.",

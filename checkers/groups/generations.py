@@ -98,6 +98,7 @@ ZOMBIE_COMMIT: Final = Check(
     }) as pairs {order_by("key, place")}
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{late_op} committed to generation {late_place} of {key}, called at {late_op:called}, although {first_op} "
     "had [seen_op?committed to generation {first_place}, which {seen_op} had fetched by {seen_op:returned}|been in "
     "generation {first_place} by {first_op:returned}][; {late_seen_op} fetched it].",

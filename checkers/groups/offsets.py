@@ -126,6 +126,7 @@ OFFSET_REGRESSION: Final = Check(
     }) as pairs {order_by("key, place, era")}
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{late_op} [late_kind=resume?had to begin|committed] at offset {late_place} of {key}, called at "
     "{late_op:called}, although {place} had been known to {first_op} by {first_op:returned}.",
     operations=("first_op", "late_op"),

@@ -193,6 +193,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         no_claims="nothing was given to anyone",
         remedy="let several clients ask for the same thing",
     ),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}[group_name=?| of {group_name}|] had [term?[owners=2?two|{owners}] owners in generation {term}: "
     "{low_owner} ({low_op}) and {high_owner} ({high_op})[forgotten>0?, although the group began again no more than "
     "{forgotten} times]|two owners from {begun:time} to {ended:time}: {low_owner} ({low_op}) owned it from "

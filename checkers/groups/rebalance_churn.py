@@ -69,7 +69,8 @@ RESTLESS_GROUP: Final = Check(
                         'partitions-add', 'move')) a) as changes
         group by group_name
 
-        -- The time from the last change to the end of the group's last stretch of polls.
+        -- The time from the last change to the end of the group's last stretch of polls (`settle_stretches`, see
+        -- `group_convergence`).
         create view restless_intervals as
         select s.group_name, greatest(c.time, q.since, s.since) as changed, s.until, d.group_deadline as deadline
         from settle_stretches s join restless_changes c on c.group_name = s.group_name

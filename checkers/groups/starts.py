@@ -42,7 +42,8 @@ MISPLACED_START: Final = Check(
         where e.group is not null and e.kind in ('acquire', 'fetched', 'seek', 'reset', 'out-of-range', 'start',
             'end', 'lost', 'release', 'observe-begin')
 
-        -- Seeks right after the partition was acquired and its committed offset was fetched.
+        -- Seeks right after the partition was acquired and its committed offset was fetched. `former_...` belongs to
+        -- the row before the seek, and `first_...` to the row before that one.
         create view start_begun as
         select op, sub, group_name, log, position, former_position as committed from (
             select *, {_previous_columns("former_kind", "former_assignment", as_="first")} from (
@@ -93,6 +94,7 @@ MISPLACED_START: Final = Check(
         """,
     evidence=select_first("found_misplaced_start", "key, why, begun_op, sub"),
     examined="select (select count(*) from start_begun) + (select count(*) from start_resumed) as examined",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{begun_op} was [why=fetched?given {log} and found offset {committed} of {key} committed, by "
     "{begun_op:returned}, but began to read at {position}|sent to begin at offset {position} of {key}, by "
     "{begun_op:returned}, but no one had ever committed that offset].",

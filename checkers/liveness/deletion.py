@@ -91,6 +91,7 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
             left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
         where d.key is null group by t.look, t.key
 
+        -- `select_lasting` selects the states that all looks up to the last one show for longer than the deadline.
         create table deletion_unended as
         {select_lasting("deletion_requests", "key, zxid", "deletion_deadline")}
 
@@ -120,6 +121,7 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
         select *, case when violation = 2 then {extract_topic("key")} else key end as topic
         from {first_rows_subquery("found_undeleted_topic", "key, violation, node")} f {order_by("key, violation, node")}
         """,
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="[violation=4?The deletion of {key} by {delete_op} was acknowledged at {delete_op:returned}, no one made it "
     "again, and it was there from {since:time} to {until:time}.|[violation=1?{key:capital} was to be deleted from "
     "{since:time} to {until:time}, every broker with a replica of it was there, and it was "

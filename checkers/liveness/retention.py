@@ -64,6 +64,7 @@ RETENTION_UNDONE: Final = make_snapshot_check(
                 and s.base_offset = f.base_offset
         {order_by("f.key, f.node")}
         """,
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{node} kept the segment of {key} from offset {base_offset} to {end_offset} from {since:time} to "
     "{until:time}, when it was due by a retention of [retention_ms>-1?{retention_ms} ms[retention_bytes>-1? or "
     "{retention_bytes} bytes]|{retention_bytes} bytes]; the contract's deadline is {deadline:time}.",

@@ -140,6 +140,7 @@ ALTERED_RECORD: Final = Check(
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_metadata where kind = 'observe'",
     kinds=("observe",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="value {value} was read at offset {position} of {key} by {seen_op} at {seen_op:called}[what=partition?, but "
     f"{DESTINATION}|what=twice? with {_describe_record('seen')}, and by {{first_op}} at {{first_op:called}} with "
     f"{_describe_record('first')}| with {_describe_record('seen')}, but {{send_op}} had sent it with "

@@ -66,6 +66,7 @@ ANSWER_BEYOND_LOG: Final = Check(
         """,
     examined="select count(*) as examined from log_floors",
     kinds=("start", "look-up"),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{floor_op:capital} was answered by {floor_op:returned} that {key} [has at offset {position} the first "
     "record of {timestamp} ms or later|begins at offset {position}], but [appended=1?a send of {ceiling_op}, called "
     "at {ceiling_op:called}, got offset {ended}|{ceiling_op}, who asked for its end at {ceiling_op:called}, got "

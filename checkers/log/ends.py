@@ -133,6 +133,7 @@ END_TOO_LOW: Final = Check(
         """,
     examined="select count(*) as examined from log_known_moments where is_return = 1",
     kinds=("end",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{end_op:capital} asked for the log end of {key} at {end_op:called} and got {position} (epoch {epoch}), "
     "though offset {former-1} had been [acked=1?acknowledged to|read by] {former_op} by {former_op:returned} (epoch "
     "{former_epoch}).",

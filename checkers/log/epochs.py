@@ -254,6 +254,7 @@ MEMBER_COMPLETENESS: Final = Check(
         """,
     evidence=_select_evidence("found_member_completeness", "isr-change"),
     examined="select count(*) as examined from member_joins",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{node:capital}, the leader of {key} in epoch {epoch}, let a replica into the in-sync set that had come to "
     "offset {position}, although [former?[{end_op} had been answered that the log goes to {before}|{announcer} had "
     "announced the high watermark {before}] in epoch {former}|its own high watermark was {before}].",

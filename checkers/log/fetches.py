@@ -47,7 +47,8 @@ FALSE_OUT_OF_RANGE: Final = Check(
         where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
             and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
 
-        -- Statements that the log reached a position. `log.views` explains the columns of `log_value_offsets`.
+        -- Statements that the log reached a position. With a `margin` of 1, a record directly below the offset is
+        -- enough, because the fetch may be at the log's end. `log.views` explains the columns of `log_value_offsets`.
         create view log_witnesses as
         select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
             coalesce(p.ack_op, p.seen_op) as op, 1 as margin, 'known' as how
@@ -116,6 +117,7 @@ UNTIMELY_ANSWER: Final = Check(
         """,
     examined="select count(*) as examined from log_waited",
     kinds=("waited",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{poll_op:capital} asked for offset {position} of {key}, with {max_wait_ms} ms to wait for a record, and was "
     "answered at {poll_op:returned}, after {waited_ms} ms, [available?although offset {available} had been "
     "acknowledged to {ack_op} at {ack_op:returned}: too late|with nothing: too early].",

@@ -49,6 +49,7 @@ INCONSISTENT_OFFSET: Final = Check(
         """,
     evidence_views=(LOCATIONS,),
     examined="select count(*) as examined from log_offsets",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="offset {position} of {key} holds [value {first_value}|a record that cannot be decoded] "
     f"({_describe_source('first')}) and [value {{second_value}}|a record that cannot be decoded] "
     f"({_describe_source('second')})[held>2?, {{held}} different values in all].",

@@ -141,6 +141,7 @@ REAL_TIME_ORDER: Final = Check(
         select count(*) as examined from log_value_offsets where {_is_placeable("position")} and value is not null
         """,
     kinds=("append", "observe", "end"),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="[overtaken=1?[late_end?The end of {key} was reported as {late_end} ({later_op}, which asked at "
     "{later_op:called}), although [known_offset?offset {known_offset} had been "
     "[known_acked=1?acknowledged|read]|{known_end} had been reported] {gap:time} earlier ({known_op}, by "

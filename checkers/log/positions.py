@@ -105,6 +105,7 @@ OFFSET_HOLE: Final = Check(
         where d.dense_offsets = 1 and p.passing = 1
         """,
     kinds=("observe-end",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="[last>{position}?offsets {position} to {last}|offset {position}] of {key} held no record for the poll by "
     "{poll_op} from {poll_op:called} to {poll_op:returned}, which went on behind, and this log leaves no offset "
     "out[polls>1?; {polls-1} other poll[polls>2?s] saw the same].",

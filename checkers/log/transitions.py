@@ -101,6 +101,7 @@ ILLEGAL_TRANSITION: Final = Check(
         """,
     evidence=select_first("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
     examined="select count(*) as examined from transition_steps",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="In controller epoch {controller_epoch} {node} took [replica<0?{key}|replica {replica} of {key}] from "
     "[from_state=?no state|{from_state}|no state] to {to_state}, [why=discontinuous?though it had last taken it to "
     "{former}|why=leaderless?though it had written in between that no one leads it|which is no valid transition].",

@@ -133,6 +133,7 @@ MAX_ORDER: Final = Check(
         remedy="read each register at the end",
         each_key=True,
     ),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim=f"{{key}}: [late_reads=1?{{late_op}} read {_describe_value('late_value')}, called at {{before:time}}, "
     f"although {_THERE}|late_value={{value}}?{_THERE}, and no one began to write it before {{late_op}} did at "
     f"{{before:time}}|{_describe_value('late_value')} was read as the largest by {{read_op}}, and no one began to "

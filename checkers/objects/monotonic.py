@@ -84,6 +84,7 @@ NONMONOTONIC_READ: Final = Check(
     violations="select * from monotonic_falls",
     evidence=select_first("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
     examined="select count(*) as examined from monotonic_seen where former is not null",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {less_op} saw {former} at {former_op:returned}, and only "
     f"[value={NOTHING}?nothing|{{value}}] in an operation that it called at {{less_op:called}}.",
     about=("what operation {less_op:number} saw",),

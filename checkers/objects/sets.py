@@ -169,6 +169,7 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure:
         evidence=_select_evidence(name_violations(anomaly)),
         examined="select count(*) as examined from set_elements where removed = 0",
         exposure=exposure,
+        # `[condition?text|other text]` is a choice: see `checkers.claims`.
         claim="{key}: [known_by=set-read?{value} was in a read by {known_op} that returned at {known_op:returned}|the "
         "add of {value} by {known_op} was acknowledged[ by {node}] at {known_op:returned}], and the read by "
         "{reader_op}, called at {reader_op:called}, lacks it[missing>1? (and {missing-1} more "
@@ -180,7 +181,7 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure:
         moments=("contradicted_at", "acked"),  # further times of cause and effect
         about=("what read {reader_op:number} lacks[ by {node}]",),
         needs_close=True,
-        seen_again=True,
+        seen_again=True,  # a read may lack many elements for one reason
         explained_by=() if anomaly == "set-lost" else ("set-lost",),
     )
 

@@ -22,6 +22,7 @@ from assay.checkers.sql_idioms import STRUCK, select_first
 ENDED_BY_ITSELF: Final = Check(
     anomaly=UNEXPECTED_EXIT,
     meaning="a server's process ended by itself",
+    # A sidecar's row names its node and its process (`n1/proxy`), but faults name only the node (`whose`).
     violations=f"""
         with faults_done as (
             select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
@@ -50,6 +51,7 @@ ENDED_BY_ITSELF: Final = Check(
         """,
     evidence=select_first("found_unexpected_exit", "key"),
     examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="The process of {key} [crashed=1?crashed at {moment:time}, although|had ended by {moment:time}, although "
     "no fault was in force that ends processes, and] no fault had damaged what was on its disk; what it printed is "
     "among the run's logs.",

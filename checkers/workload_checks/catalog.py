@@ -93,7 +93,7 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
         lambda done, fields, strict: phenomena.check_predicate_inserts(done), phenomena.OF_PREDICATE_INSERTS
     ),
 }
-"""The checks by the name of their question."""
+"""The checks by name. ``harness.stored.workload_table`` names the check of each workload."""
 
 
 def list_anomalies() -> dict[str, WorkloadAnomaly]:

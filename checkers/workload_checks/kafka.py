@@ -223,6 +223,7 @@ class _Log:
         return self.index[value] + 1 < len(self.order)
 
     def settle(self) -> None:
+        """Orders the values by offset, once all offsets were seen."""
         for offset in sorted(self.offsets):
             self.rank[offset] = len(self.order)
             value = self.offsets[offset][0]
@@ -542,6 +543,7 @@ def _read_step(one: Completed) -> _Step:
     for place, micro in enumerate(answered):
         if micro[0] == "send":
             key, value = name_key(micro[1]), micro[2]
+            # A send that was not answered repeats its call, whose value may itself be a list of two.
             has_offset = isinstance(value, list) and len(value) == 2 and [micro] != called[place : place + 1]
             offset, value = value if has_offset else (None, value)
             step.sent.setdefault(key, []).append(freeze(value))
