@@ -19,6 +19,7 @@ ROOT = "opt/assay"
 INIT = "__init__.py"
 
 _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
+"""End of the names of compiled modules that the nodes' Python can load."""
 
 
 def archive_code(folders: Sequence[str]) -> bytes:

@@ -30,6 +30,7 @@ NAME = "assay-software"
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(=[A-Za-z0-9.+:~-]+)?")
 PYTHON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
 IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
+"""Valid names of Debian packages, Python packages and images in a ``Software``."""
 
 PIP = """\
 COPY wheels /tmp/wheels
@@ -97,6 +98,7 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     base = image.ensure_node_image(progress)
     found, built = {}, {}
     for role, software in wanted.items():
+        # Roles share an image unless their software differs in more than the settings of processes.
         recipe = str(replace(software, environment={}, user=None))
         try:
             if recipe not in built:
