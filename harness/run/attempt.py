@@ -9,6 +9,7 @@ An attempt owns the environment's event loop from set-up to tear-down, and write
 import contextlib
 import enum
 import functools
+import gc
 import hashlib
 import platform
 import secrets
@@ -40,9 +41,9 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import add_doubts, judge_run
 from assay.harness.run.live_judging import FOUND_LIVE_ONLY, LiveJudge
 from assay.harness.run.node_logs import read_last_lines
-from assay.harness.run.progress import Progress, SilentProgress
+from assay.harness.run.progress import Progress, RunTally, SilentProgress
 from assay.harness.run.registry import Registry
-from assay.harness.run.resource_recorder import ResourceRecorder, measure_folder
+from assay.harness.run.resource_recorder import ResourceRecorder, measure_folder, return_free_memory
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
@@ -59,6 +60,10 @@ __all__ = [
     "ReportPolicy",
     "SkippedTooLateError",
 ]
+
+MANY_OPERATIONS: Final = 100_000
+"""Minimum number of operations of a simulated run whose memory is returned before it is judged. Below, the disks take
+less than the judge itself."""
 
 
 class ReportPolicy(enum.Enum):
@@ -108,6 +113,10 @@ class Attempt:
     _folder: RunFolder | None = None
     _world: World | None = None
     _trial: Trial | None = None
+    _tally: RunTally = field(default_factory=RunTally)
+    _live_judge: LiveJudge | None = None
+    _removal_error: Exception | None = None
+    """The error of the removal of a simulated cluster. It is raised by ``tear_down``, after the verdict."""
     _info: RunInfo | None = None
 
     def __post_init__(self) -> None:
@@ -205,8 +214,9 @@ class Attempt:
                 interrupt=self.interrupt,
                 progress=self.progress,
             )
+            self._tally = trial.tally
             if settings.watch:
-                trial.live_judge = LiveJudge(
+                trial.live_judge = self._live_judge = LiveJudge(
                     folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast
                 )
             trial.resources = ResourceRecorder(folder.path, trial.system)
@@ -267,6 +277,8 @@ class Attempt:
             problem="; ".join(end.problems) or None,
         )
         self._world.loop.run_until_complete(self._trial.keep_logs())
+        if not self._world.outlives_process:
+            self._remove_simulation()
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
         judgement = self.judgement = self._judge_interruptibly(history, end)
@@ -289,6 +301,8 @@ class Attempt:
             if world is not None:
                 with self.interrupt.recording_requests(self._record_forced_end):
                     self._remove_cluster(world)
+            if self._removal_error is not None:
+                raise self._removal_error
         finally:
             self.progress.close()
             if self._folder is not None:
@@ -309,6 +323,20 @@ class Attempt:
             with contextlib.suppress(OSError):  # the folder was deleted, or this process will soon have ended anyway
                 self._update_info(in_use=False)
 
+    def _remove_simulation(self) -> None:
+        """Removes a simulated cluster before its history is judged, which needs the memory of the simulated disks."""
+        world, self._world = self._world, None
+        assert world is not None, "set_up comes first"
+        try:
+            self._remove_cluster(world)
+        except Exception as error:  # noqa: BLE001 - of user code; the run must be judged all the same
+            self._removal_error = error
+        self._trial = None
+        if self._tally.operations >= MANY_OPERATIONS:
+            del world
+            gc.collect()
+            return_free_memory()
+
     def _remove_cluster(self, world: World) -> None:
         try:
             # After a second Ctrl-C the run's tasks still exist. Cancelling them makes them heal active faults.
@@ -326,7 +354,7 @@ class Attempt:
 
     def _hides_failure(self, error: BaseException) -> bool:
         """Returns whether pytest would not count this exception as a failure, although the run has made operations."""
-        return is_good_end(error) and self._trial is not None and self._trial.tally.operations > 0
+        return is_good_end(error) and self._tally.operations > 0
 
     def _record_forced_end(self, number: signal.Signals) -> None:
         if self._info is not None and self._info.status == store.RUNNING:
@@ -362,7 +390,7 @@ class Attempt:
             progress=lambda what, done, total: None,  # with a callback, an interrupt keeps the findings so far
             of_session=True,
         )
-        live = self._trial.live_judge if self._trial is not None else None
+        live = self._live_judge
         if live is None or not live.found or judgement.verdict is Verdict.FAIL:
             return judgement
         return add_doubts(judgement, [f"{', '.join(sorted(live.found))}: {FOUND_LIVE_ONLY}"])

@@ -65,6 +65,10 @@ class World(Protocol):
     async def save_logs(self, folder: Path) -> list[str]:
         """Saves the nodes' logs below ``folder``. Returns descriptions of those that could not be read."""
 
+    @property
+    def outlives_process(self) -> bool:
+        """Whether the cluster could go on after this process."""
+
     async def close(self, *, keep: bool) -> None:
         """Removes the cluster, or leaves it running if ``keep`` is true. Idempotent."""
 
@@ -181,10 +185,15 @@ class SimWorld:
                 target.write_bytes(data)
         return missing
 
+    @property
+    def outlives_process(self) -> bool:
+        return False
+
     async def close(self, *, keep: bool) -> None:
         """Ends the cluster. It cannot be kept, because it ends with the process."""
-        if self._cluster is not None:
-            await self._cluster.close()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            await cluster.close()
         self._exit_calls.end()
         if self._logs is not None:
             self._logs.end()
@@ -247,6 +256,10 @@ class RealWorld:
         if self._growth is not None:
             self._growth.save(folder)
         return [*missing, *unknown]
+
+    @property
+    def outlives_process(self) -> bool:
+        return True
 
     async def close(self, *, keep: bool) -> None:
         self._exit_calls.end()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import math
 import os
 import resource
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -146,3 +148,13 @@ def _iterate_sizes(folder: str | os.PathLike[str]) -> Iterator[int]:
                         continue
     except OSError:
         return
+
+
+def return_free_memory() -> None:
+    """Returns memory that the allocators of Arrow and of C keep for later to the kernel, where they can."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)

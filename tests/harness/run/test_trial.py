@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from assay.checkers.engine import EngineError, Engines
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import open_history
-from assay.checkers.judging.verdict import Verdict
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, each_process, repeat
 from assay.harness.core.history import HistoryReader
@@ -319,6 +320,48 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
     with Engines("duckdb") as engines:
         stored = open_stored(run.folder.path)
         assert judge_again(stored, open_history(stored.history), engines, Registry.standard()).verdict is Verdict.PASS
+
+
+def test_a_simulated_cluster_is_gone_when_its_history_is_judged(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disks grow with the run, and the judge needs the memory."""
+    alive: list[object] = []
+
+    def judge(*arguments: Any, **more: Any) -> Judgement:
+        alive.append(world())
+        return judge_run(*arguments, **more)
+
+    judge_run = attempts.judge_run
+    monkeypatch.setattr(attempts, "judge_run", judge)
+    monkeypatch.setattr(attempts, "MANY_OPERATIONS", 1)
+    run = attempt(toy, tmp_path)
+    run.set_up()
+    world = weakref.ref(run._world)
+    assert world() is not None
+    try:
+        run.run()
+    finally:
+        run.tear_down()
+    assert alive == [None]
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
+
+
+def test_a_simulated_cluster_that_cannot_be_removed_costs_no_verdict(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_arguments: Any, **_more: Any) -> None:
+        raise OSError("a bug in the removal")
+
+    monkeypatch.setattr("assay.harness.run.environments.SimWorld.close", broken)
+    run = attempt(toy, tmp_path)
+    run.set_up()
+    assert run.run() is None
+    with pytest.raises(OSError, match="a bug in the removal"):
+        run.tear_down()
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
 
 
 def test_a_run_is_in_use_until_its_report_is_written(
