@@ -21,6 +21,8 @@ of its commits is unknown.
   declares ends linearizable. It also counts if it is the end at which the drain settled (``log_settled``), and the
   sentinel (the last record before the drain) was sent after the commit's return. Commits by non-members do not count.
   Nothing is judged if a power loss may cut the log (``unflushed``).
+
+``log_declared`` holds values of the contract.
 """
 
 from typing import Final

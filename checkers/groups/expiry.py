@@ -21,6 +21,9 @@ of one key in order (``sub``), only the last acknowledged one is in place when t
   departure of a client, the last heal.
 
 Coordinators expire offsets by their wall clocks, so a contract must tolerate these anomalies under a wrong clock.
+
+``rest_quiet`` has the time at which the last fault was healed and recovered (``liveness.snapshots``). Views named
+``..._declared`` hold values of the contract (``judging.history_views``).
 """
 
 from typing import Final

@@ -16,6 +16,9 @@ of at most a quarter of the deadline (``group_convergence``). A generation count
 in the first half of the deadline. ``MIN_GENERATIONS`` of them are an anomaly: a member may have learned late of a
 single one, but between two of them the group was asked to join again. The nodes' event logs are not used, because they
 have the times of the nodes' own clocks. Groups that ZooKeeper coordinates (``zookeeper_groups``) have no generations.
+
+``rest_quiet`` has the time at which the last fault was healed and recovered (``liveness.snapshots``). Views named
+``..._declared`` hold values of the contract (``judging.history_views``).
 """
 
 from typing import Final

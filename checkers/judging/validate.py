@@ -216,7 +216,7 @@ def _select_fault_steps() -> str:
     injected."""
     steps = " union all ".join(
         f"select id, fault_failed, '{phase}' as phase, {phase}_at as time, '{former}' as former, "
-        f"{former}_at as former_time from fault_times where {phase}_at is not null"
+        f"{former}_at as former_time from fault_moments where {phase}_at is not null"
         for former, phase in (("intended", "injected"), ("injected", "healed"), ("healed", "recovered"))
     )
     times = ", ".join(
@@ -224,7 +224,7 @@ def _select_fault_steps() -> str:
         for phase in ("intended", "injected", "healed", "recovered")
     )
     return (
-        f"with fault_times as (select id, max(case when phase = 'failed' then 1 else 0 end) as fault_failed, {times} "
+        f"with fault_moments as (select id, max(case when phase = 'failed' then 1 else 0 end) as fault_failed, {times} "
         f'from faults group by id) select id, phase, "time", former, former_time from ({steps}) as steps '
         "where former_time > \"time\" or (former_time is null and phase = 'healed' and fault_failed = 0) "
         'order by id nulls first, "time" nulls first limit 1'

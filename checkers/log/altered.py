@@ -5,7 +5,9 @@
 - A value at one offset is one record. So two polls must show equal records, even if nothing is known of the send.
 - Another partition: the value was never sent to the partition where it was read, but was sent to another partition.
 - ``resurrected``: the new topic's creation was acknowledged before the poll was called, and the value was sent to the
-  same partition of the topic's earlier incarnation. A record read under the earlier incarnation's own name counts, too.
+  same partition of the topic's earlier incarnation. The poll may name either incarnation.
+
+``views`` explains the tables of the log that this module reads but does not create.
 """
 
 from typing import Final

@@ -7,6 +7,8 @@ returned, no log end requested later may be lower, and no append that began late
 A look-up that found an offset states that each record below it is older than the requested time. A look-up for a later
 time states that its record is at least as young as this time. The two contradict each other if the later time got the
 lower offset, unless its record may have been deleted before the other look-up.
+
+``views`` explains the tables of the log that this module reads but does not create.
 """
 
 from typing import Final

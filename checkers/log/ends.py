@@ -3,6 +3,8 @@
 Only ends with a known leader epoch count. Each end is compared with positions that were known before its call, under an
 equal or lower epoch. If the contract declares ends linearizable, ``order`` judges ends of all epochs by rule U. By this
 rule, no operation may have a lower place than an operation that had returned before its call.
+
+``views`` explains the tables of the log that this module reads but does not create.
 """
 
 from typing import Final

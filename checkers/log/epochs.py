@@ -38,6 +38,8 @@ earlier epochs only.
 that its node has recorded as durable, and all checksums are right. If a node finds damage, at a start or at a read, it
 writes the event ``log-damaged`` (``key``; ``position``: where the undamaged part ends). Runs in which a fault changed
 files, or may have changed files, are not judged.
+
+``log_declared`` holds values of the contract.
 """
 
 from typing import Final

@@ -21,6 +21,8 @@ answered after ``waited_ms``, measured by the client's own clock, and was ``empt
 
 Neither is reported if a fault was active during the operation or within ``SLACK_MS`` before it. If the tester itself
 stood still, an answer may only seem late, so neither proves anything.
+
+``views`` explains the tables of the log that this module reads but does not create.
 """
 
 from typing import Final

@@ -7,6 +7,8 @@ Offsets are dense only if the contract says so (``dense_offsets``); other logs m
 that ended ok has shown a record at each offset from its begin to its end. Compacted topics, and offsets below a
 reported log start, are exempt. A hole counts even if no client knows the missing record. If a client knows it, other
 checks report the loss.
+
+``views`` explains the tables of the log that this module reads but does not create.
 """
 
 from typing import Final

@@ -2,6 +2,8 @@
 
 A value is astray if it was read from a key to which no client sent it, and was sent to another key with any outcome but
 fail. Values are unique only per key, so sends of one number to two partitions prove nothing.
+
+``views`` explains the tables of the log that this module reads but does not create.
 """
 
 from typing import Final

@@ -28,6 +28,8 @@ place had returned before w was called. Nor was any operation y at a lower place
 at 2v, this is the rule itself. If w moves to the place of an operation z, y would have been called after z had
 returned, too, which the rule (or this argument for z) excludes. So the new places obey rule U for all operations. A
 read of u still finds u: e(u) has a strictly lower place, and no write of more than u has a place below 2u + 2.
+
+``exposure_bound`` has the time of the last heal (``checkers.exposure``).
 """
 
 from typing import Final

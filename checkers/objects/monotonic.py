@@ -29,6 +29,8 @@ Cycles are found in Python and stored in a table that the checks read. ``transac
 cycles. For each value and number, the graph has a *level* node: operations that saw this number lead to it. The level
 leads to all operations that saw the next higher number, and to the next level. So there are only a few edges per row,
 even if many operations saw less than others.
+
+``txn_declared`` holds values of the contract.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ reads that show the element.
 elements were added. Elements that may have been removed are ignored. The set then only grows, one element at a time, so
 one of two reads must show all elements of the other. Reads are sorted by their number of elements. If each read
 contains the previous one, all reads agree.
+
+``exposure_bound`` has the time of the last heal (``checkers.exposure``). ``set_declared`` holds values of the contract.
 """
 
 from typing import Final

@@ -5,6 +5,8 @@
 3. ``words`` describes the cycle.
 
 An instance is one component, reported as the strongest class of cycle that it has.
+
+``views`` and ``edges`` create the tables that this module reads. ``txn_declared`` holds values of the contract.
 """
 
 from __future__ import annotations
