@@ -73,11 +73,11 @@ class _Contradiction(Exception):
 
 
 class _TooManyCopies(Exception):
-    """The clocks are too wide."""
+    """More places than ``_MOST_COPIES`` were copied."""
 
 
 def _expand(begins: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Returns the numbers of ranges, and the places inside them, for all places of all ranges."""
+    """Returns, for each place of each range in turn, the number of the range and the place."""
     owners = np.repeat(np.arange(len(counts)), counts)
     inside = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
     return owners, begins[owners] + inside

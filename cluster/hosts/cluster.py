@@ -161,7 +161,7 @@ class HostCluster(SshCluster):
             return [*paths, zookeeper.DATA]
         paths += self._system.logs(node)
         if (events := self._system.event_log(node)) is not None:
-            paths += [events, second_log(events)]
+            paths += [events, second_log(events)]  # a fault may start a second copy of the process, with its own log
         if isinstance(self._system, SupportsDataFolder) and node.role != CLIENT_ROLE:
             paths.append(self._system.data_folder(node))
         if isinstance(self._system, SupportsHold):
