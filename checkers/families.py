@@ -1,7 +1,7 @@
 """Every built-in family of checks, in the order in which they are judged.
 
-Broken invariants come first, because they end a run. Otherwise the order matters if one family reads the tables of
-another:
+Broken invariants come first, because they end a run. Otherwise the order only matters if one family reads the tables
+of another:
 
 - ``unflushed`` removes records that a power loss may have taken, before the log is judged.
 - ``register-cas`` and the ordered transactions read the tables of the family before them.

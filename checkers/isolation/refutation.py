@@ -1,4 +1,4 @@
-"""Refutations: a cycle of edges with their reasons, or a choice each side of which leads to a refutation."""
+"""Refutations: a cycle of edges with their reasons, or a choice whose two sides both lead to a refutation."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ The offset is certainly in the log if one of these happened before the fetch was
 answered after ``waited_ms``, measured by the client's own clock, and was ``empty`` or had records.
 
 - *Late*: the answer came more than ``SLACK_MS`` after a record at the position or above was acknowledged, and more than
-  that after the fetch began.
+  ``SLACK_MS`` after the fetch began.
 - *Early*: the answer had no records and came before half of the time was over.
 
 Neither is reported if a fault was active during the operation or within ``SLACK_MS`` before it. If the tester itself

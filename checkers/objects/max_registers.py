@@ -22,12 +22,17 @@ also after the e(u) of these values. Therefore none of these operations may be c
 operation must come *after* a write that is no e(u), because another write of v, or of a larger value, may hide it. So
 the call of such a write does not count.
 
-**The rule is sufficient.** Move the writes that are no e(u), in order of return. If operations at places above 2v had
-returned before the call of such a write w, w moves up to the highest of their places. Then no operation at a higher
-place had returned before w was called. Nor was any operation y at a lower place called after w had returned. If w stays
-at 2v, this is the rule itself. If w moves to the place of an operation z, y would have been called after z had
-returned, too, which the rule (or this argument for z) excludes. So the new places obey rule U for all operations. A
-read of u still finds u: e(u) has a strictly lower place, and no write of more than u has a place below 2u + 2.
+**The rule is sufficient.** The writes that are no e(u) move up, in order of return, until rule U holds for their
+calls, too. Let w be such a write of v.
+
+1. If operations at places above 2v had returned before w was called, w moves up to the highest of their places. Then no
+   operation at a higher place had returned before w was called.
+2. It remains to show that no operation y at a lower place was called after w had returned. If w stays at 2v, this is
+   the rule itself. If w moves to the place of an operation z, then z had returned before w was called. So y would have
+   been called after z had returned, which the rule excludes (or this argument for z, if z has moved).
+
+So the new places obey rule U for all operations. A read of u still finds u: e(u) has a strictly lower place, and no
+write of more than u has a place below 2u + 2.
 
 ``exposure_bound`` has the time of the last heal (``checkers.exposure``).
 """

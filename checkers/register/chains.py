@@ -5,7 +5,7 @@
 2. ``find_ancestors``: finds the start of the chain, and the distance to it, for each value that a CAS wrote. It uses
    pointer doubling (Wyllie 1979). Every value first points at the value that its CAS expected. In each round, it then
    points at its target's target. A chain of n takes log2(n) + 1 rounds. If a value still points at a value of a CAS
-   after these rounds, it leads into a cycle, which has no start.
+   after these rounds, its chain leads into a cycle, which has no start.
 
 ``views`` explains chains and clusters, and the tables from which the rounds begin.
 """

@@ -17,9 +17,9 @@ order compare indexes:
    later values of its key. An operation comes before those that were called after its return.
 
 *Operations that did not end ok.* A poll shows only committed values, however its operation ended. So the offsets of all
-polls count, and so does the order of the polls of one operation. Only acknowledged operations move a process on, and
-only their polls prove that a value was sent for good. The offset of a send of unknown outcome counts if an acknowledged
-operation polled one of its values, that of a failed send never.
+polls count, and so does the order of the polls of one operation. Only acknowledged operations set the place from which
+their process goes on, and only their polls prove that a value was sent for good. The offset of a send of unknown
+outcome counts if an acknowledged operation polled one of its values. The offset of a failed send never counts.
 
 *Allowances.* Sends of two transactions may interleave: skips within a transaction's sends, and circles that need the
 order of sends of two operations, are only notes, unless more is asked (``--linearizable``). As soon as any process
