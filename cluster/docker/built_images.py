@@ -15,6 +15,7 @@ BUILT_NAMES = (
     *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)),
     *(image.NAME, software.NAME, user_images.NAME, user_images.BUNDLE),
 )
+"""Names, without tags, of all images that are built here."""
 UNKNOWN = "no run of it is known here"
 
 

@@ -25,9 +25,9 @@ _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
 def archive_code(folders: Sequence[str]) -> bytes:
     """Packs folders or one-file modules of the Python path below ``/opt/assay`` under the same name.
 
-    Examples are ``bank`` and ``assay/system_under_test``. A folder given by absolute path gets its last name. For the
-    packages around a folder, only ``__init__.py`` is included. Links are resolved, because in a checkout the parts of
-    ``assay`` are links to other folders.
+    Examples are ``bank`` and ``assay/system_under_test``. A folder given by absolute path is packed under its own name
+    alone. For the packages around a folder, only ``__init__.py`` is included. Links are resolved, because in a checkout
+    the parts of ``assay`` are links to other folders.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
