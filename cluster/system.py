@@ -352,8 +352,8 @@ class SupportsDataFiles(Protocol):
     async def durable_size(self, node: Node, path: str) -> int:
         """Returns the length in bytes of the file's prefix that the system considers durable by its own records.
 
-        An unclean stop can damage bytes after this prefix, and the system must survive that. For damage inside the
-        prefix, another contract applies. Called while the node's process is dead.
+        An unclean stop can damage bytes after this prefix, and the system must survive that. Damage inside the prefix
+        is a fault of the disk, for which a contract may promise less. Called while the node's process is dead.
         """
 
 

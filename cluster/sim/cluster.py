@@ -22,6 +22,7 @@ from assay.cluster.sim.zookeeper.ensemble import Ensemble
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 
 FIRST_ADDRESS = 2
+"""Number of the first node's address, 198.18.0.2."""
 
 
 class SimCluster:

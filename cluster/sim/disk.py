@@ -16,7 +16,7 @@ A disk can be:
 
 - full (``capacity``): a change that does not fit is rejected as a whole, with ENOSPC
 - slow (``slowness``): an fsync is delayed in the background, a read or a write blocks its process
-- failing (``failure_plan``): a change is rejected as a whole, with EIO, or its process ends just before or after it
+- failing (``failure_plan``): a change is rejected as a whole, with EIO, or the process ends just before or after it
 - wiped, or rolled back to a snapshot
 
 Not modelled: silent corruption (faults cause it through :meth:`SimDisk.write`), and pages that an fsync ignores because
@@ -121,7 +121,7 @@ class SimDisk:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._names = FileTree()
+        self._tree = FileTree()
         self.capacity: int | None = None
         self.slowness = DiskSlowness()
         self.failure_plan = DiskFailurePlan()
@@ -150,12 +150,12 @@ class SimDisk:
             self._require_room,
             ChangeGuard(self.failure_plan, process, check),
         )
-        return SimStorage(self._names, access, name)
+        return SimStorage(self._tree, access, name)
 
     @property
     def used(self) -> int:
         """Bytes of all files."""
-        return sum(self._names.file(path).size for path in self._names.files())
+        return sum(self._tree.file(path).size for path in self._tree.files())
 
     @property
     def free(self) -> int:
@@ -184,58 +184,58 @@ class SimDisk:
             path = f"{folder}/{name}"
             if not any(is_within(one, path, itself=True) for one in kept):
                 self.remove(path)
-            elif isinstance(self._names.find(path), Folder):
+            elif isinstance(self._tree.find(path), Folder):
                 self.wipe(path, kept)
 
     def cut_power(self) -> None:
         """Loses all data that are not durable. Processes must be dead."""
-        self._names = self._names.after_power_loss(self._random)
+        self._tree = self._tree.after_power_loss(self._random)
 
     def files(self) -> list[str]:
         """Returns the paths of all files, sorted."""
-        return self._names.files()
+        return self._tree.files()
 
     def sizes(self, pattern: str) -> dict[str, int]:
         """Returns the paths of the matching files, sorted, with their sizes."""
-        return {path: inode.size for path, inode in self._names.matching(pattern).items()}
+        return {path: inode.size for path, inode in self._tree.matching(pattern).items()}
 
     def read(self, path: str) -> bytes:
         """Returns a file's visible content. Raises ``FileNotFoundError``."""
-        return self._names.file(path).whole
+        return self._tree.file(path).whole
 
     def names(self, folder: str) -> list[str]:
         """Returns the visible names in a folder, in no order; empty if there is no such folder."""
-        node = self._names.find(folder)
+        node = self._tree.find(folder)
         return list(node.entries) if isinstance(node, Folder) else []
 
     def tail(self, path: str, position: int) -> bytes:
         """Returns a file's written bytes from ``position`` on. Raises ``FileNotFoundError``."""
-        return bytes(self._names.file(path).content[position:])
+        return bytes(self._tree.file(path).content[position:])
 
     def state(self, path: str) -> FileState:
         """Returns the current state of a file's written bytes. Raises ``FileNotFoundError``."""
-        inode = self._names.file(path)
-        durable = inode.durable.size if self._names.is_durable(path) else 0
+        inode = self._tree.file(path)
+        durable = inode.durable.size if self._tree.is_durable(path) else 0
         return FileState((id(inode), inode.cuts), len(inode.content), durable, inode)
 
     def write(self, path: str, data: bytes) -> None:
         """Replaces or creates a file durably, as the harness. Creates missing folders."""
-        self._names.mkdir(posixpath.dirname(path))
-        inode = self._names.file(path, create=True)
+        self._tree.mkdir(posixpath.dirname(path))
+        inode = self._tree.file(path, create=True)
         inode.truncate(0)
         inode.content += data
         inode.fsync()
-        self._names.pin(path)
+        self._tree.pin(path)
 
     def make_folder(self, path: str) -> None:
         """Creates a folder and its parents durably, as the harness. It is no error if the folder exists."""
-        self._names.mkdir(path)
-        self._names.pin(path)
+        self._tree.mkdir(path)
+        self._tree.pin(path)
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with its content, durably, as the harness."""
-        self._names.remove(path)
-        self._names.pin(path)
+        self._tree.remove(path)
+        self._tree.pin(path)
 
 
 class SimSlice:
@@ -321,25 +321,25 @@ class SimStorage:
     It has the methods of ``assay.cluster.runtime.Storage`` and of the broker's own interface of storage.
     """
 
-    def __init__(self, names: FileTree, access: DiskAccess, name: str) -> None:
-        self._names = names
+    def __init__(self, tree: FileTree, access: DiskAccess, name: str) -> None:
+        self._file_tree = tree
         self._access = access
         self._name = name
         self._locks: dict[str, Inode] = {}
         """The locked files, by path."""
 
     def open(self, path: str) -> SimFile:
-        inode = self._tree().file(_to_absolute(path), create=True)
+        inode = self._require_tree().file(_to_absolute(path), create=True)
         inode.fill()
         return SimFile(inode, self._access)
 
     def read_bytes(self, path: str) -> bytes:
-        inode = self._tree().file(_to_absolute(path))
+        inode = self._require_tree().file(_to_absolute(path))
         self._access.delay_call()
         return inode.whole
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        inode = self._tree().file(_to_absolute(path), create=True)
+        inode = self._require_tree().file(_to_absolute(path), create=True)
         self._access.delay_call()
         inode.truncate(0)
         with self._access.guard(DiskChange.WRITE):
@@ -347,50 +347,50 @@ class SimStorage:
             inode.content += data
 
     async def fsync(self, path: str) -> None:
-        await self._access.fsync(self._tree().file(_to_absolute(path)))
+        await self._access.fsync(self._require_tree().file(_to_absolute(path)))
 
     async def fsync_directory(self, path: str) -> None:
-        names = self._tree()
-        folder = names.folder(_to_absolute(path))
-        mark = names.mark()
+        tree = self._require_tree()
+        folder = tree.folder(_to_absolute(path))
+        mark = tree.mark()
         await asyncio.sleep(self._access.delay_fsync())
         with self._access.guard(DiskChange.FSYNC):
-            names.commit(folder, mark)
+            tree.commit(folder, mark)
         self._access.require_alive()
 
     def listdir(self, path: str) -> list[str]:
         try:
-            return sorted(self._tree().folder(_to_absolute(path)).entries)
+            return sorted(self._require_tree().folder(_to_absolute(path)).entries)
         except FileNotFoundError:
             return []
 
     def exists(self, path: str) -> bool:
-        return self._tree().find(_to_absolute(path)) is not None
+        return self._require_tree().find(_to_absolute(path)) is not None
 
     def resolve(self, path: str) -> str:
-        self._tree()
+        self._access.require_alive()
         return posixpath.normpath(path)
 
     def mkdir(self, path: str, *, parents: bool = True) -> None:
-        names = self._tree()
+        tree = self._require_tree()
         if not parents:
-            names.folder(posixpath.dirname(_to_absolute(path)))
-        if not isinstance(names.find(_to_absolute(path)), Folder):
+            tree.folder(posixpath.dirname(_to_absolute(path)))
+        if not isinstance(tree.find(_to_absolute(path)), Folder):
             with self._access.guard(DiskChange.NAME):
-                names.mkdir(_to_absolute(path))
+                tree.mkdir(_to_absolute(path))
 
     def rename(self, source: str, target: str) -> None:
-        names = self._tree()
+        tree = self._require_tree()
         with self._access.guard(DiskChange.NAME):
-            names.rename(_to_absolute(source), _to_absolute(target))
+            tree.rename(_to_absolute(source), _to_absolute(target))
 
     def remove(self, path: str) -> None:
-        names = self._tree()
+        tree = self._require_tree()
         with self._access.guard(DiskChange.NAME):
-            names.remove(_to_absolute(path))
+            tree.remove(_to_absolute(path))
 
     def lock(self, path: str) -> None:
-        inode = self._tree().file(_to_absolute(path), create=True)
+        inode = self._require_tree().file(_to_absolute(path), create=True)
         if inode.holds_lock is not None and inode.holds_lock():
             holder = inode.whole.decode("ascii", "replace").strip()
             raise BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
@@ -400,7 +400,7 @@ class SimStorage:
         self._locks[path] = inode
 
     def has_lost_lock(self, path: str) -> bool:
-        return path in self._locks and self._tree().find(_to_absolute(path)) is not self._locks[path]
+        return path in self._locks and self._require_tree().find(_to_absolute(path)) is not self._locks[path]
 
     def _is_alive(self) -> bool:
         try:
@@ -409,9 +409,10 @@ class SimStorage:
             return False
         return True
 
-    def _tree(self) -> FileTree:
+    def _require_tree(self) -> FileTree:
+        """Returns the file tree. Raises an error if the process is dead."""
         self._access.require_alive()
-        return self._names
+        return self._file_tree
 
 
 def _to_absolute(path: str) -> str:

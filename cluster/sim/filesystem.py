@@ -1,7 +1,7 @@
 """Files and folders of a simulated disk, each with a visible and a durable state.
 
 - A file's durable content is a :class:`DurableContent`: a prefix that it shares with the visible content, and a tail of
-  its own (bytes that were truncated since). So appends and fsyncs copy nothing, at any file size.
+  its own (bytes that were truncated after the fsync). So appends and fsyncs copy nothing, at any file size.
 - Preallocated space reads as zeros, and becomes content when the file is opened again.
 - The namespace keeps one journal of name changes that are not yet durable. A folder's fsync commits the changes in this
   folder, and the changes that they depend on.
@@ -132,7 +132,7 @@ class Inode:
         if size != self.reserved:
             size = random.choice((size, self.reserved))
         if durable.tail and random.random() < 0.5:
-            survived = bytes(self.content[: durable.size]) + durable.tail
+            survived = bytes(self.content[: durable.size]) + durable.tail  # the truncation is undone
         else:
             survived = self._tear(random)
         return Inode(survived.ljust(size, b"\0"))

@@ -14,6 +14,7 @@ from assay.cluster.sim.packet_shaping import PacketShaper
 from assay.cluster.sim.process import Process
 
 EPHEMERAL_PORT = 32768
+"""The first ephemeral port."""
 
 
 class PacketFate(enum.Enum):

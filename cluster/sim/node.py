@@ -76,7 +76,7 @@ class NodeEventLog:
     def __init__(self) -> None:
         self._blocks: list[bytes] = []
         self._lines: list[str] = []
-        """The lines after those of the blocks."""
+        """The lines that are in no block yet."""
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
         self._on_line: Callable[[str], None] | None = None

@@ -133,7 +133,7 @@ class Process:
             self._continue()
 
     def wait(self, seconds: float) -> None:
-        """Blocks the process in a system call for ``seconds``. Pending system calls end first."""
+        """Blocks the process in a system call for ``seconds``. The times of several system calls add up."""
         if self.dead:
             return
         if self._waits_until is None:

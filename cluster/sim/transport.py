@@ -1,7 +1,8 @@
 """An end of an in-memory TCP connection, including the work of the kernel.
 
-A transport holds the queue of data that it has sent and its peer has not received (``_flight``). It is also the loop's
-event "the head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share it.
+A transport holds the queue of data that it has sent and its peer has not received (``_flight``). The transport itself
+is the loop's event "the head of this queue arrives". So a write costs one entry in the loop's heap, and simultaneous
+writes share it.
 
 :class:`SimSender` is the sending side. It models these parts of TCP:
 
@@ -292,12 +293,13 @@ class SimSender(asyncio.Transport):
         self._loop.schedule(self._loop.time() + self._network.latency(), KernelTimer(self._handle_reset_answer))
 
     def _handle_reset_answer(self) -> None:
+        """Handles the arrival of a reset that answers this end's data."""
         if self.peer.is_silenced:
             self._network.fate_of(self.peer)
             if self._stalled:
                 self._retry_later()
         elif self._lost:
-            if self._stalled and not self._retrying:  # it waits for nothing else
+            if self._stalled and not self._retrying:  # this closed end waits for nothing else
                 self._discard_flight()
         else:
             self._discard_flight()
@@ -564,6 +566,7 @@ class SimTransport(SimSender):
         self._loop.call_soon(self._lose, error, context=self._context)
 
     def _lose(self, error: OSError | None) -> None:
+        """Ends the connection for the protocol, once."""
         if self._lost:
             return
         self._lost = True

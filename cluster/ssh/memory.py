@@ -27,9 +27,10 @@ GROUPS = (
 MAX_LIMIT = 4 << 30
 """Bytes. A machine with a higher limit counts as a machine without a limit."""
 CHUNK = 256 << 10
-"""Bytes per allocation. Every killed process frees more than that.
+"""Bytes per allocation.
 
-With larger chunks, the kernel could kill this process for the part that is still to be allocated.
+Every killed process frees more than this, so the chunk that caused the kill then fits. For the rest of a larger chunk,
+the kernel could also kill this process.
 """
 KILL_TIMEOUT = 15.0
 """Maximum seconds until the process is gone."""

@@ -33,6 +33,7 @@ SIX = "ip6tables"
 NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
 """Matches IPv6's neighbour discovery. Copied from :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
 QUEUE = 4745
+"""Number of the queue."""
 MARK = 0x4745
 """Mark of duplicates, so that they are not queued again."""
 FOLDER = "/run/assay"

@@ -38,6 +38,7 @@ UNMOUNT_SECONDS = 10.0
 """Maximum seconds until the disk can be unmounted, because processes may still have files open."""
 
 CANARY = ".assay-canary"
+"""Name of the file that tests whether the disk has lost its power, or works."""
 
 
 def command(what: str, device: str, folder: str) -> str:

@@ -53,6 +53,7 @@ for one in ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):  # the last two are what
     signal.signal(getattr(signal, one), signal.SIG_DFL)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
+"""Program that resets these signals, and executes its arguments."""
 
 
 def launch_command(

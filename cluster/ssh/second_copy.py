@@ -16,6 +16,7 @@ from assay.cluster.ssh.node_processes import SIDECAR_MARK, OneProcess, ProcessMe
 
 STATUS = f"{process.FOLDER}/{SECOND_COPY}.status"
 COUNTS = f"{process.FOLDER}/{SECOND_COPY}.changes"
+"""``STATUS`` and ``COUNTS`` are files of the tracer: the copy's exit status, and the number of its changes."""
 
 
 def build_copy(main: Program, events: str | None, data: str | None) -> Program:

@@ -30,7 +30,7 @@ def follow_command(path: str) -> Command:
 def size_watch_command(words: Sequence[str], every: float = POLL_SECONDS) -> Command:
     """Returns the command that prints size and path of the files that these shell words name, if a size has changed.
 
-    Each read ends with an empty line. The write of that line also ends the command once its output is closed.
+    Each read ends with an empty line. Once the output is closed, the write of this line ends the command (SIGPIPE).
     """
     sizes = f"stat -c '%s %n' {' '.join(words)} 2>/dev/null"
     once = f"""now=$({sizes}); [ "$now" = "$before" ] || printf '%s\\n' "$now"; before=$now; echo"""

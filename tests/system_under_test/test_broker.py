@@ -338,7 +338,7 @@ def test_a_leader_whose_log_takes_no_append_ends_so_that_others_lead_though_it_m
             node = await cluster.leader()
             await cluster.producer.send("orders", 0, [(None, b"x")])
             (path,) = (one for one in node.disk.files() if "/orders-0/" in one and one.endswith(".log"))
-            spoiled, append = node.disk._names.file(path), SimFile.append
+            spoiled, append = node.disk._tree.file(path), SimFile.append
 
             def rejected(self: SimFile, data: bytes) -> None:
                 if self._inode is spoiled:

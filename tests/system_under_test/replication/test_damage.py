@@ -164,7 +164,7 @@ def segments(node: SimNode, suffix: str = ".log") -> list[str]:
 
 def spoil(monkeypatch: pytest.MonkeyPatch, node: SimNode, path: str, position: int) -> None:
     """From now on the disk does not give this byte of this file."""
-    spoiled, given = node.disk._names.file(path), SimFile.read
+    spoiled, given = node.disk._tree.file(path), SimFile.read
 
     def read(self: SimFile, begin: int, size: int) -> bytes:
         if self._inode is spoiled and begin <= position < begin + size:
