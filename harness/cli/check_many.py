@@ -41,6 +41,7 @@ WORST_FIRST: Final = {
     Verdict.UNKNOWN.value: ExitCode.UNKNOWN,
     Verdict.PASS.value: ExitCode.PASS,
 }
+"""Exit codes by verdict, the worst verdict first."""
 
 
 def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:

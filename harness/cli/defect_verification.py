@@ -24,10 +24,11 @@ from assay.harness.run.settings import SIM
 from assay.harness.stored.replay import read_forbidden_anomalies, read_judgement
 
 RATE: Final = "--rate=100"
-"""The rate in the simulation, if a run names none. Without a rate clients never pause, because answers take only a
-millisecond.
+"""The rate in the simulation, if a run names none. Without a rate there would be very many operations, because answers
+take only a millisecond.
 """
 SESSION: Final = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reports=never")
+"""The beginning of each session's command."""
 
 
 class SessionVerdict(StrEnum):
