@@ -7,6 +7,7 @@ from typing import Final
 MISS_PROBABILITY: Final = 0.05
 """Accepted probability that no repetition fails."""
 MOST_REPETITIONS: Final = 20
+"""Maximum number of repetitions that :meth:`FailureRate.count_repetitions` asks for."""
 Z: Final = 1.959964
 """The standard score of a 95 % confidence interval."""
 

@@ -288,7 +288,8 @@ class Interpreter:
         worker.assign(answer.operation, self._index, now, answer.scheduled)
         self._index += 1
         due = now + self._timeout
-        if self._expiry_at is None or due < self._expiry_at:  # or later, as the end of a grace
+        # The end of an expired operation's grace may be later than this operation's end.
+        if self._expiry_at is None or due < self._expiry_at:
             self._expiry_at = due
         self.report.invoked[worker.endpoint.node] += 1
 

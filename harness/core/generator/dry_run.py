@@ -38,6 +38,7 @@ class _Simulation:
         self.time = 0
         self.index = 0
         self.open: list[tuple[int, int, OperationEvent, Outcome]] = []
+        """The operations in progress: time of the end, index, invocation, outcome."""
         self.events: list[OperationEvent] = []
 
     def run(self, most: int) -> list[OperationEvent]:

@@ -23,6 +23,7 @@ FOOTER_END: Final = 8
 """Bytes at the end of a Parquet file: the length of its footer, and ``PAR1``."""
 
 BLOCK_ROWS: Final = 16_384
+"""Number of rows that ``_SharedHashes`` adds at once."""
 _ZEROS: Final = memoryview(bytes(8 * BLOCK_ROWS))
 _ONES: Final = memoryview(b"\x01" * BLOCK_ROWS)
 

@@ -16,6 +16,7 @@ from assay.harness.core.history.data_sets import FORMAT
 from assay.harness.core.history.schema import SCHEMAS
 
 OLDEST: Final = 4
+"""The oldest format that can be read."""
 LAST_VERSION_OF_FORMAT_3: Final = "0.1.0"
 """The last version that reads formats 1 to 3."""
 
