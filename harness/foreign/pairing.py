@@ -2,8 +2,8 @@
 
 An operation that never ends, or ends ``:info``, has no return, because it is unknown whether and when it took effect.
 Only the value of an ``:ok`` completion is a result; the value of any other completion is its ``error``. With
-``all_reads``, it is also a result if it fits the call. All timestamps must differ. So an entry with the same time as
-the entry before it counts as one nanosecond later.
+``all_reads``, the latter value is also a result if it fits the call. All timestamps must differ. So an entry with the
+same time as the entry before it counts as one nanosecond later.
 
 Entries without a ``:process`` come in pairs: a call, then its completion. Each such operation counts as a process of
 its own, because it is unknown which client made it. A process may go on after an operation of unknown outcome, although

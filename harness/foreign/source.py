@@ -60,8 +60,8 @@ def shorten(text: str) -> str:
 def read_pieces(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[str]:
     """Yields the file's text in pieces, with its line ends, without a byte order mark. A gzip file is decompressed.
 
-    Raises ``MalformedError`` at the first byte that is not UTF-8, for an empty file, for damaged compression, and for
-    one that unpacks to more than the limit, and ``OSError``.
+    Raises ``MalformedError`` at the first byte that is not UTF-8, for an empty file, for damaged compression, and for a
+    file that unpacks to more than the limit. Raises ``OSError``.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     total, place = 0, TextPosition(1, 1)
