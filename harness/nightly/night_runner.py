@@ -74,6 +74,7 @@ from assay.harness.run.process_group import has_open_file, signal_group
 from assay.harness.run.settings import derive_seed
 
 DIRTY: Final = "-dirty"
+"""Suffix of a version with uncommitted changes."""
 MOST_COMMITS: Final = 500
 """Maximum number of commits that a night records."""
 
@@ -130,6 +131,7 @@ MEASURING_GRACE: Final = 5.0
 SHARE_USED: Final = f"the share of the budget for measuring, {MEASURING_SHARE:.0%}, was used up"
 CELL_OVER: Final = "the time limit of the cell was over"
 HISTORY_REMOVED: Final = "the history was removed (--keep-history=failures)"
+"""These three are reasons why a sensitivity was not measured to the end."""
 LONGEST: Final = 1e9
 """Maximum seconds of a time in a record."""
 

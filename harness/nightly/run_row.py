@@ -42,10 +42,12 @@ from assay.harness.stored.by_contract import StoredHistory, open_stored
 from assay.reports.figures import FIGURES, RunFigures
 
 STAMP: Final = "%Y%m%dT%H%M%S"
+"""Format of the time in the name of a run's folder."""
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
 UNENDED: Final = "it did not end"
 AWAITED: Final = "it has ended, and its session may still judge it"
 UNJUDGED: Final = "it was not judged; `assay check` judges it, but does not store the verdict"
+"""These are problems of a run without a verdict."""
 
 
 class RunOutline(NamedTuple):

@@ -43,7 +43,9 @@ CELL_NIGHTS: Final = f"""
     from results where age <= {COMPARED_NIGHTS}
     group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
     """
+"""SQL with a row for each night of each cell: counts of its runs, and medians of their figures."""
 SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
+"""Columns of ``CELL_NIGHTS`` that a page shows."""
 
 
 class TrendFigure(NamedTuple):
@@ -68,6 +70,7 @@ COUNTED: Final[Mapping[str, TrendFigure]] = {
     UNANSWERED: TrendFigure("runs without an answer", "%"),
     MISSED: TrendFigure("runs that miss the defect", "%"),
 }
+"""Figures that are shares of a night's runs. Figures in ``MEASURED`` are medians."""
 PERCENT: Final = 100.0
 
 NightRow = Mapping[str, Any]
