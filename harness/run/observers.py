@@ -273,12 +273,12 @@ class QuiescenceWatch:
 
         The time restarts after a period without a complete look. Returns the error of the last look, if it failed.
         """
-        first = since = complete = self.stamps.now()
+        began = patience_began = last_complete = self.stamps.now()
         obstacle, was_at_rest = None, False
         while not stopped():
             start = self.stamps.now()
-            if start - complete > MAX_PAUSE:
-                since = start
+            if start - last_complete > MAX_PAUSE:
+                patience_began = start
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     at_rest = await self._look()
@@ -286,9 +286,9 @@ class QuiescenceWatch:
                 reason = str(error) or "no answer in time"
                 at_rest, obstacle = False, f"the system at rest could not be looked at: {reason}"
             else:
-                complete, obstacle = self.stamps.now(), None
+                last_complete, obstacle = self.stamps.now(), None
             now = self.stamps.now()
-            if (at_rest and was_at_rest) or now - since > patience or now - first > PATIENCE_FACTOR * patience:
+            if (at_rest and was_at_rest) or now - patience_began > patience or now - began > PATIENCE_FACTOR * patience:
                 break
             was_at_rest = at_rest
             if not at_rest:

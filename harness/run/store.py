@@ -46,7 +46,9 @@ NIGHTS: Final = "nights"
 CARRIED: Final = "carried"
 """A file that marks a run's folder with only its small files copied (``assay carry``)."""
 NAME_LIMIT: Final = 120
+"""Maximum number of characters of a test's folder."""
 SCHEDULE_LIMIT: Final = 200
+"""Maximum number of characters of a shrunk schedule's file name."""
 RUN_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 RUN_FILES: Final = ("run.json", "verdict.json", "history")
@@ -79,6 +81,7 @@ RUNNING: Final = "running"
 FINISHED: Final = "finished"
 INTERRUPTED: Final = "interrupted"
 ERROR: Final = "error"
+"""``RUNNING`` to ``ERROR`` are the values of ``RunInfo.status``."""
 ABORTED: Final = "the run was aborted"
 """The problem of a run that ended before it began: pytest skipped its test, or ended."""
 
@@ -200,6 +203,7 @@ class RunFolder:
         return DiskReserve(self.path / ".reserve")
 
     def write(self, name: str, data: bytes) -> None:
+        """Writes a small file. If the disk is full, its space is taken from the reserve, or from the earlier file."""
         path = self.path / name
         try:
             write_atomically(path, data)

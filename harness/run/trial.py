@@ -72,6 +72,7 @@ from assay.nemesis.schedule.target import list_possible_servers, servers
 TICK: Final = 0.1
 """Seconds between two checks of the interrupt and updates of the progress."""
 READY_INTERVAL: Final = 0.25
+"""Seconds between two calls of a node's ``ready``."""
 START_SECONDS: Final = 90.0
 """Time limit for all processes to serve and for the set-up. A slow machine under load takes a third of it."""
 REPLICA_SECONDS: Final = 60.0
@@ -144,6 +145,7 @@ class Trial:
 
     @property
     def _cut_short(self) -> bool:
+        """Whether the run must end early, by an interruption or a broken invariant."""
         return self.interrupt.requested or self._assertions.broken
 
     def prepare(self) -> None:
