@@ -28,6 +28,7 @@ NO_FAULT: Final = "nothing"
 _EVENT: Final = re.compile(r"(\S+) x\d+")
 _EVENT_DURING: Final = re.compile(r"(\S+) during (\S+)")
 _INJECTED: Final = re.compile(r"(\S+) injected")
+"""Patterns of features (``coverage_features``)."""
 
 
 class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
