@@ -270,8 +270,9 @@ def _list_unrecorded(rows: Rows) -> list[UnrecordedCommit]:
 def _find_advances(rows: Rows, bound: int) -> list[Claim]:
     """Lists accepted commits of offsets that only grow, each with a later resume that could be below the commit.
 
-    The claim's value is the highest offset below the commit that no late commit could explain. A reset is a resume
-    that a late commit explains. The group continues from its offset, so earlier commits no longer count.
+    A late commit is one of unknown outcome, which may take effect at any time. The claim's value is the highest offset
+    below the commit that no late commit could explain. A setback is a resume below an earlier step that a late commit
+    explains. The group continues from the setback's offset, so earlier commits no longer count.
     """
     steps = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
     resumes = sorted((row for row in steps if row["kind"] == "resume"), key=lambda row: int(row["call"]))
@@ -281,7 +282,7 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
     def find_excuses(begin: Row) -> list[UnrecordedCommit]:
         return [one for one in unrecorded if one.since < begin["ret"]]
 
-    resets = [
+    setbacks = [
         begin
         for begin in resumes
         if (begin["position"] in late or any(one.minimum <= begin["position"] for one in find_excuses(begin)))
@@ -290,7 +291,7 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
 
     def find_limit(begin: Row) -> int:
         """Returns the lowest offset of this resume that a commit missing from the history could explain."""
-        # The owner of this resume may commit late, too, and then any offset above the lower one.
+        # A commit of this owner may be missing. After the edit the owner begins lower, so it may be of any offset.
         own = min((one.since for one in unrecorded if one.process == begin["process"]), default=NEVER)
         if any(one["call"] <= begin["call"] and one["ret"] > own for one in resumes):
             return 0
@@ -303,9 +304,9 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
             lower -= 1
         return lower
 
-    def is_reset_between(commit: Row, begin: Row) -> bool:
+    def is_setback_between(commit: Row, begin: Row) -> bool:
         return any(
-            reset is not begin and reset["ret"] >= commit["call"] and reset["call"] <= begin["call"] for reset in resets
+            one is not begin and one["ret"] >= commit["call"] and one["call"] <= begin["call"] for one in setbacks
         )
 
     limits = [find_limit(begin) for begin in resumes]
@@ -317,7 +318,7 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
             lower_begins = (
                 (find_lower(row, limit), begin)
                 for begin, limit in zip(resumes[first:], limits[first:], strict=True)
-                if not is_reset_between(row, begin)
+                if not is_setback_between(row, begin)
             )
             lower, begin = next((one for one in lower_begins if one[0] >= 0), (None, None))
             words = f"the commit of {row['position']} by operation {row['op']}"
@@ -349,8 +350,8 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
                 last_call[member] = max(row["call"], last_call[member])
 
     def stays_until(row: Row) -> int:
-        member = last_call[row["generation"], row["owner"]] if row["outcome"] == "ok" else 0
-        return max(int(row["call"]) + int(row["retention_ms"]) * NANOSECONDS_PER_MILLISECOND, member)
+        last_of_member = last_call[row["generation"], row["owner"]] if row["outcome"] == "ok" else 0
+        return max(int(row["call"]) + int(row["retention_ms"]) * NANOSECONDS_PER_MILLISECOND, last_of_member)
 
     def is_exposed(look: Row) -> bool:
         since = max((row["call"] for row in keeps if get_return_time(row) < look["call"]), default=None)
@@ -397,6 +398,7 @@ def _forget_commit(rows: Rows, claim: Claim) -> Rows:
 
 
 _READS: Final = ("seek", "reset", "observe-begin", "observe", "observe-end")
+"""Kinds of effects that show where a member read."""
 
 
 def gather_members(effects: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -475,6 +477,7 @@ _STEPS: Final = (
     "reset",
     "observe-begin",
 )
+"""Kinds of effects that may come between an acquire, the fetched offset and the seek."""
 
 
 def _find_begins(rows: Rows, bound: int) -> list[Claim]:

@@ -31,9 +31,11 @@ from assay.harness.sensitivity.plant import (
 )
 
 _POLL: Final = ("observe-begin", "observe", "observe-end")
+"""Kinds of effects of a poll."""
 MARGIN: Final = 8
 """Number of offsets that a copy keeps before and after the records of a violation."""
 _LOG: Final = frozenset({"append", "observe-begin"})
+"""An object with effects of one of these kinds is a log."""
 _NO_LATE_POLL: Final = "no complete poll that passed its offset was called after the heal of the last fault"
 
 
