@@ -156,7 +156,7 @@ def measure(
         known = _draw_objects(engine, history, contract.compacted, seed)
     shares: list[PlantedShare] = []
     copies: list[PlantedCopy] = []
-    found: dict[Plant, tuple[int, int]] = {}
+    found: dict[Plant, tuple[int, int]] = {}  # the numbers of claims and of exposed claims
     gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
     by_model = None if model is None else find_model_plant(model)
     all_plants = PLANTS if by_model is None else (*PLANTS, by_model)
@@ -173,12 +173,12 @@ def measure(
                 found[plant] = (len(claims), sum(claim.exposed for _, claim in claims))
                 copies += _plant(plant, claims, objects, plants, random.Random(f"{seed}/{plant.anomaly}"))
     watch("judging copies", 0, 1)
-    verdicts = _judge_copies(copies, known, contract, engines, families, judgement.forbidden)
+    found_in = _judge_copies(copies, known, contract, engines, families, judgement.forbidden)
     if model is not None:
-        verdicts |= _search_copies(copies, history, model)
+        found_in |= _search_copies(copies, history, model)
     for plant in all_plants:
         if plant in found:
-            own_copies = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
+            own_copies = [(copy, found_in[number]) for number, copy in enumerate(copies) if copy.plant is plant]
             shares.append(_count(plant, found[plant], own_copies))
     allowed = set() if contract.transaction_level is None else _find_allowed_cycles(contract)
     return Sensitivity(
@@ -321,7 +321,7 @@ def _judge_copies(
     Anomalies that are also found in the selected rows before the edit do not count.
     """
     about_clients = [family for family in families if not family.about_servers]
-    verdicts = dict.fromkeys(range(len(copies)), frozenset[str]())
+    found_in = dict.fromkeys(range(len(copies)), frozenset[str]())
     for apart in (False, True):
         by_checks = (n for n, copy in enumerate(copies) if copy.rows is not None and not copy.plant.of_model)
         to_judge = [number for number in by_checks if copies[number].plant.apart == apart]
@@ -335,8 +335,8 @@ def _judge_copies(
         without_plant = {name: found.get(index, frozenset()) for index, name in enumerate(plain)}
         for index, number in enumerate(to_judge, len(plain)):
             planted = found.get(index, frozenset()) - without_plant[id(copies[number].selected)]
-            verdicts[number] = planted.intersection(forbidden)
-    return verdicts
+            found_in[number] = planted.intersection(forbidden)
+    return found_in
 
 
 def _find_allowed_cycles(contract: Contract) -> set[str]:

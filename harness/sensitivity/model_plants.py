@@ -216,13 +216,13 @@ def _find_permits(rows: Rows, bound: int, *, permits: int, owned: bool) -> list[
         return []
     claims = []
     for row in _list_refused(rows, "acquire", "release"):
-        taking, giving = ("acquire", "release") if row["kind"] == "acquire" else ("release", "acquire")
+        same, opposite = ("acquire", "release") if row["kind"] == "acquire" else ("release", "acquire")
         certain = [
             one for one in rows
-            if one["kind"] == taking and _is_effective(one) and get_return_time(one) < row["call"]
+            if one["kind"] == same and _is_effective(one) and get_return_time(one) < row["call"]
         ]  # fmt: skip
         possible = [
-            one for one in rows if one["kind"] == giving and _may_be_effective(one) and one["call"] <= row["ret"]
+            one for one in rows if one["kind"] == opposite and _may_be_effective(one) and one["call"] <= row["ret"]
         ]
         if owned and row["kind"] == "release":
             certain = [one for one in certain if one["process"] == row["process"]]

@@ -232,7 +232,7 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
         value: get_return_time(one[0]) for value, one in adds.items() if len(one) == 1 and one[0]["outcome"] == "ok"
     }
     due = sorted(value for value, ret in once.items() if not doubtful and drained > ret and value in taken)
-    known_due = set(due)
+    known_due = set(due)  # a complete drain would miss them
     claims = []
     for value, ret in sorted(once.items()):
         others = tuple(one for one in due[: excuses + 1] if one != value)[:excuses]

@@ -73,6 +73,7 @@ class _Store:
         self.shown: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
         """The rows of reads that show a value of a key."""
         self.writers: dict[tuple[str, int], int] = {}
+        """The transaction that wrote each value of a key."""
         self.order: dict[str, dict[int, int]] = {key: {} for key in sorted(self.lists)}
         """The position of each element of each list, as its longest read shows them."""
         reads: defaultdict[tuple[int, int, str], list[Row]] = defaultdict(list)
