@@ -41,6 +41,7 @@ READING_OPERATIONS: Final = ("read", "get")
 Operations: TypeAlias = pa.Table | HistoryReader
 """Operations of a file of another tool, or of a history folder."""
 BATCH: Final = 1_000_000
+"""Number of operations of a file that are handled at once."""
 
 
 def open_stored_operations(folder: Path) -> HistoryReader:

@@ -20,6 +20,7 @@ NAMELESS: Final = "register"
 """The name of the only register of a history without keys."""
 VERBS: Final = ("read", "write", "cas")
 _PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
+"""The argument of a CAS operation, as JSON."""
 
 
 def write_register_history(
@@ -99,6 +100,7 @@ def _replace_by_null(values: pa.Array, replaced: pa.Array) -> pa.Array:
 def _find_initial(key: pa.Array, initial: InitialValues) -> pa.Array | None:
     """Returns the initial value of each operation's key. Returns None if some value is neither null nor int64."""
     values = (initial.default, *initial.by_key.values())
+    # In the checks, ``INITIAL`` (the least integer) stands for null.
     if not all(value is None or (type(value) is int and INITIAL < value < 2**63) for value in values):
         return None
     found = pa.repeat(pa.scalar(initial.default, pa.int64()), len(key))

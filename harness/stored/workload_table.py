@@ -69,7 +69,7 @@ _SET_ALLOWS: Final = "a read may lack an element for a while, if the last read t
 _SET_ASKS: Final = "every read shows the set at some moment of its call"
 
 
-def _list_set(name: str, asks: str, operations: str, verbs: Mapping[str, str] | None = None) -> Workload:
+def _make_full_set(name: str, asks: str, operations: str, verbs: Mapping[str, str] | None = None) -> Workload:
     return Workload(
         name, asks, operations, effects="set-full", allows=_SET_ALLOWS, linearizable=_SET_ASKS,
         linearizable_model="set", verbs=verbs,
@@ -88,13 +88,13 @@ TABLE: Final = (
         linearizable=_SET_ASKS,
         linearizable_model="set",
     ),
-    _list_set(
+    _make_full_set(
         "set-full",
         "No acknowledged or shown element is lost for good.",
         "`:add` of an element, `:read` of all elements",
     ),
-    _list_set("g-set", "As set-full, for Maelstrom's grow-only set.", "as set-full"),
-    _list_set(
+    _make_full_set("g-set", "As set-full, for Maelstrom's grow-only set.", "as set-full"),
+    _make_full_set(
         "broadcast",
         "As set-full: every message that was broadcast reaches the last reads.",
         "`:broadcast` of a message, `:read` of all messages",
