@@ -86,11 +86,11 @@ class TileBuilder:
         model, clients = self._model, self._plan.clients
         rng = random.Random(f"{self._plan.seed} {piece}")
         model.begin(rng)
-        infos = [0] * clients
+        timeouts = [0] * clients
         rows = []
         for number in range(piece.operations):
             client, draw = number % clients, rng.random()
-            process = relative(self._layout.process(client), clients * infos[client])
+            process = relative(self._layout.process(client), clients * timeouts[client])
             failed = draw > 1 - min(FAILS_PER_INFO * piece.share, 1 - piece.share)
             outcome = Outcome.INFO if draw < piece.share else Outcome.FAIL if failed else Outcome.OK
             takes_effect = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
@@ -98,7 +98,7 @@ class TileBuilder:
             restoring = None if piece.last else model.step_to_initial_state(turn)
             step = restoring or model.step(turn)
             outcome = Outcome.OK if restoring else outcome
-            infos[client] += outcome is Outcome.INFO
+            timeouts[client] += outcome is Outcome.INFO
             early = rng.randint(0, (clients - 1) // 2)
             late = rng.randint(0, clients - 1 - (clients - 1) // 2)
             call = relative(TIME, (number + clients - early) * self._width + early)
@@ -112,7 +112,7 @@ class TileBuilder:
             batches=self._to_batches(rows, model.events),
             increments=dict(model.counts),
             counters_afterwards=dict(model.counters_afterwards),
-            timeouts=infos,
+            timeouts=timeouts,
             **self._build_drain(model.drain()),
         )
 
@@ -184,6 +184,7 @@ def _complete(
     step: Step, number: int, process: int, worker: str, outcome: Outcome, call: int, ret: int,
     phase: Phase = Phase.MAIN,
 ) -> tuple[Completed, Step]:  # fmt: skip
+    """Returns the operation of a step, and the step. An outcome or error of the step overrides ``outcome``."""
     outcome = step.outcome or outcome
     if step.error is not None and outcome is Outcome.OK:
         outcome = Outcome.FAIL
