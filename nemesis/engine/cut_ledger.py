@@ -50,8 +50,11 @@ class CutLedger:
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = {node.name: node for node in cluster.nodes}
         self._held: dict[int, tuple[list[Drop], CutManner]] = {}
+        """By fault: its drops, and how they act."""
         self._installed: dict[str, dict[str, CutManner]] = {name: {} for name in self._nodes}
+        """By node: the peers for which it has a rule."""
         self._removed_counts: dict[Drop, int] = {}
+        """Packets that removed rules had counted."""
         self.troubles: list[str] = []
         """Errors of nodes whose counters could not be read before their rules were removed.
 

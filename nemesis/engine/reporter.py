@@ -37,7 +37,7 @@ class FailureStage(enum.StrEnum):
     - ``trigger``: waiting for its trigger
     - ``target``: finding its targets
     - ``inject``: injecting it
-    - ``hindered``: injecting it while other faults were active, in a step that ``yields``
+    - ``hindered``: injecting it while other faults were active, in a step with ``FaultStep.yields``
     - ``observe``: observing it
     - ``effect``: proving its effect
     - ``heal``: undoing it

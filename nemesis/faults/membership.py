@@ -69,7 +69,7 @@ class MembershipChange(enum.StrEnum):
 
 
 class MembershipFault(VariedFault[MembershipChange], Restart):
-    """Changes the members of the cluster; see the module."""
+    """Changes the members of the cluster; see the module. ``MovingMember`` describes the evidence."""
 
     name = "membership"
     description = "a server leaves the cluster without its replicas, and an empty one joins it; or the other way round"

@@ -48,7 +48,11 @@ POLL_SECONDS = 0.2
 
 
 class MoveReplicas(ServerFault):
-    """Moves one replica of one key to another server."""
+    """Moves one replica of one key to another server.
+
+    The evidence has the servers with replicas: ``before``, as ``meant``, ``after`` the move, and ``back`` after a
+    removed replica was added again. ``accepted``: the system took the order. ``awaited``: a heal has waited for it.
+    """
 
     name = "move-replicas"
     description = "a key's replica moves from one server to another; the fault is healed when the move has ended"

@@ -61,6 +61,7 @@ def draw_schedule(
         require_whole_node(name, target or ONE)
     rng = random.Random(seed)
     times = list_injection_times(interval, time_limit)
+    # Also drawn if there is a trigger, because later draws of the same seed depend on it.
     plan = _plan_injections(
         rng, names, times, interval / 2, time_limit, lambda a, b: _is_compatible(catalogue[a], catalogue[b], census)
     )
