@@ -207,9 +207,9 @@ def _describe_effects(effects: Iterable[Sequence[str]]) -> str:
 def choose_lanes(database: HistoryDatabase, named: Sequence[OperationRow], end: int) -> OperationLanes:
     """Returns the bars to draw. ``named``: the operations of the findings, the most important ones first."""
     known = database.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
-    suspects = dict.fromkeys(row.worker for row in named)
+    named_workers = dict.fromkeys(row.worker for row in named)
     order = {row["worker"]: number for number, row in enumerate(known)}
-    chosen = sorted(order, key=lambda worker: (worker not in suspects, order[worker]))[:MOST_LANES]
+    chosen = sorted(order, key=lambda worker: (worker not in named_workers, order[worker]))[:MOST_LANES]
     workers = tuple(sorted(chosen, key=order.__getitem__))
     total = sum(int(row["total"]) for row in known)
     if not workers:

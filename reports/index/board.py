@@ -1,4 +1,7 @@
-"""Aggregates of many runs: a night's matrix, reasons for unknown runs, detection of defects, histories of cells."""
+"""Aggregates of many runs: a night's matrix, reasons for unknown runs, detection of defects, histories of cells.
+
+A cell is a combination of system, workload, nemesis, cluster and planted defect (``CellKey``).
+"""
 
 import re
 from collections import defaultdict
