@@ -64,6 +64,8 @@ class SnapshotRow:
     - ``folder``, a replica's folder on a disk: ``node``, ``key``, ``zxid`` of the topic for which it was created
     - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` (the next segment's base), greatest ``timestamp``,
       ``size`` in bytes. No timestamp if a message has none, because only the broker knows how old that message is
+    - ``lacking``, ``undurable`` and ``inspected`` are no part of a snapshot: an inspection of acknowledgements reports
+      them (``inspection``)
     """
 
     what: str

@@ -245,6 +245,7 @@ class Admin:
     async def _change(
         self, names: list[_Target], call: _Call[_Target], not_done: Collection[ErrorCode] = errors.TOPIC_CHANGE_NOT_DONE
     ) -> dict[_Target, TopicOutcome]:
+        """Makes changes, and returns the outcome of each. Repeats those that reached no controller."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         outcomes = {

@@ -86,7 +86,7 @@ class TopicDeletions:
     async def _delete(self, active: ActiveTerm, name: str) -> None:
         """Tries the deletion once. The return of a failed broker triggers the next try."""
         topic = active.cluster.topics[name]
-        parts = [p for p in active.cluster.all_partitions() if p[0] == name]
+        partitions = [p for p in active.cluster.all_partitions() if p[0] == name]
         deleted = await active.brokers.delete_replicas(name, active.cluster.list_brokers_with_files(name))
 
         def is_same_topic() -> bool:
@@ -99,7 +99,7 @@ class TopicDeletions:
             try:
                 endings = await self.plan_endings(active, name) if deleted else []
                 if deleted and is_same_topic():
-                    await active.writer.write([*await topics.plan_removal(self.zookeeper, name, parts), *endings])
+                    await active.writer.write([*await topics.plan_removal(self.zookeeper, name, partitions), *endings])
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
                     active.forget(name, deleted=True)
@@ -107,7 +107,7 @@ class TopicDeletions:
             finally:
                 if is_same_topic():
                     active.cluster.running_deletions.pop(name, None)
-                    for partition in parts:
+                    for partition in partitions:
                         active.machines.record_deletion_failure(partition)
 
         try:

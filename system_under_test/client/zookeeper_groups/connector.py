@@ -8,7 +8,7 @@
 
 Nothing fences a commit to the offsets topic. So a commit is allowed only while the member owns all partitions that it
 owned when the commit began. The member cancels a commit before its session may be over, and as soon as it loses a
-claim. Each renewal of the session extends this time limit.
+claim. Each answer from ZooKeeper extends this time limit.
 """
 
 import asyncio
