@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import time
@@ -17,6 +18,8 @@ from helpers.independent_edn import require_balance
 
 ROUNDS: Final = int(os.environ.get("ASSAY_FUZZED_FILES", "150"))
 """Mutated files per format."""
+pytestmark = [pytest.mark.long] if ROUNDS > 1000 else []
+"""Many files take minutes, and so need a longer time limit."""
 LINES: Final = [
     (0, "invoke", "write", 1), (1, "invoke", "read", None), (0, "ok", "write", 1), (1, "ok", "read", 1),
     (2, "invoke", "cas", [1, 2]), (0, "invoke", "read", None), (2, "info", "cas", [1, 2]), (0, "ok", "read", 2),
@@ -95,6 +98,19 @@ def mutate(text: str, random: Random) -> str:
     return text
 
 
+def mutate_bytes(data: bytes, random: Random) -> bytes:
+    at = random.randrange(1, len(data))
+    match random.randrange(4):
+        case 0:
+            return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+        case 1:
+            return data[:at]
+        case 2:
+            return data[:at] + random.randbytes(random.randint(1, 5)) + data[at:]
+        case _:
+            return data + data[at:]
+
+
 def read(path: Path, format: ForeignFormat, text: str, kind: str = "cas-register") -> ForeignHistory | str:
     path.write_text(text, encoding="utf-8")
     try:
@@ -130,6 +146,33 @@ def test_a_mutated_file_is_read_or_refused_with_one_line(tmp_path: Path, form: s
             assert not any(word in result for word in ("Keyword(", "Map(", "Tagged(", "Unreadable(", "object at 0x"))
         else:
             require_understood(format, text)
+    print(f"{form}: {ROUNDS} mutated files, {refused} refused")
+    assert ROUNDS < 50 or 0 < refused < ROUNDS
+
+
+def test_a_mutated_compressed_file_is_read_as_its_text_or_refused_with_one_line(tmp_path: Path) -> None:
+    """The text is mutated in every other file, the compressed bytes in the others. Gzip's checksum refuses these."""
+    format, whole = WHOLE["edn"]
+    base = read(tmp_path / "h", format, whole)
+    assert not isinstance(base, str)
+    path = tmp_path / "h.edn.gz"
+    refused = 0
+    for seed in range(ROUNDS):
+        random = Random(f"gz {seed}")
+        begun = time.process_time()
+        text = mutate(whole, random) if seed % 2 else whole
+        data = gzip.compress(text.encode(), mtime=0)
+        path.write_bytes(data if seed % 2 else mutate_bytes(data, random))
+        try:
+            history = read_history(path, format, "cas-register")
+        except MalformedError as error:
+            refused += 1
+            assert str(error).startswith(f"{path}: ") and str(error).isprintable(), f"seed {seed}: {error}"
+        else:
+            require_understood(format, text)
+            assert seed % 2 or history.ops.equals(base.ops), f"seed {seed}"
+        assert time.process_time() - begun < 5, f"seed {seed}"
+    print(f".gz: {ROUNDS} mutated files, {refused} refused")
     assert ROUNDS < 50 or 0 < refused < ROUNDS
 
 
