@@ -63,6 +63,8 @@ from assay.checkers.linearizability.tables import (
 
 Ints = NDArray[np.int64]
 
+WORDS_PER_STEP: Final = 16
+"""Number of words that a search can copy or compare in about the time of one step of a model."""
 MOST_COMPARED: Final = 64
 """Maximum number of rows with an equal state that are compared with a new row. If none of them dominates the new row,
 it is kept."""
@@ -82,6 +84,43 @@ PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, W
 
 
 @register_compiled
+def count_work(layout: Layout, memory: SearchMemory) -> int:
+    """Returns the cost of making or comparing a row, in steps: 1, and more for long rows and many pending reads."""
+    cost: int = 1 + (layout.width + memory.counters[READS]) // WORDS_PER_STEP
+    return cost
+
+
+@register_compiled
+def take_bit(layout: Layout, op: int) -> Any:
+    """Returns the word of a row that has the operation's done bit, and the bit."""
+    slot = layout.slot[op]
+    return 1 + slot // WORD, 1 << slot % WORD
+
+
+@register_compiled
+def find_slot(layout: Layout, chosen: int) -> int:
+    """Returns the slot of an operation. ``chosen``: the operation, or the complement of its group, which is returned."""
+    slot: int = layout.slot[chosen] if chosen >= 0 else chosen
+    return slot
+
+
+@register_compiled
+def find_kind(layout: Layout, chosen: int) -> int:
+    """Returns the action of an operation. ``chosen``: the operation, or the complement of its group."""
+    kind: int = layout.kind[chosen] if chosen >= 0 else layout.group_kind[~chosen]
+    return kind
+
+
+@register_compiled
+def find_full_array(memory: SearchMemory) -> int:
+    """Returns ``FULL_ROWS`` or ``FULL_TRAIL`` if there is no room for the rows that follow one row, else ``PLACED``."""
+    counters = memory.counters
+    if counters[SEEN] >= len(memory.seen) or counters[NEXT] + 1 >= len(memory.next):
+        return FULL_ROWS
+    return FULL_TRAIL if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op) else PLACED
+
+
+@register_compiled
 def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory, row: Ints, trail: int) -> int:
     """Applies every pending read that the row's state allows (rule 1).
 
@@ -93,7 +132,7 @@ def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
     missing = False
     for index in range(memory.counters[READS]):
         op = memory.pending_reads[index]
-        word, bit = 1 + layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
+        word, bit = take_bit(layout, op)
         if row[word] & bit:
             continue
         allowed, after = find_next_state(step, interned, layout, memory, row[0], layout.kind[op])
@@ -125,16 +164,16 @@ def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op:
     The row's last word, which marks an unread total action, is cleared.
     """
     counters = memory.counters
-    word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
-    done, optional, mark = row[1 + word], row[1 + layout.words + word], row[layout.width - 1]
-    row[1 + word] = done & ~bit
-    row[1 + layout.words + word] = optional & ~bit
+    word, bit = take_bit(layout, op)
+    done, optional, mark = row[word], row[layout.words + word], row[layout.width - 1]
+    row[word] = done & ~bit
+    row[layout.words + word] = optional & ~bit
     row[layout.width - 1] = 0
     generation, count = counters[GENERATION], counters[NEXT]
     counters[NEXT] += keep_row(
         memory.next_table, generation, memory.next, memory.next_trail, count, row, trail, layout.width
     )
-    row[1 + word], row[1 + layout.words + word], row[layout.width - 1] = done, optional, mark
+    row[word], row[layout.words + word], row[layout.width - 1] = done, optional, mark
 
 
 @register_compiled
@@ -179,12 +218,13 @@ def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory
     A row in which the operation is optional goes into both.
     """
     counters, row = memory.counters, memory.row
-    word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
+    word, bit = take_bit(layout, op)
     while counters[HEAD] < counters[CURRENT]:
-        if counters[SEEN] >= len(memory.seen) or counters[NEXT] >= len(memory.next):
-            return FULL_ROWS
-        if counters[TRAIL] + counters[READS] >= len(memory.trail_op):
-            return FULL_TRAIL
+        if counters[BUDGET] <= 0:
+            return SPENT
+        full = find_full_array(memory)
+        if full != PLACED:
+            return full
         for at in range(layout.width):
             row[at] = memory.current[counters[HEAD], at]
         trail = apply_reads(step, interned, layout, memory, row, memory.current_trail[counters[HEAD]])
@@ -192,10 +232,11 @@ def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory
             return WRONG_READ
         if trail == -2:
             return MISSING
-        if (row[1 + word] | row[1 + layout.words + word]) & bit:
+        if (row[word] | row[layout.words + word]) & bit:
             add_to_next(layout, memory, row, trail, op)
-        if not row[1 + word] & bit:
+        if not row[word] & bit:
             add_to_search(layout, memory, row, trail)
+        counters[BUDGET] -= count_work(layout, memory)
         counters[HEAD] += 1
     counters[HEAD] = 0
     counters[PHASE] = 2
@@ -210,8 +251,6 @@ def apply_action(
     memory: SearchMemory,
     op: int,
     number: int,
-    kind: int,
-    slot: int,
     chosen: int,
 ) -> int:
     """Applies one action to the row ``number`` of ``seen``. Returns ``PLACED`` if it took effect or was rejected.
@@ -219,7 +258,7 @@ def apply_action(
     ``chosen`` is the action's operation, or the complement of its group. An action with several next states adds a row
     for each of them.
     """
-    counters = memory.counters
+    counters, kind = memory.counters, find_kind(layout, chosen)
     allowed, after = find_next_state(step, interned, layout, memory, memory.seen[number, 0], kind)
     if allowed < 0:
         return MISSING
@@ -232,11 +271,9 @@ def apply_action(
     if not allowed:
         counters[AT] = kind
         return WRONG_TOTAL if layout.total[kind] else PLACED
-    if allowed == 1:
-        return add_state_after(step, interned, layout, memory, op, number, kind, slot, chosen, after)
-    for place in range(after, after + allowed):
-        state = memory.branches[place]
-        status = add_state_after(step, interned, layout, memory, op, number, kind, slot, chosen, state)
+    for place in range(allowed):
+        state = after if allowed == 1 else memory.branches[after + place]
+        status = add_state_after(step, interned, layout, memory, op, number, chosen, state)
         if status != PLACED:
             return status
     return PLACED
@@ -250,8 +287,6 @@ def add_state_after(
     memory: SearchMemory,
     op: int,
     number: int,
-    kind: int,
-    slot: int,
     chosen: int,
     after: int,
 ) -> int:
@@ -261,10 +296,10 @@ def add_state_after(
     added twice.
     """
     counters, row, words = memory.counters, memory.row, layout.words
-    if counters[SEEN] >= len(memory.seen) or counters[NEXT] + 1 >= len(memory.next):
-        return FULL_ROWS
-    if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op):
-        return FULL_TRAIL
+    kind, slot = find_kind(layout, chosen), find_slot(layout, chosen)
+    full = find_full_array(memory)
+    if full != PLACED:
+        return full
     if memory.seen[number, 0] == layout.lost and after != layout.lost and not layout.blind[kind]:
         counters[AT] = kind
         return WRONG_LOST
@@ -287,11 +322,11 @@ def add_state_after(
         return WRONG_READ if trail == -3 else MISSING
     row[layout.width - 1] = 1 if layout.total[kind] and trail == own else 0
     count = counters[NEXT] + counters[SEEN]
-    word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
-    if row[1 + word] & bit:
+    word, bit = take_bit(layout, op)
+    if row[word] & bit:
         add_to_next(layout, memory, row, trail, op)
     else:
-        if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
+        if row[words + word] & bit and not memory.seen[number, words + word] & bit:
             add_to_next(layout, memory, row, trail, op)
         add_to_search(layout, memory, row, trail)
     if counters[NEXT] + counters[SEEN] == count:
@@ -302,10 +337,11 @@ def add_state_after(
 @register_compiled
 def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
     """Tries each pending action on each row of ``seen``, in order. New rows are appended to ``seen`` or ``next``."""
-    counters, tried = memory.counters, memory.tried
+    counters, tried, cost = memory.counters, memory.tried, count_work(layout, memory)
     while counters[HEAD] < counters[SEEN]:
         if counters[BUDGET] <= 0:
             return SPENT
+        counters[BUDGET] -= (counters[PENDING] + counters[OPEN]) // WORDS_PER_STEP
         number = counters[HEAD]
         counters[STAMP] += 1
         counters[EXPLORED] += 1
@@ -315,22 +351,23 @@ def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
         for index in range(counters[PENDING] + counters[OPEN]):
             if index < counters[PENDING]:
                 chosen = memory.pending[index]
-                kind, slot = layout.kind[chosen], layout.slot[chosen]
-                if memory.seen[number, 1 + slot // WORD] >> slot % WORD & 1:
+                word, bit = take_bit(layout, chosen)
+                if memory.seen[number, word] & bit:
                     continue
             else:
                 group = memory.open_groups[index - counters[PENDING]]
-                chosen, slot, kind = ~group, ~group, layout.group_kind[group]
+                chosen = ~group
                 used = memory.seen[number, layout.group_word[group]] // layout.group_unit[group]
                 if used & layout.group_mask[group] >= memory.available[group]:
                     continue
+            kind = find_kind(layout, chosen)
             if tried[kind] == counters[STAMP] or (lost and chosen != op and not layout.blind[kind]):
                 continue
             tried[kind] = counters[STAMP]
             if unread and layout.blind[kind]:
                 continue
-            counters[BUDGET] -= 1
-            status = apply_action(step, interned, layout, memory, op, number, kind, slot, chosen)
+            counters[BUDGET] -= cost
+            status = apply_action(step, interned, layout, memory, op, number, chosen)
             if status == MISSING:
                 missing = True
             elif status != PLACED:
@@ -389,17 +426,19 @@ def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, 
 
 
 @register_compiled
-def drop_dominated_rows(layout: Layout, memory: SearchMemory, op: int) -> None:
-    """Moves the rows of ``next`` to ``current``, without dominated rows (rule 6)."""
-    counters = memory.counters
-    remove_pending(layout, memory, op)
+def drop_dominated_rows(layout: Layout, memory: SearchMemory) -> int:
+    """Moves the rows of ``next`` to ``current``, without dominated rows (rule 6). Returns ``PLACED`` or ``SPENT``."""
+    counters, cost = memory.counters, count_work(layout, memory)
     read_mask = np.zeros(layout.words, np.int64)
     for index in range(counters[READS]):
         slot = layout.slot[memory.pending_reads[index]]
         read_mask[slot // WORD] |= 1 << slot % WORD
     # `dropped` replaces the trail of a row, which is -1 or more.
     last, generation, dropped = len(memory.heads) - 1, counters[GENERATION], -2
-    for index in range(counters[NEXT]):
+    while counters[HEAD] < counters[NEXT]:
+        if counters[BUDGET] <= 0:
+            return SPENT
+        index = counters[HEAD]
         row = memory.next[index]
         place = hash_row(row, 1) & last
         first = memory.heads[place] & 0xFFFFFFFF if memory.heads[place] >> 32 == generation else -1
@@ -418,6 +457,8 @@ def drop_dominated_rows(layout: Layout, memory: SearchMemory, op: int) -> None:
         if not dominated:
             memory.links[index] = first
             memory.heads[place] = generation << 32 | index
+        counters[BUDGET] -= 1 + compared * cost // WORDS_PER_STEP
+        counters[HEAD] += 1
     kept = 0
     for index in range(counters[NEXT]):
         if memory.current_trail[index] != dropped:
@@ -429,6 +470,7 @@ def drop_dominated_rows(layout: Layout, memory: SearchMemory, op: int) -> None:
     counters[LARGEST] = max(counters[LARGEST], kept)
     counters[EVENT] += 1
     counters[PHASE] = 0
+    return PLACED
 
 
 @register_compiled
@@ -447,13 +489,19 @@ def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> 
             status = begin_return(step, interned, layout, memory, op)
             if status != PLACED:
                 return status
-        status = expand_rows(step, interned, layout, memory, op)
+        if counters[PHASE] == 2:
+            status = expand_rows(step, interned, layout, memory, op)
+            if status != PLACED:
+                return status
+            if counters[NEXT] == 0:
+                counters[AT] = op
+                return STUCK
+            remove_pending(layout, memory, op)
+            counters[HEAD] = 0
+            counters[PHASE] = 3
+        status = drop_dominated_rows(layout, memory)
         if status != PLACED:
             return status
-        if counters[NEXT] == 0:
-            counters[AT] = op
-            return STUCK
-        drop_dominated_rows(layout, memory, op)
         if counters[CURRENT] > counters[BEAM_WIDTH]:
             return WIDE
         if counters[BUDGET] <= 0:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
 from assay.checkers.linearizability import tables
@@ -46,14 +47,25 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearc
     op = int(counters[tables.AT])
     called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
-    trails = memory.seen_trail[: min(MAX_ORDERS_COMPARED, len(rows))].tolist()
+    compared = [_count_pending(row, layout) for row in rows[:MAX_ORDERS_COMPARED]]
+    trail = int(memory.seen_trail[compared.index(max(compared))])
     return StuckSearch(
         operation=int(index[op]),
-        order=max((find_order(history, layout, space, trail) for trail in trails), key=len),
+        order=find_order(history, layout, space, trail),
         states=tuple(space.describe(int(state), history.values) for state in states[:MOST_STATES]),
         possible=len(states),
         concurrent=tuple(int(index[one]) for one in [*pending, *info] if one != op),
     )
+
+
+def _count_pending(row: NDArray[np.int64], layout: Layout) -> int:
+    """Returns how many operations have taken effect in a configuration without having returned.
+
+    All configurations have the same operations that returned, so this number orders them by the length of their orders.
+    """
+    done = sum(int(word).bit_count() for word in row[1 : 1 + layout.words])
+    used = row[layout.group_word] // layout.group_unit & layout.group_mask
+    return done + int(used.sum())
 
 
 def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
@@ -62,7 +74,11 @@ def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int
     By rule 3 of ``core``, a total operation may take effect unseen right before a blind action, such as a plain write.
     So an unseen operation is placed right before the first blind action that took effect after its call.
     """
-    members = {~group: iter(np.flatnonzero(layout.slot == ~group).tolist()) for group in range(len(layout.group_kind))}
+    in_groups = np.flatnonzero(layout.slot < 0)
+    by_group = in_groups[np.argsort(layout.slot[in_groups], kind="stable")]
+    slots, begins = np.unique(layout.slot[by_group], return_index=True)
+    parts = np.split(by_group, begins[1:])
+    members = {slot: iter(part.tolist()) for slot, part in zip(slots.tolist(), parts, strict=False)}
     placed = [(op if op >= 0 else next(members[op]), event) for op, event in space.read_trail(trail)]
     called = np.empty(len(layout.kind), dtype=np.int64)
     starts = np.flatnonzero(layout.events >= 0)

@@ -14,14 +14,13 @@ Registers with unique values are judged before, for all keys at once (``zones``)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from assay.checkers.linearizability.encode import KeyHistory
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE, KeyResult
-from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.limits import Deadline, Limits, OutOfTime
 from assay.checkers.linearizability.model import ModelError, find_exact_algorithm
 from assay.checkers.linearizability.queue_order import (
     find_queue_contradiction,
@@ -48,58 +47,64 @@ def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
     from assay.checkers.linearizability.explain import to_finding
     from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
 
-    begun = time.perf_counter()
+    deadline = Deadline(limits)
     try:
-        if (direct := judge_directly(history, limits)) is not None:
-            return replace(direct, seconds=time.perf_counter() - begun)
-        found = search_key(history, limits.deduct(time.perf_counter() - begun))
+        if (direct := judge_directly(history, deadline)) is not None:
+            return replace(direct, seconds=deadline.elapsed)
+        found = search_key(history, deadline.deduct())
     except ModelError as error:
         return KeyResult(len(history), model_error=str(error))
+    except OutOfTime as over:
+        why = deadline.describe(history.name, str(over))
+        return KeyResult(len(history), unknown=why, seconds=deadline.elapsed, out_of_time=True)
     return KeyResult(
         operations=len(history),
         finding=None if found.why is None else to_finding(NONLINEARIZABLE, history, found.why),
         unknown=found.unknown,
         largest=found.largest,
         bytes=found.bytes,
-        seconds=time.perf_counter() - begun,
+        seconds=deadline.elapsed,
         out_of_memory=found.spent == MEMORY,
         out_of_time=found.spent == TIME,
     )
 
 
-def judge_directly(history: KeyHistory, limits: Limits) -> KeyResult | None:
-    """Returns the result without a search of the whole history, or None if the key needs the search."""
+def judge_directly(history: KeyHistory, deadline: Deadline) -> KeyResult | None:
+    """Returns the result without a search of the whole history, or None if the key needs the search.
+
+    Raises ``OutOfTime``.
+    """
     name = find_exact_algorithm(history.model)
     if name is None or history.model.initial:  # the algorithms begin with an empty object
         return None
-    return ALGORITHMS[name](history, limits)
+    return ALGORITHMS[name](history, deadline)
 
 
-def _judge_set(history: KeyHistory, limits: Limits) -> KeyResult | None:
+def _judge_set(history: KeyHistory, deadline: Deadline) -> KeyResult | None:
     if has_removals(history):
-        return judge_elements(history, limits)
-    found = find_set_contradiction(history)
+        return judge_elements(history, deadline)
+    found = find_set_contradiction(history, deadline)
     finding = None if found is None else found.to_finding(NONLINEARIZABLE, history)
     return KeyResult(len(history), finding=finding, method=LAYERS)
 
 
-def _judge_queue(history: KeyHistory, limits: Limits) -> KeyResult | None:
+def _judge_queue(history: KeyHistory, deadline: Deadline) -> KeyResult | None:
     if not has_distinct_values(history):
         return None
-    found = find_queue_contradiction(history)
+    found = find_queue_contradiction(history, deadline)
     finding = None if found is None else found.to_finding(NONLINEARIZABLE, history)
     return KeyResult(len(history), finding=finding, method=PAIRS)
 
 
-def _judge_unordered(history: KeyHistory, limits: Limits) -> KeyResult | None:
+def _judge_unordered(history: KeyHistory, deadline: Deadline) -> KeyResult | None:
     if has_empty_answers(history) and not has_distinct_values(history):
         return None
-    found = find_unordered_contradiction(history)
+    found = find_unordered_contradiction(history, deadline)
     finding = None if found is None else found.to_finding(NONLINEARIZABLE, history)
     return KeyResult(len(history), finding=finding, method=VALUES)
 
 
-ALGORITHMS: Final[Mapping[str, Callable[[KeyHistory, Limits], KeyResult | None]]] = {
+ALGORITHMS: Final[Mapping[str, Callable[[KeyHistory, Deadline], KeyResult | None]]] = {
     SET: _judge_set,
     QUEUE: _judge_queue,
     UNORDERED: _judge_unordered,

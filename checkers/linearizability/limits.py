@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,6 +31,8 @@ class Limits:
     first look are then unknown."""
     spent: float = 0.0
     """Seconds that an earlier attempt of this key used."""
+    clock: Callable[[], float] = time.perf_counter
+    """Returns the time in seconds."""
 
     def __post_init__(self) -> None:
         if self.bytes <= 0 or self.beam_width < 1 or (self.seconds is not None and self.seconds < 0):
@@ -50,3 +54,45 @@ class Limits:
 
 
 DEFAULT: Final = Limits()
+
+
+class OutOfTime(Exception):
+    """The time limit of a key was reached. The message is a clause that says when: ``before all values were judged``."""
+
+
+class Deadline:
+    """The end of the time for one key, which begins now.
+
+    Each step whose duration depends on the history asks it: dividing the operations, the exact algorithms, the search.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._begun = limits.clock()
+        self._seconds = None if limits.seconds is None else limits.seconds - limits.spent
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the deadline was made."""
+        return self._limits.clock() - self._begun
+
+    def is_over(self) -> bool:
+        return self._seconds is not None and self.elapsed > self._seconds
+
+    def require(self, when: str) -> None:
+        """Raises ``OutOfTime`` with the clause ``when`` if the time is over."""
+        if self.is_over():
+            raise OutOfTime(when)
+
+    def extend(self, seconds: float) -> None:
+        """Adds time, for work that does not count."""
+        if self._seconds is not None:
+            self._seconds += seconds
+
+    def deduct(self) -> Limits:
+        """Returns the limits for the rest of the time."""
+        return self._limits.deduct(self.elapsed)
+
+    def describe(self, history: str, when: str) -> str:
+        """Returns the reason for an unknown result. ``history``: the name of the key."""
+        return f"{history}: the time limit of {self._limits.seconds or 0:g} s was reached {when}"

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.key_result import Contradiction
+from assay.checkers.linearizability.limits import Deadline
 from assay.checkers.linearizability.queues import DEQUEUE, EMPTY, ENQUEUE
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.printable import count_noun
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 else:
     np = LazyModule("numpy")
 
+UNFINISHED: Final = "before all answers that the queue is empty were judged"
 MOST_NAMED: Final = 3
 """Maximum number of values that an explanation names one by one."""
 
@@ -85,11 +87,14 @@ def has_distinct_values(history: KeyHistory) -> bool:
     return len(set(values)) == len(values)
 
 
-def find_queue_contradiction(history: KeyHistory) -> Contradiction | None:
-    """Returns operations that contradict each other, or None if the key is linearizable. Values must be distinct."""
+def find_queue_contradiction(history: KeyHistory, deadline: Deadline) -> Contradiction | None:
+    """Returns operations that contradict each other, or None if the key is linearizable. Values must be distinct.
+
+    Raises ``OutOfTime``.
+    """
     queue = _sort_by_kind(history)
     call, ret = history.call.tolist(), history.ret.tolist()
-    return _find_impossible_dequeue(history, queue, call, ret) or _Order(history, queue, call, ret).find()
+    return _find_impossible_dequeue(history, queue, call, ret) or _Order(history, queue, call, ret).find(deadline)
 
 
 def has_empty_answers(history: KeyHistory) -> bool:
@@ -98,10 +103,10 @@ def has_empty_answers(history: KeyHistory) -> bool:
     return bool(np.isin(history.action, empty).any())
 
 
-def find_unordered_contradiction(history: KeyHistory) -> Contradiction | None:
+def find_unordered_contradiction(history: KeyHistory, deadline: Deadline) -> Contradiction | None:
     """Returns operations of an unordered queue that contradict each other, or None if the key is linearizable.
 
-    Values must be distinct if a dequeue found the queue empty.
+    Values must be distinct if a dequeue found the queue empty. Raises ``OutOfTime``.
     """
     call, ret = history.call.tolist(), history.ret.tolist()
     if not has_distinct_values(history):
@@ -109,7 +114,7 @@ def find_unordered_contradiction(history: KeyHistory) -> Contradiction | None:
     queue = _sort_by_kind(history)
     return (
         _find_impossible_dequeue(history, queue, call, ret)
-        or _Order(history, queue, call, ret, first_in_first_out=False).find_false_empty()
+        or _Order(history, queue, call, ret, first_in_first_out=False).find_false_empty(deadline)
     )
 
 
@@ -234,8 +239,8 @@ class _Order:
         """The calls of the dequeues of unknown outcome."""
         self._first_leave = self._list_first_leaves()
 
-    def find(self) -> Contradiction | None:
-        return self._find_overtaking() or self._find_late_removal() or self.find_false_empty()
+    def find(self, deadline: Deadline) -> Contradiction | None:
+        return self._find_overtaking() or self._find_late_removal() or self.find_false_empty(deadline)
 
     def _describe(self, row: int) -> str:
         return self._history.describe_operation(row)
@@ -292,7 +297,7 @@ class _Order:
             return Contradiction(claim, tuple(dict.fromkeys((*shown, *reversed(rows)))))
         return None
 
-    def find_false_empty(self) -> Contradiction | None:
+    def find_false_empty(self, deadline: Deadline) -> Contradiction | None:
         """Rule 3."""
         if not self._empties:
             return None
@@ -302,16 +307,27 @@ class _Order:
         cover = _Cover(present)
         removals = self._plan_removals() if self._takers and self._left_over else None
         for row in self._empties:
+            deadline.require(UNFINISHED)
             first = cover.find_gap(self._call[row])
             if first > self._ret[row]:
                 return self._to_false_empty(row, cover)
             if removals is None or removals.allows(first):
                 continue
             later = self._takers[bisect_right(self._takers, first) : bisect_right(self._takers, self._ret[row])]
-            gaps = (cover.find_gap(moment) for moment in later)
-            if not any(gap <= self._ret[row] and removals.allows(gap) for gap in gaps):
+            if not self._has_moment(later, self._ret[row], cover, removals, deadline):
                 return self._to_crowded_empty(row)
         return None
+
+    def _has_moment(
+        self, later: list[int], end: int, cover: _Cover, removals: _Removals, deadline: Deadline
+    ) -> bool:
+        """Returns whether the queue can be empty at the begin of an unknown dequeue, or at the next gap of ``cover``."""
+        for moment in later:
+            deadline.require(UNFINISHED)
+            gap = cover.find_gap(moment)
+            if gap <= end and removals.allows(gap):
+                return True
+        return False
 
     def _plan_removals(self) -> _Removals:
         ends = []

@@ -13,17 +13,25 @@ from typing import Any, Final
 import numpy as np
 
 from assay.checkers.linearizability import core, tables
-from assay.checkers.linearizability.compiled import catching_step_errors, compile_all, compile_step, is_all_compiled
+from assay.checkers.linearizability.compiled import (
+    can_compile,
+    catching_step_errors,
+    compile_all,
+    compile_step,
+    is_all_compiled,
+)
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.explain import StuckSearch, explain, find_order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
-from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.limits import Deadline, Limits
 from assay.checkers.linearizability.model import Action, Model, ModelError, calling_model, require_action
 from assay.checkers.linearizability.workspace import InternedStates, OutOfMemory, Workspace
 from assay.harness.core.printable import count_noun
 
 BUDGET: Final = 200_000
-"""Number of model steps between two checks of the time limit."""
+"""Work between two checks of the time limit, in model steps (``core.count_work``)."""
+PLAIN_BUDGET: Final = 4_000
+"""The same without numba, which makes a step as slow as fifty others."""
 PLAIN_STEPS: Final = 4_000
 """Maximum number of model steps that a process runs in plain Python. They take as long as loading the compiled code."""
 PLAIN_OPERATIONS: Final = 300
@@ -68,14 +76,15 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
     try:
         states = InternedStates(model)
         plain = _should_begin_plain(history)  # may compile, which does not count for the time limit
-        deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
+        deadline = Deadline(limits)
         layout, actions = _lay_out(history, states)
         wanted = model.step if model.compiled else _reject_step
         step = wanted if plain else _compile_step(wanted)
+        full_budget = BUDGET if can_compile() else PLAIN_BUDGET
         space = Workspace(layout, model.initial if model.compiled else 0, limits.bytes, states)
         space.counters[tables.BEAM_WIDTH] = limits.beam_width
         while True:
-            space.counters[tables.BUDGET] = budget = _plain.left if plain else BUDGET
+            space.counters[tables.BUDGET] = budget = _plain.left if plain else full_budget
             with catching_step_errors(model):
                 status = core.advance(step, not model.compiled, layout, space.memory)
             if plain:
@@ -101,12 +110,12 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
             elif status == core.SPENT and plain:
                 begun = time.perf_counter()
                 compile_all()
-                deadline = None if deadline is None else deadline + time.perf_counter() - begun
+                deadline.extend(time.perf_counter() - begun)
                 plain, step = False, _compile_step(wanted)  # without numba, the step stays plain
             elif status != core.SPENT:
                 raise space.to_model_error(CLAIMS[status], actions)
-            if deadline is not None and time.perf_counter() > deadline:
-                return _to_unknown(history, TIME, f"the time limit of {limits.seconds:g} s", layout, space)
+            if deadline.is_over():
+                return _to_unknown(history, TIME, f"the time limit of {limits.seconds or 0:g} s", layout, space)
     except OutOfMemory as error:
         return _to_unknown(history, MEMORY, f"the memory limit ({error})", layout, space)
     except MemoryError:

@@ -33,13 +33,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.key_result import Contradiction
-from assay.checkers.linearizability.sets import ADD, CONTAINS, NO_SET, READ, REMOVE, list_elements, read_action
+from assay.checkers.linearizability.limits import Deadline
+from assay.checkers.linearizability.sets import ADD, CONTAINS, NO_SET, READ, REMOVE, list_elements, read_action, to_bits
 
 BEFORE = -FOREVER
+UNFINISHED: Final = "before all reads were compared"
 
 
 class _Moment(NamedTuple):
@@ -90,17 +92,18 @@ def has_removals(history: KeyHistory) -> bool:
     return any(action.f == REMOVE for action in history.actions)
 
 
-def find_set_contradiction(history: KeyHistory) -> Contradiction | None:
+def find_set_contradiction(history: KeyHistory, deadline: Deadline) -> Contradiction | None:
     """Returns operations that contradict each other, or None if the key is linearizable.
 
-    No operation may be a removal.
+    No operation may be a removal. Raises ``OutOfTime``.
     """
-    return _Order(history).find()
+    return _Order(history, deadline).find()
 
 
 class _Order:
-    def __init__(self, history: KeyHistory) -> None:
+    def __init__(self, history: KeyHistory, deadline: Deadline) -> None:
         self._history = history
+        self._deadline = deadline
         self._call = history.call.tolist()
         self._ret = history.ret.tolist()
         self._elements: dict[int, _Element] = {}
@@ -150,13 +153,13 @@ class _Order:
             if element.first_add is NEVER and element.first_found is not NEVER:
                 row = element.first_found.row
                 return Contradiction(f"{self._describe(row)} found {self._name(number)}, which no one added.", (row,))
-        added = {number for number, element in self._elements.items() if element.first_add is not NEVER}
+        added = to_bits([number for number, element in self._elements.items() if element.first_add is not NEVER])
         for bits in sorted(self._reads, key=lambda bits: self._reads[bits][0]):
-            for number in list_elements(bits):
-                if number not in added:
-                    row = self._reads[bits][0]
-                    claim = f"{self._describe(row)} returned {self._name(number)}, which no one added."
-                    return Contradiction(claim, (row,))
+            self._deadline.require(UNFINISHED)
+            if phantoms := bits & ~added:
+                row = self._reads[bits][0]
+                name = self._name(list_elements(phantoms)[0])
+                return Contradiction(f"{self._describe(row)} returned {name}, which no one added.", (row,))
         return None
 
     def _find_empty_interval(self) -> Contradiction | None:
@@ -185,6 +188,7 @@ class _Order:
         """Rule 3."""
         chain = sorted(self._reads, key=lambda bits: (bits.bit_count(), self._reads[bits][0]))
         for small, large in pairwise(chain):
+            self._deadline.require(UNFINISHED)
             if not small & ~large:
                 continue
             one, other = list_elements(small & ~large)[0], list_elements(large & ~small)[0]
@@ -270,6 +274,7 @@ class _Order:
         added = [number for number, element in self._elements.items() if element.first_add is not NEVER]
         layers, shown = [], 0
         for bits in sorted(self._reads, key=int.bit_count):
+            self._deadline.require(UNFINISHED)
             layers.append(_Layer(bits, list_elements(bits & ~shown), self._reads[bits]))
             shown = bits
         return [*layers, _Layer(-1, [number for number in added if not shown >> number & 1])]

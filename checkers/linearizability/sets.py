@@ -10,6 +10,8 @@ SET: Final = "set"
 ADD, REMOVE, CONTAINS, READ = range(4)
 """Kinds of actions. ``x`` is the number of the element, or the set that was read. ``y`` is what ``contains`` found."""
 
+SPARSE: Final = 4096
+"""Number of bits per element above which the elements are taken one by one, instead of looking at every byte."""
 NO_SET: Final = -1
 """A read that returned an element twice. No state is equal to it."""
 
@@ -73,7 +75,13 @@ def to_bits(elements: list[int]) -> int:
 
 def list_elements(bits: int) -> list[int]:
     """Returns the elements of a set that ``to_bits`` made, ascending."""
-    found = []
+    found: list[int] = []
+    if bits.bit_count() < bits.bit_length() // SPARSE:
+        while bits:
+            low = bits & -bits
+            found.append(low.bit_length() - 1)
+            bits ^= low
+        return found
     for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) // 8, "little")):
         while byte:
             low = byte & -byte

@@ -14,13 +14,14 @@ from assay.checkers.linearizability.layout import Layout
 Ints = NDArray[np.int64]
 
 # Positions in ``counters``:
-# - EVENT: the next event. PHASE: 0 takes events, 1 divides the current rows, 2 expands rows. HEAD: number of rows of
-#   ``current`` (phase 1) or ``seen`` (phase 2) processed so far. AT: the operation or action that a status is about.
+# - EVENT: the next event. PHASE: 0 takes events, 1 divides the current rows, 2 expands rows, 3 compares the rows after
+#   the return. HEAD: number of rows of ``current`` (phase 1), ``seen`` (2) or ``next`` (3) processed so far. AT: the
+#   operation or action that a status is about.
 # - CURRENT, SEEN, NEXT, TRAIL, PENDING, READS, OPEN, REQUESTS: used lengths of the arrays; READS is that of
 #   ``pending_reads``, and OPEN that of ``open_groups``.
 # - GENERATION: number of the return. In the hash tables, entries of earlier generations are free.
 # - STAMP: number of the expanded row. ``tried`` has this number for the actions that were tried on this row.
-# - BUDGET: steps left. BEAM_WIDTH: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded so far.
+# - BUDGET: work left, in steps. BEAM_WIDTH: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded so far.
 EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
 READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, BEAM_WIDTH, LARGEST, EXPLORED = range(9, 18)
 COUNTERS: Final = 18

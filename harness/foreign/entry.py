@@ -137,7 +137,7 @@ def parse_process(path: Path, place: TextPosition, value: Any) -> int:
             path,
             place,
             f":process is {to_source(value)}; a client is a number from 0 on, below {MAX_PROCESSES}, "
-            "and the nemesis a keyword",
+            "and the nemesis a keyword; give each client a number, in all its entries",
         )
     return value
 

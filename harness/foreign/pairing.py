@@ -219,7 +219,11 @@ class Pairing:
             require_readable(self._path, entry.unreadable, f"the value of :{f}")
         key, argument = self._splitter.split_call(entry, f)
         if not shape.argument_fits(argument):
-            self._fail(entry, f":{f} takes {shape.argument_text}, not {to_source(argument)}")
+            self._fail(
+                entry,
+                f":{f} takes {shape.argument_text}, not {to_source(argument)}; repair it, or name the model or the "
+                "workload of the file",
+            )
         self._open[process] = _OpenCall(len(self._index), f, entry.place, argument)
         self._index.append(index)
         self._process.append(MISSING if process is None else process)
@@ -246,20 +250,30 @@ class Pairing:
         if call.f != f:
             self._fail(entry, f"{who} ends :{f}, but called :{call.f} at line {call.place.line}; repair one of them")
         row = call.row
-        if entry.type == Outcome.OK and entry.unreadable is not None and not self._find_shape(entry, f).ignores_values:
+        is_unreadable = entry.type == Outcome.OK and entry.unreadable is not None
+        if is_unreadable and not self._find_shape(entry, f).ignores_answers:
             require_readable(self._path, entry.unreadable, f"the result of :{f}")
         value = self._splitter.split_completion(entry, self._key[row])
+        if is_unreadable:
+            value = None
         if self._is_failed_cas(entry, f, value, row):
             self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REJECTED, position
             return
         self._outcome[row] = Outcome(entry.type).value
         if entry.type == Outcome.OK:
             shape = self._find_shape(entry, f)
-            if not shape.result_fits(value):
-                self._fail(entry, f"the result of :{f} is {shape.result_text}, not {to_source(value)}")
+            if value is None and shape.is_repeated_by_nil(call.argument):
+                value = call.argument
+            fits, comparable = shape.result_fits(value), shape.allows is not allow_any
+            if not fits and not comparable:
+                self._fail(
+                    entry,
+                    f"the result of :{f} is {shape.result_text}, not {to_source(value)}; repair it, or end the "
+                    "operation with :type :info if its result is unknown",
+                )
             self.answered += 1
-            self.comparable += shape.allows is not allow_any
-            if not shape.allows(call.argument, value):
+            self.comparable += comparable
+            if not fits or not shape.allows(call.argument, value):
                 self._contradict(call, value, position)
                 if process is not None:
                     self._crashed.add(process)

@@ -11,6 +11,8 @@ from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow
 from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
+READING_VERBS: Final = ("r", "read", "poll")
+"""The micro-operations that have a result."""
 
 
 def _is_anything(value: Any) -> bool:
@@ -73,6 +75,15 @@ def _are_micro_operations(value: Any) -> bool:
     )
 
 
+def _reads_nothing(value: Any) -> bool:
+    """Returns whether a transaction has no micro-operation with a result."""
+    return all(find_verb(micro) not in READING_VERBS for micro in value)
+
+
+def _is_never(value: Any) -> bool:
+    return False
+
+
 def _have_verbs(*verbs: str) -> Fits:
     """Returns whether all micro-operations of a value have one of the verbs, as a function of the value."""
     return lambda value: _are_micro_operations(value) and all(find_verb(micro) in verbs for micro in value)
@@ -133,6 +144,8 @@ class OperationShape:
     - ``allows``: says whether the answer of an ok completion fits the call. Any other is a finding (``answers``).
     - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
     - ``ignores_values``: no check reads the values, so that they need not be readable.
+    - ``is_repeated_by_nil``: says whether an ok completion without a value repeats the call, because the call reads
+      nothing.
     - ``keeps_results``: operations that did not end ok may have results, which the check reads.
     """
 
@@ -143,7 +156,13 @@ class OperationShape:
     allows: Allows = allow_any
     returns_elements: bool = False
     ignores_values: bool = False
+    is_repeated_by_nil: Fits = _is_never
     keeps_results: bool = False
+
+    @property
+    def ignores_answers(self) -> bool:
+        """Whether any value of a type other than the call's means success, so that it need not be readable."""
+        return self.ignores_values or self.allows in (allow_repeated, allow_swapped)
 
 
 _GET: Final = OperationShape(
@@ -206,6 +225,7 @@ _MICROS: Final = OperationShape(
     argument_text=_MICROS_TEXT,
     result_text=_MICROS_TEXT,
     allows=allow_micros,
+    is_repeated_by_nil=_reads_nothing,
 )
 _LOGGED: Final = OperationShape(
     argument_fits=_are_sends_and_polls,
@@ -213,6 +233,7 @@ _LOGGED: Final = OperationShape(
     argument_text="a vector of [:send key value] and [:poll]",
     result_text="a vector of [:send key [offset value]] and [:poll {key [[offset value] ...]}]",
     allows=allow_micros,
+    is_repeated_by_nil=_reads_nothing,
     keeps_results=True,
 )
 _ON_LISTS: Final = replace(

@@ -21,7 +21,7 @@ from assay.checkers.isolation.level_check import TIME_LIMIT
 from assay.checkers.isolation.levels import GARBAGE_READ, SERIALIZABLE, Level, add_real_time, find_level
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import ProgressCallback, judge
-from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
+from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCount, Verdict
 from assay.checkers.linearizability import MODELS, Limits, Model
 from assay.checkers.transactions.level import read_certificate, read_level_notes
 from assay.checkers.workload_checks.answer import NO_FIELDS, Fields
@@ -64,6 +64,9 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 }
 """Functions that derive effects from operations, by ``Workload.effects``."""
 
+_DRAIN_CLAIM: Final = re.compile(r"though the drain that was called at [0-9.]+ s found the end")
+_DRAINED: Final = "though this workload ends with a complete drain"
+"""Replaces the words of ``queue-lost`` on a drain, which is added at the end of the file (``set_and_queue_effects``)."""
 _NEEDED_FOR_LEVELS: Final = "G1c"
 """The anomaly whose check must have data if a level is judged. It examines all reads, so some transaction must have
 read something, even a nil."""
@@ -186,7 +189,7 @@ def _judge_by_effects(
             levels = [] if choose_level(workload, request) is None else read_level_notes(engine)
             certificate = "" if request.certificate is None else read_certificate(engine)
     doubts = [*find_missing_successes(ops), *recorded.doubts]
-    judged = add_doubts(_name_elements(judgement, recorded.names), doubts)
+    judged = add_doubts(_name_elements(_hide_added_operation(judgement, recorded), recorded.names), doubts)
     suggests = GARBAGE_READ in judged.violations and workload.accepts(INITIAL) and not request.initial
     hint = suggest_initial_values(done) if suggests else ""
     written = _write_certificate(certificate, judged.verdict, request)
@@ -201,6 +204,32 @@ def _write_certificate(certificate: str, verdict: Verdict, request: CheckRequest
         return f"no certificate is written, because the verdict is {verdict}"
     write_certificate(request.certificate, msgspec.json.decode(certificate), request)
     return f"certificate: {request.certificate}; assay verify {request.certificate} {request.path} replays it"
+
+
+def _hide_added_operation(judgement: Judgement, recorded: effects.WorkloadEffects) -> Judgement:
+    """Returns the judgement without the operation that stands for no operation of the file, in counts and findings."""
+    if recorded.added is None:
+        return judgement
+    added, its_effects = recorded.added
+    counts = judgement.kinds.get(added.operation.f, OperationCount())
+    counts = msgspec.structs.replace(counts, ok=counts.ok - 1, answered=counts.answered - 1)
+    others = {f: count for f, count in judgement.kinds.items() if f != added.operation.f}
+    findings = [
+        msgspec.structs.replace(
+            one,
+            claim=_DRAIN_CLAIM.sub(_DRAINED, one.claim),
+            operations=tuple(index for index in one.operations if index != added.index),
+            first_operation=None if one.first_operation == added.index else one.first_operation,
+        )
+        for one in judgement.findings
+    ]
+    return msgspec.structs.replace(
+        judgement,
+        operations=judgement.operations - 1,
+        effects=judgement.effects - len(its_effects),
+        kinds=others | ({added.operation.f: counts} if counts.issued else {}),
+        findings=tuple(findings),
+    )
 
 
 def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:

@@ -49,6 +49,8 @@ class WorkloadEffects:
     """Names of elements that are no whole numbers, by the number that stands for each in the effects."""
     doubts: Sequence[str] = ()
     """Reasons not to pass."""
+    added: tuple[Completed, Sequence[Effect]] | None = None
+    """The row that stands for no operation of the file."""
 
 
 def to_plain_values(done: Iterable[Completed]) -> list[Completed]:
@@ -116,6 +118,7 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
     return WorkloadEffects(
         [(first, opening), *((delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
         "; ".join(notes),
+        added=(first, opening),
     )
 
 

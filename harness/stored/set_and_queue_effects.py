@@ -115,7 +115,7 @@ def make_queue_effects(done: Sequence[Completed], *, drained: bool) -> WorkloadE
     end = make_added_operation(done, "end", "drain", last + 1 if drained else 0)
     drains = [Effect("queue-drained", key) for key in keys]
     both = [*rows, (end, drains)] if drained else [(end, drains), *rows]
-    return WorkloadEffects(both, names=numbers.names)
+    return WorkloadEffects(both, names=numbers.names, added=(end, drains))
 
 
 def _make_effects_of_queue(one: Completed, numbers: ElementNumbers) -> Iterable[Effect]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.linearizability import MODELS, Limits, Model, search
+from assay.checkers.linearizability import MODELS, Limits, Model, search, searcher
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.key_result import SEARCH
 from assay.checkers.linearizability.key_search import LAYERS, PAIRS, VALUES, search_history
@@ -307,3 +307,72 @@ def test_each_algorithm_is_named_with_its_keys() -> None:
     judged = search(table(keys), MODELS["set"])
     assert [one.note for one in judged.examined] == ["elements on 1 key", "layers of elements on 2 keys"]
     assert [one.rows for one in judged.examined] == [2, 2]
+
+
+class Steps:
+    """A clock that advances by a second whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self) -> float:
+        self.asked += 1
+        return float(self.asked)
+
+
+def remove(value: object, call: int) -> Op:
+    return operation("remove", value, call=call, ret=call + 1)
+
+
+UNFINISHED: Final[dict[str, tuple[str, list[Op], str]]] = {
+    "elements": (
+        "set",
+        [*(add(n, 2 * n) for n in range(99)), remove(0, 198), *(read(*range(1, 99), call=200 + 2 * n) for n in range(9))],
+        "before all elements were judged",
+    ),
+    "one element": (
+        "set",
+        [one for n in range(99) for one in (add(1, 8 * n), read(1, call=8 * n + 2), remove(1, 8 * n + 4))],
+        "before all elements were judged",
+    ),
+    "layers": (
+        "set", [one for n in range(99) for one in (add(n, 4 * n), read(*range(n + 1), call=4 * n + 2))],
+        "before all reads were compared",
+    ),
+    "empty answers": (
+        "fifo-queue",
+        [one for n in range(99) for one in (enqueue(n, 8 * n), dequeue(n, 8 * n + 2), dequeue(None, 8 * n + 4))],
+        "before all answers that the queue is empty were judged",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNFINISHED)
+def test_each_algorithm_asks_for_the_time_limit(case: str) -> None:
+    model, ops, when = UNFINISHED[case]
+    clock = Steps()
+    found = search_history(encode(table([("k", ops)]), MODELS[model]).history(0), Limits(seconds=20, clock=clock))
+    assert found.unknown == f"key k: the time limit of 20 s was reached {when}"
+    assert found.out_of_time
+    assert clock.asked < 30
+
+
+def test_the_search_asks_for_the_time_limit_within_one_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight adds of unknown outcome before an add that returned have 256 states, which each later read divides."""
+    adds = [operation("add", n, call=n, ret=None, outcome="info") for n in range(8)]
+    reads = [operation("contains", 99, False, call=20 + 2 * n, ret=21 + 2 * n) for n in range(60)]
+    history = encode(table([(None, [*adds, add(8, 10), *reads])]), Multistate()).history(0)
+    clock = Steps()
+    monkeypatch.setattr(searcher, "BUDGET", 20)
+    monkeypatch.setattr(searcher, "PLAIN_BUDGET", 20)
+    found = search_history(history, Limits(seconds=1e9, clock=clock))
+    assert found.largest >= 256
+    assert found.finding is None
+    assert clock.asked > 60 * 256 // 20
+
+
+class Multistate(Set):
+    """A set that no algorithm for sets may judge."""
+
+    name = "multistate"
+    exact = None

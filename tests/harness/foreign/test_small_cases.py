@@ -21,6 +21,7 @@ from assay.harness.foreign import (
     ForeignFormat,
     ForeignHistory,
     KeyMode,
+    MalformedError,
     read_history,
     recognise_format,
     separate_processes,
@@ -208,6 +209,9 @@ def test_a_history_without_f_needs_a_workload_with_one_operation(
         ("[[:append 7 6]]", True),
         ("[[:append 7 6] [:r 8 nil] [:r 9 nil]]", True),
         ("[]", True),
+        ("nil", True),
+        (":ok", True),
+        ("[[:append 7 6] [:r 8]]", True),
     ],
 )
 def test_an_answer_may_fill_in_its_call_but_not_change_it(tmp_path: Path, answer: str, contradicts: bool) -> None:
@@ -218,6 +222,26 @@ def test_an_answer_may_fill_in_its_call_but_not_change_it(tmp_path: Path, answer
         [("[[:append 7 6] [:r 8 nil]]", answer)] if contradicts else []
     )
     assert found.ops["outcome"].to_pylist() == ["info" if contradicts else "ok"]
+
+
+@pytest.mark.parametrize("workload", ["list-append", "kafka"])
+def test_nil_repeats_a_transaction_that_only_writes(tmp_path: Path, workload: str) -> None:
+    path, micro = tmp_path / "h.edn", "[:send 7 6]" if workload == "kafka" else "[:append 7 6]"
+    path.write_text(f"[0 :invoke :txn [{micro}]] [0 :ok :txn nil]")
+    found = read(path, workload)
+    assert not found.answers
+    assert found.ops["result"].to_pylist() == found.ops["argument"].to_pylist()
+
+
+def test_an_unreadable_answer_to_a_write_rejects_no_file(tmp_path: Path) -> None:
+    """No check needs it: any answer of another type than the call's means success."""
+    path = tmp_path / "h.edn"
+    path.write_text("[0 :invoke :write 6] [0 :ok :write #<Result ok>] [0 :invoke :cas [6 7]] [0 :ok :cas #<Result ok>]")
+    found = read_history(path, ForeignFormat.EDN, "cas-register", keys=KeyMode.NONE)
+    assert found.ops["outcome"].to_pylist() == ["ok", "ok"]
+    path.write_text("[0 :invoke :read nil] [0 :ok :read #<Result 6>]")
+    with pytest.raises(MalformedError, match="the result of :read must be readable"):
+        read_history(path, ForeignFormat.EDN, "cas-register", keys=KeyMode.NONE)
 
 
 def test_a_contradictory_answer_is_an_anomaly_and_accuses_no_other(

@@ -701,6 +701,28 @@ def test_elements_of_text_are_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "[3] " in judgement.findings[0].claim
 
 
+@pytest.mark.parametrize(
+    ("workload", "events", "code", "words"),
+    [
+        ("queue", [*adds(1, 2, f="enqueue"), *read("1", f="dequeue")], 0, "PASS: 3 operations (3 ok), 3 effects"),
+        (
+            "total-queue", [*adds(1, 2, f="enqueue"), *read("1", f="dequeue")], 1,
+            "never dequeued, though this workload ends with a complete drain.\n  op 2: enqueue 2",
+        ),
+        ("total-queue", [*adds(1, 2, f="enqueue"), *read("[1]", f="drain")], 1, "in 3 operations (3 ok)"),
+    ],
+)  # fmt: skip
+def test_a_text_counts_and_names_no_drain_that_the_file_has_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workload: str, events: list[Event], code: int, words: str
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(events))
+    assert main(["check", str(path), f"--workload={workload}"]) == code
+    out = capsys.readouterr().out
+    assert words in out
+    assert "  operation" not in out  # an operation without details would be one that is not in the file
+
+
 def test_reads_that_are_marked_final_are_the_final_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As Maelstrom marks them; a read of another process after all adds would count otherwise."""
     lines = edn([*adds(1), *read("0", 2), *read("1")]).splitlines()
