@@ -99,7 +99,7 @@ def take_bit(layout: Layout, op: int) -> Any:
 
 @register_compiled
 def find_slot(layout: Layout, chosen: int) -> int:
-    """Returns the slot of an operation. ``chosen``: the operation, or the complement of its group, which is returned."""
+    """Returns the slot of an operation, or the complement of its group. ``chosen``: as in ``find_kind``."""
     slot: int = layout.slot[chosen] if chosen >= 0 else chosen
     return slot
 

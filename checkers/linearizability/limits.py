@@ -57,7 +57,7 @@ DEFAULT: Final = Limits()
 
 
 class OutOfTime(Exception):
-    """The time limit of a key was reached. The message is a clause that says when: ``before all values were judged``."""
+    """The time limit of a key was reached. The message is a clause that says when it was: ``before ...``."""
 
 
 class Deadline:

@@ -112,10 +112,9 @@ def find_unordered_contradiction(history: KeyHistory, deadline: Deadline) -> Con
     if not has_distinct_values(history):
         return _find_excess(history, call, ret)
     queue = _sort_by_kind(history)
-    return (
-        _find_impossible_dequeue(history, queue, call, ret)
-        or _Order(history, queue, call, ret, first_in_first_out=False).find_false_empty(deadline)
-    )
+    return _find_impossible_dequeue(history, queue, call, ret) or _Order(
+        history, queue, call, ret, first_in_first_out=False
+    ).find_false_empty(deadline)
 
 
 def _find_excess(history: KeyHistory, call: list[int], ret: list[int]) -> Contradiction | None:
@@ -318,10 +317,8 @@ class _Order:
                 return self._to_crowded_empty(row)
         return None
 
-    def _has_moment(
-        self, later: list[int], end: int, cover: _Cover, removals: _Removals, deadline: Deadline
-    ) -> bool:
-        """Returns whether the queue can be empty at the begin of an unknown dequeue, or at the next gap of ``cover``."""
+    def _has_moment(self, later: list[int], end: int, cover: _Cover, removals: _Removals, deadline: Deadline) -> bool:
+        """Returns whether the queue can be empty at one of the moments ``later``, or at the next gap of ``cover``."""
         for moment in later:
             deadline.require(UNFINISHED)
             gap = cover.find_gap(moment)

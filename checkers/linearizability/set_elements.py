@@ -114,7 +114,7 @@ class _Reads:
         self._begin, self._end = history.call, history.ret
         self._call, self._ret = history.call[self._rows], history.ret[self._rows]
         width = 1 + max((x.bit_length() for x in shown.values()), default=0) // 8
-        # By set that was read, a byte for each eight elements. The transposed table has the bytes of an element in line.
+        # By set that was read, a byte for each eight elements. The transposed table has an element's bytes in line.
         table: Bytes = np.zeros((len(shown), width), dtype=np.uint8)
         for place, x in enumerate(shown.values()):
             deadline.require(UNFINISHED)

@@ -21,7 +21,8 @@ Ints = NDArray[np.int64]
 #   ``pending_reads``, and OPEN that of ``open_groups``.
 # - GENERATION: number of the return. In the hash tables, entries of earlier generations are free.
 # - STAMP: number of the expanded row. ``tried`` has this number for the actions that were tried on this row.
-# - BUDGET: work left, in steps. BEAM_WIDTH: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded so far.
+# - BUDGET: work left, in steps. BEAM_WIDTH: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded
+#   so far.
 EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
 READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, BEAM_WIDTH, LARGEST, EXPLORED = range(9, 18)
 COUNTERS: Final = 18
