@@ -66,7 +66,7 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 
 _DRAIN_CLAIM: Final = re.compile(r"though the drain that was called at [0-9.]+ s found the end")
 _DRAINED: Final = "though this workload ends with a complete drain"
-"""Replaces the words of ``queue-lost`` on a drain, which is added at the end of the file (``set_and_queue_effects``)."""
+"""Replaces the words of ``queue-lost`` on a drain, which ``set_and_queue_effects`` adds at the end of the file."""
 _NEEDED_FOR_LEVELS: Final = "G1c"
 """The anomaly whose check must have data if a level is judged. It examines all reads, so some transaction must have
 read something, even a nil."""
