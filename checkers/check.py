@@ -17,7 +17,7 @@ import msgspec
 from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure, ExposureCount, read_count
-from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
+from assay.checkers.judging.verdict import MOST_OPERATIONS, CycleBranch, Finding
 from assay.checkers.times import shorten_times
 
 MOST_DOUBTS: Final = 5
@@ -144,6 +144,9 @@ class Check:
     """The column that is 1 if the operations of a finding form a cycle, in this order."""
     reasons: str = ""
     """The column with the reasons of a cycle's edges, as a JSON list of sentences; null if there are none."""
+    branches: str = ""
+    """The column with the cycles of a refutation by cases, as a JSON list of ``CycleBranch``; null if there are
+    none."""
     time: str = ""
     """The column with the time of a finding without operations: the time of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
@@ -439,11 +442,19 @@ def _to_finding(check: Check, row: Row, evidence: Evidence) -> Finding:
         first_operation=row.get("earliest_op"),
         cycle=bool(check.cycle and row[check.cycle]),
         reasons=_read_reasons(row[check.reasons]) if check.reasons else (),
+        branches=_read_branches(row[check.branches]) if check.branches else (),
     )
 
 
 def _read_reasons(text: str | None) -> tuple[str, ...]:
     return () if text is None else tuple(map(shorten_times, msgspec.json.decode(text, type=list[str])))
+
+
+def _read_branches(text: str | None) -> tuple[CycleBranch, ...]:
+    branches = () if text is None else msgspec.json.decode(text, type=tuple[CycleBranch, ...])
+    return tuple(
+        msgspec.structs.replace(branch, reasons=tuple(map(shorten_times, branch.reasons))) for branch in branches
+    )
 
 
 def _list_operations(value: int | str | None) -> list[int]:

@@ -10,6 +10,7 @@ The page:
 - ``model``: reads a run's folder into one frozen value
 - ``page``: renders the HTML. ``html``: functions for all pages
 - ``cycle_drawing``: the drawing of a cycle
+- ``operation_drawing``: the drawing of operations side by side
 - ``timeline``: the plot, drawn with ``panel`` and ``palette``
 - parts of the model: ``files``, ``history_db`` (queries of the history), ``coverage`` (what was checked), ``faults``,
   ``roles`` (of the nodes), ``leadership``, ``zookeeper``, ``operations``, ``series`` (rates and latencies),

@@ -26,6 +26,7 @@ from assay.reports.history_db import HistoryDatabase
 from assay.reports.last_pass import Comparison, RunTotals, compare_with_last_pass, summarize
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
 from assay.reports.node_logs import LogLines, read_node_logs
+from assay.reports.operation_drawing import OperationDrawing, draw_operations
 from assay.reports.operations import (
     FirstOccurrence,
     OperationLanes,
@@ -95,6 +96,18 @@ MOST_NAMED: Final = 1_000
 
 
 @dataclass(frozen=True)
+class BranchView:
+    """A case of a refutation: the choices that make it, and the cycle that they close.
+
+    ``drawing`` is None if the cycle cannot be drawn. Its ``reasons`` are then only listed.
+    """
+
+    given: tuple[str, ...]
+    drawing: CycleDrawing | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FindingView:
     """A finding with its data from the history.
 
@@ -124,6 +137,10 @@ class FindingView:
     """The first occurrence of the contradiction, if it is earlier than the operations above."""
     drawing: CycleDrawing | None
     """The drawing of a cycle whose reasons are known."""
+    branches: tuple[BranchView, ...]
+    """The cases of a refutation by cases."""
+    side_by_side: OperationDrawing | None
+    """The drawing of the first operations, for a finding without a cycle."""
     same_cause: tuple[Finding, ...]
     """Findings of the same cause, which are shown only beneath this finding."""
     start: int | None
@@ -376,6 +393,11 @@ def _to_view(
     found = tuple(rows[index] for part in parts for index in sort_for_display(finding, part, calls) if index in calls)
     times = [time for row in found for time in (row.call, row.ret) if time is not None]
     times += [finding.time] if finding.time is not None else []
+    drawing = _draw(finding.operations, finding.reasons, rows) if finding.cycle else None
+    branches = tuple(
+        BranchView(branch.given, _draw(branch.operations, branch.reasons, rows), branch.reasons)
+        for branch in finding.branches
+    )
     return FindingView(
         number=number,
         anomaly=finding.anomaly,
@@ -390,7 +412,9 @@ def _to_view(
         faults=tuple(faults[id] for id in finding.faults if id in faults),
         last_fault=None if finding.faults else _find_last_fault(finding, faults.values()),
         operations=found,
-        drawing=_draw(finding, rows),
+        drawing=drawing,
+        branches=branches,
+        side_by_side=None if drawing or branches else draw_operations(found, finding.operations[:2]),
         same_cause=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
         possible_dequeues=possible_dequeues,
@@ -400,9 +424,12 @@ def _to_view(
     )
 
 
-def _draw(finding: Finding, rows: Mapping[int, OperationRow]) -> CycleDrawing | None:
-    processes = [(index, f"process {rows[index].process}" if index in rows else "") for index in finding.operations]
-    return draw_cycle(processes, finding.reasons) if finding.cycle else None
+def _draw(operations: Sequence[int], reasons: Sequence[str], rows: Mapping[int, OperationRow]) -> CycleDrawing | None:
+    """Returns the drawing of a cycle; None if it has no reasons, meets an operation twice, or is too large."""
+    if len({*operations[: len(reasons)]}) < len(reasons):
+        return None
+    processes = [(index, f"process {rows[index].process}" if index in rows else "") for index in operations]
+    return draw_cycle(processes, reasons)
 
 
 def _find_last_fault(finding: Finding, faults: Iterable[FaultBand]) -> FaultBand | None:

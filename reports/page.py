@@ -21,7 +21,7 @@ from assay.checkers.times import MILLISECONDS, NANOSECONDS, find_digits, in_seco
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.printable import count_noun
-from assay.reports import html
+from assay.reports import html, operation_drawing
 from assay.reports.coverage import describe_totals
 from assay.reports.cycle_drawing import BOX_HEIGHT, BOX_WIDTH, WIDTH
 from assay.reports.failure_text import join_reasons
@@ -86,6 +86,7 @@ def _build_environment() -> Environment:
     )  # fmt: skip
     environment.globals.update(
         box=(WIDTH, BOX_WIDTH, BOX_HEIGHT),
+        beside_box=(operation_drawing.WIDTH, operation_drawing.BAR_HEIGHT),
         long=VISIBLE_CHARACTERS,
         longest=LONGEST_LIST,
         shown=VISIBLE_FINDINGS,

@@ -8,7 +8,7 @@ order of versions has a cycle of this class, or of one before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +16,7 @@ from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.isolation.precedence import Kind
 from assay.checkers.isolation.refutation import Circle, Refutation, Split, Step, iterate_circles
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
+from assay.checkers.judging.verdict import CycleBranch
 from assay.checkers.times import seconds
 
 _SUFFIXES: Final = {Kind.REAL_TIME: "-real-time", Kind.SESSION: "-process"}
@@ -112,6 +113,29 @@ def list_reasons(history: TransactionHistory, circle: Circle) -> list[str]:
     return [words.give_reason(step) for step in circle.steps]
 
 
+def list_branches(history: TransactionHistory, refutation: Refutation) -> list[CycleBranch]:
+    """Returns the first cases of a refutation by cases, each with its circle. A circle alone has no cases."""
+    words = _Words(history)
+    found = () if isinstance(refutation, Circle) else tuple(_iterate_branches(refutation, ()))
+    return [
+        CycleBranch(
+            given=tuple(map(words.suppose, given)),
+            operations=tuple(history.ops[step.source] for step in circle.steps),
+            reasons=tuple(map(words.give_reason, circle.steps)),
+        )
+        for given, circle in found[:_MOST_BRANCHES]
+    ]
+
+
+def _iterate_branches(refutation: Refutation, given: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Circle]]:
+    """Yields each case: the steps that were chosen, and the circle."""
+    if isinstance(refutation, Circle):
+        yield given, refutation
+    else:
+        yield from _iterate_branches(refutation.if_first, (*given, refutation.first))
+        yield from _iterate_branches(refutation.if_second, (*given, refutation.second))
+
+
 class _Words:
     def __init__(self, history: TransactionHistory) -> None:
         self._history = history
@@ -122,20 +146,15 @@ class _Words:
             named = f", {term}" if term else ""
             count = len({step.source for step in refutation.steps})
             return f"{count} transactions go round in a circle{named}: {self._list(refutation.steps)}."
-        branches = list(self._branches(refutation, []))
+        branches = [
+            f"if {' and '.join(map(self.suppose, given))}: {self._list(circle.steps)}"
+            for given, circle in _iterate_branches(refutation, ())
+        ]
         shown = "; ".join(branches[:_MOST_BRANCHES])
         more = f"; and {len(branches) - _MOST_BRANCHES} more cases" if len(branches) > _MOST_BRANCHES else ""
         return f"No order is possible, because each of {len(branches)} cases has a circle: {shown}{more}."
 
-    def _branches(self, refutation: Refutation, given: list[str]) -> list[str]:
-        if isinstance(refutation, Circle):
-            return [f"if {' and '.join(given)}: {self._list(refutation.steps)}"]
-        return [
-            *self._branches(refutation.if_first, [*given, self._suppose(refutation.first)]),
-            *self._branches(refutation.if_second, [*given, self._suppose(refutation.second)]),
-        ]
-
-    def _suppose(self, step: Step) -> str:
+    def suppose(self, step: Step) -> str:
         return f"{self._name(step.source)} is before {self._name(step.target)}"
 
     def _list(self, steps: Sequence[Step]) -> str:

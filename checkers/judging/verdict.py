@@ -23,6 +23,17 @@ class Verdict(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+class CycleBranch(msgspec.Struct, frozen=True, kw_only=True):
+    """A case of a refutation, in which the operations form a cycle."""
+
+    given: tuple[str, ...]
+    """Clauses: the choices that make the case."""
+    operations: tuple[int, ...]
+    """The operations of the cycle, in its order."""
+    reasons: tuple[str, ...]
+    """Why each operation comes before the next one, the last before the first."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """An instance of an anomaly, with the operations that contradict each other."""
 
@@ -58,6 +69,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     """For a cycle, why each operation comes before the next one, the last before the first. Empty if the check does not
     tell."""
+    branches: tuple[CycleBranch, ...] = ()
+    """For a refutation by cases, the cycle of each case (the first few)."""
 
 
 class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):

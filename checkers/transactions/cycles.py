@@ -61,7 +61,7 @@ ORDERS: Final = (PROCESS, REAL_TIME)
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
     "ops": "string", "more": "int64", "claim": "string", "cycle": "int64",
-    "reasons": "string",
+    "reasons": "string", "branches": "string",
 }  # fmt: skip
 
 
@@ -272,7 +272,8 @@ def declare_cycle_check(
         meaning=meaning,
         violations=f"select * from {found} where anomaly = '{anomaly}'",
         evidence=f"""
-            select key, claim, ops, more, first_op, second_op, cycle, reasons from {name_violations(anomaly)}
+            select key, claim, ops, more, first_op, second_op, cycle, reasons, branches
+            from {name_violations(anomaly)}
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {examined}",
@@ -282,6 +283,7 @@ def declare_cycle_check(
         more="{more}",  # how many operations are not listed
         cycle="cycle",
         reasons="reasons",
+        branches="branches",
         about=about,
         explained_by=explained_by,
     )
@@ -290,9 +292,12 @@ def declare_cycle_check(
 def load_cycles(engine: Engine, table: str, found: Sequence[Mapping[str, Any]]) -> None:
     """Creates a table of components with cycles, one row each. Fields that ``_COLUMNS`` lacks are ignored.
 
-    ``reasons`` may be missing: why each operation of the cycle comes before the next one (``encode_reasons``).
+    ``reasons`` may be missing: why each operation of the cycle comes before the next one (``encode_reasons``). So may
+    ``branches``: the cycles of a refutation by cases, as JSON.
     """
-    rows = [{"reasons": None, **{name: row[name] for name in _COLUMNS if name in row}} for row in found]
+    rows = [
+        {"reasons": None, "branches": None, **{name: row[name] for name in _COLUMNS if name in row}} for row in found
+    ]
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
     engine.load(table, pa.Table.from_pylist(rows, schema=schema))
 

@@ -17,7 +17,7 @@ from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.exposure import ExposureCount, read_count
 from assay.checkers.isolation.certificate import to_certificate
-from assay.checkers.isolation.explain import describe, find_class, list_reasons
+from assay.checkers.isolation.explain import describe, find_class, list_branches, list_reasons
 from assay.checkers.isolation.exposure import EXPOSURE_TABLE, count_exposure, declare_level_exposure
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import Level, find_level
@@ -128,7 +128,8 @@ def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
 def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str | None:
     """Returns the reasons of a circle as JSON. None if it cannot be drawn: a drawing has one box per transaction.
 
-    So it has no circle that meets a transaction twice, and no refutation by cases.
+    So it has no circle that meets a transaction twice. A refutation by cases has a drawing of each case
+    (``list_branches``).
     """
     if not isinstance(refutation, Circle):
         return None
@@ -141,7 +142,7 @@ def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[s
     steps = [step for circle in iterate_circles(refutation) for step in circle.steps]
     involved = list(dict.fromkeys(history.ops[step.source] for step in steps))
     readers = [history.ops[step.reader] for step in steps if step.reader >= 0]
-    ops = list(dict.fromkeys((*involved, *readers)))
+    ops, branches = list(dict.fromkeys((*involved, *readers))), list_branches(history, refutation)
     keys = [history.keys[step.key] for step in steps if step.key >= 0]
     return {
         "anomaly": find_class(history, refutation),
@@ -154,4 +155,5 @@ def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[s
         "claim": describe(history, refutation),
         "cycle": int(isinstance(refutation, Circle)),
         "reasons": _encode_reasons(history, refutation),
+        "branches": msgspec.json.encode(branches).decode() if branches else None,
     }

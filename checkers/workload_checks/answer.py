@@ -62,9 +62,19 @@ class Answer:
         self.exposed[anomaly] += found[True]
 
     def add(
-        self, anomaly: str, key: str | None, claim: str, operations: Iterable[Completed], *, cycle: bool = False
+        self,
+        anomaly: str,
+        key: str | None,
+        claim: str,
+        operations: Iterable[Completed],
+        *,
+        cycle: bool = False,
+        reasons: Iterable[str] = (),
     ) -> None:
-        """Adds a finding. ``operations`` contradict each other; the last one shows the contradiction."""
+        """Adds a finding. ``operations`` contradict each other; the last one shows the contradiction.
+
+        ``cycle``: they come before each other in a circle, for the ``reasons``.
+        """
         self.counts[anomaly] += 1
         if self.counts[anomaly] > MOST_FINDINGS:
             return
@@ -81,6 +91,7 @@ class Answer:
                 since=min(moments, default=None),
                 until=max(moments, default=None),
                 cycle=cycle,
+                reasons=tuple(map(shorten_times, reasons)),
             )
         )
 

@@ -529,7 +529,8 @@ class _KafkaCheck:
                 ended, began = seconds(first.ret or 0), seconds(second.call)
                 steps.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
         claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(steps[:6])}."
-        self.answer.add(anomaly, None, claim, [self.steps[op].operation for op in cycle], cycle=True)
+        operations = [self.steps[op].operation for op in cycle]
+        self.answer.add(anomaly, None, claim, operations, cycle=True, reasons=steps)
 
 
 _LOGGED: Final = ("send", "poll", "txn")
