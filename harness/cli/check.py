@@ -51,6 +51,7 @@ examples:
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
   assay check copy/ --contract=strictest                  the history of a run without its settings.json
   assay check history/ --model=kv                         Parquet folder ops/, by a model
+  assay check part-000000.parquet --workload=bank         operations of one Parquet file, by a workload
   assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
   assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
   assay check a.edn b.json.gz --workload=list-append      several files, a line each; exits with the worst
@@ -119,7 +120,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--workload", action=ChooseWorkload, metavar="WORKLOAD",
-        help="for a file: the workload of Jepsen or Maelstrom that made it, whose question is asked "
+        help="the workload of Jepsen or Maelstrom that made the operations, whose question is asked "
         f"({', '.join(WORKLOADS)}); --workload=help describes each",
     )  # fmt: skip
     parser.add_argument(

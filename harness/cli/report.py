@@ -26,6 +26,7 @@ options of `assay check`.
   assay report history.edn --workload=rw-register        history.edn.html beside the file
   assay report history.edn --model=cas-register --out=page.html
   assay report history/ --model=kv                       history.html beside a folder with Parquet parts in ops/
+  assay report part-000000.parquet --workload=bank       the operations of one Parquet file
 """
 
 
@@ -45,12 +46,13 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.stored.check_path import find_foreign_file
+    from assay.harness.stored.check_path import find_foreign_file, is_parquet_file
 
     arguments.paths = [arguments.path]
     request = make_request(arguments)
     file = find_foreign_file(request)
-    if file is None and request.model is not None and _is_bare_history(arguments.path):
+    is_judged = request.model is not None or request.workload is not None
+    if file is None and (is_parquet_file(arguments.path) or (is_judged and _is_bare_history(arguments.path))):
         target = arguments.out or arguments.path.resolve().with_name(f"{arguments.path.resolve().name}.html")
         _write_page(target, lambda: _judge_folder(arguments, request))
         return ExitCode.PASS
@@ -88,7 +90,7 @@ def _render_run(path: Path, target: Path | None) -> Path:
 
     stored = open_stored(path)
     if stored.run is None:
-        raise InputError(f"{path} is a bare history; name the --model of its operations, or the run folder around it")
+        raise InputError(f"{path} is a bare history; name its --model or --workload, or the run folder around it")
     if target is not None:
         _require_page(target)
     history = open_history(stored.history)
@@ -109,11 +111,11 @@ def _judge_file(arguments: argparse.Namespace, request: "CheckRequest", file: Pa
 
 
 def _judge_folder(arguments: argparse.Namespace, request: "CheckRequest") -> str:
-    from assay.harness.stored.check_path import judge_folder_by_model
+    from assay.harness.stored.check_path import judge_folder
     from assay.harness.stored.foreign_page import render_folder
 
     with _open_engines(arguments) as (engines, progress, report):
-        judgement, ops, notes = judge_folder_by_model(request, engines, progress, report)
+        judgement, ops, notes = judge_folder(request, engines, progress, report)
     note(f"the verdict is {judgement.verdict}")
     return render_folder(request, judgement, ops, notes)
 

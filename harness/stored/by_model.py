@@ -44,9 +44,12 @@ BATCH: Final = 1_000_000
 """Number of operations of a file that are handled at once."""
 
 
-def open_stored_operations(folder: Path) -> HistoryReader:
-    """Opens a history folder and validates its operations. Raises ``HistoryError``."""
-    reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
+def open_stored_operations(path: Path) -> HistoryReader:
+    """Opens a history folder, or a Parquet file with operations, and validates them. Raises ``HistoryError``."""
+    if path.is_file():
+        reader = HistoryReader(path.parent, paths={name: [path] if name == "ops" else [] for name in SCHEMAS})
+    else:
+        reader = HistoryReader(path, optional=(*OPTIONAL, "effects"))
     require_unchanged(reader)
     with Engines(spark=False).open(reader) as engine:
         register_data_sets(engine, reader)

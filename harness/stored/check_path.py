@@ -1,6 +1,7 @@
 """``assay check PATH``: recognises the kind of history at the path and judges it.
 
-- A run folder or a history folder is judged by its contract (``by_contract``), or by ``--model`` alone.
+- A run folder or a history folder is judged by its contract (``by_contract``), or by ``--model`` or ``--workload``
+  alone. So is a Parquet file with operations.
 - A file, or a Jepsen store folder with a ``history.edn``, is in a foreign format and needs a model or a workload.
 
 A workload is judged by the question of Jepsen's or Maelstrom's checker of that name (``by_workload``).
@@ -59,6 +60,7 @@ from assay.harness.stored.initial_values import (
 )
 from assay.harness.stored.recognised_workload import list_fitting, recognise_workload
 from assay.harness.stored.request import AUTO, PARQUET, WORKLOADS, CheckRequest
+from assay.harness.stored.stored_shapes import require_workload
 from assay.harness.stored.workload_table import (
     ALL_READS,
     BY_NAME,
@@ -79,6 +81,8 @@ from assay.reports.operations import to_python_notation
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
+PARQUET_MAGIC: Final = b"PAR1"
+"""The first bytes of a Parquet file."""
 JEPSEN_HISTORIES: Final = ("history.edn", "history.edn.gz", "history.txt", "history.txt.gz")
 """Files of a Jepsen folder. The first one that exists is judged."""
 
@@ -119,8 +123,8 @@ def check(
             judged.judgement, judged.foreign.ops, *judged.notes, faults=judged.foreign.faults, notation=to_edn
         )
     _validate_folder(request)
-    if request.model is not None:
-        judgement, ops, notes = _judge_folder_by_model(request, engines, progress, report)
+    if request.model is not None or request.workload is not None or is_parquet_file(request.path):
+        judgement, ops, notes = judge_folder(request, engines, progress, report)
         return _describe_result(judgement, ops.dataset("ops"), *notes)
     if request.seconds is not None:
         raise SettingsError("--time-limit applies only to the search with --model, and to isolation levels")
@@ -136,10 +140,6 @@ def check(
 def _validate_folder(request: CheckRequest) -> None:
     """Raises ``SettingsError`` for options that do not apply to a folder."""
     _validate(request, is_file=False)
-    if request.workload is not None:
-        raise SettingsError(
-            f"--workload is for a file of another tool; {request.path} is a folder, whose effects select the checks"
-        )
     if request.refusals:
         raise SettingsError(
             f"--cas-refusals is for a file, and {request.path} is a folder, which records refusals as results"
@@ -148,23 +148,26 @@ def _validate_folder(request: CheckRequest) -> None:
         raise SettingsError(f"--format={request.format} is for a file, and {request.path} is a folder")
 
 
-def judge_folder_by_model(
+def judge_folder(
     request: CheckRequest, engines: Engines, progress: ProgressCallback, report: Report = lambda finding: None
 ) -> tuple[Judgement, HistoryReader, tuple[str, ...]]:
-    """Judges the history folder at ``request.path`` by ``request.model``. The last result has notes for the user.
+    """Judges the history folder or the Parquet file at ``request.path`` by ``request.model`` or ``request.workload``.
 
-    Raises ``HistoryError`` for a folder that cannot be judged, ``SettingsError`` for wrong usage.
+    The last result has notes for the user. Raises ``HistoryError`` for a history that cannot be judged,
+    ``SettingsError`` for wrong usage.
     """
     _validate_folder(request)
-    return _judge_folder_by_model(request, engines, progress, report)
-
-
-def _judge_folder_by_model(
-    request: CheckRequest, engines: Engines, progress: ProgressCallback, report: Report
-) -> tuple[Judgement, HistoryReader, tuple[str, ...]]:
-    assert request.model is not None
-    model, history = _find_model(request.model, request), store.resolve_history(request.path)
-    ops = open_stored_operations(history)
+    if request.model is None and request.workload is None:
+        raise SettingsError(f"{request.path} holds only operations: name their --model or --workload")
+    model = None if request.model is None else _find_model(request.model, request)
+    ops = open_stored_operations(request.path if is_parquet_file(request.path) else store.resolve_history(request.path))
+    if model is None:
+        assert request.workload is not None
+        table = ops.table("ops")
+        require_workload(table, request.workload, request.path)
+        limits = _make_limits(request)
+        judged, notes = judge_workload(separate_processes(table), request, engines, progress, limits)
+        return judged, ops, notes
     require_keys(model, iterate_batches(ops))
     judgement = judge_by_model(ops, model, engines, progress, _make_limits(request), report)
     hint = suggest_initial_values(iterate_batches(ops), judgement, model, str)
@@ -184,7 +187,7 @@ def _validate(request: CheckRequest, *, is_file: bool) -> None:
     if request.refusals and name is not None and "cas" not in MODELS.get(name, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
     _validate_workload_options(request)
-    if request.contract is not None and (is_file or request.model is not None):
+    if request.contract is not None and (is_file or request.model is not None or request.workload is not None):
         raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
 
 
@@ -242,9 +245,22 @@ def find_foreign_file(request: CheckRequest) -> Path | None:
         if (path / "ops").is_dir() or (path / "history").is_dir():
             return None
         return next((path / name for name in JEPSEN_HISTORIES if (path / name).is_file()), None)
+    if is_parquet_file(path) and request.format in (AUTO, PARQUET):
+        return None
     if request.format == PARQUET:
-        raise SettingsError(f"--format=parquet is for a folder with ops/ in it, and {path} is a file")
+        raise SettingsError(f"--format=parquet is for a folder with ops/ in it, and {path} is no Parquet file")
     return path
+
+
+def is_parquet_file(path: Path) -> bool:
+    """Returns whether the path is a regular file that begins as Parquet does."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    except OSError:
+        return False  # reading it as another format names the error
 
 
 def judge_file(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.cli.report import PAGE_MARK
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
 from helpers.workload_files import Event, done, edn
 
@@ -121,3 +124,87 @@ def test_only_a_page_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_folder_takes_no_options_of_judging(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "history").mkdir()
     assert "whose verdict is stored" in refused(capsys, str(tmp_path), "--model=register")
+
+
+CASE_SPLIT: list[Event] = [
+    event
+    for process, micros in enumerate(
+        (
+            "[:w :x 1] [:w :s 1]", "[:w :x 2] [:w :t 1]", "[:w :y 1] [:w :p 1]", "[:w :y 2] [:w :q 1]",
+            "[:r :x 1] [:r :p 1] [:r :q 1]", "[:r :t 1] [:r :y 1]", "[:r :t 1] [:r :y 2]", "[:w :z 1] [:w :u 1]",
+            "[:w :z 2] [:w :v 1]", "[:r :x 2] [:r :u 1] [:r :v 1]", "[:r :s 1] [:r :z 1]", "[:r :s 1] [:r :z 2]",
+        ),
+        start=NEMESIS + 1,
+    )
+    for event in done(process, "txn", f"[{micros}]")
+]  # fmt: skip
+
+
+def test_each_case_of_a_refutation_has_its_choice_and_a_drawing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in tests/checkers/isolation: either writer of x may be the first, and each order closes another circle."""
+    page = report(capsys, write(tmp_path / "history.edn", CASE_SPLIT), "--workload=rw-register")
+    first, second = re.findall(r"<p class=\"case\"><b>Case \d</b>: (.+?)\. Then", page)
+    assert first != second
+    assert all(re.fullmatch(r"transaction \d+ is before transaction \d+", each) for each in (first, second))
+    assert page.count('<figure class="cycle">') == 2
+    assert len(set(re.findall(r'<marker id="([^"]+)"', page))) == 2
+    assert " is before transaction " in page.partition("<figcaption>")[2].partition("</figcaption>")[0]
+
+
+SMALL: dict[str, list[Event]] = {
+    "bank": [
+        *done(0, "read", "nil", "{:a 5, :b 5}"), *done(0, "read", "nil", "{:a 5, :b 5}"),
+        *done(1, "read", "nil", "{:a 5, :b 6}"),
+    ],
+    "causal-reverse": [*done(0, "write", "1"), *done(0, "write", "2"), *done(1, "read", "nil", "[2]")],
+    "monotonic-rows": [
+        *done(0, "add", "nil", "{:val 1 :sts 2}"), *done(0, "add", "nil", "{:val 2 :sts 1}"),
+        *done(1, "read", "nil", "[{:val 2 :sts 1} {:val 1 :sts 2}]"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", SMALL)
+def test_operations_without_a_circle_are_drawn_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workload: str
+) -> None:
+    page = report(capsys, write(tmp_path / "history.edn", SMALL[workload]), f"--workload={workload}")
+    assert '<figure class="beside">' in page
+    assert '<rect class="marked"' in page
+    assert '<figure class="cycle">' not in page
+
+
+def bank_folder(path: Path, *last: tuple[str, object]) -> Path:
+    """A history folder of this tool with the operations of a bank."""
+    with HistoryWriter(path) as writer:
+        for index, (f, value) in enumerate([("read", {"a": 5, "b": 5})] * 2 + list(last), start=1):
+            argument, result = (None, value) if f == "read" else (value, None)
+            operation, completion = Operation(f, argument=argument), Completion(Outcome.OK, result=result)
+            writer.completed(Completed(index, 0, "0", operation, completion, 10 * index, 10 * index + 5), [])
+    return path
+
+
+def test_a_history_of_this_tool_is_judged_by_a_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = bank_folder(tmp_path / "history", ("read", {"a": 5, "b": 6}))
+    part = folder / "ops" / "part-000001.parquet"
+    for path in (folder, part):
+        assert main(["check", str(path), "--workload=bank"]) == ExitCode.FAIL
+        out = capsys.readouterr().out
+        assert "bank-total 1, in 3 operations (3 ok)" in out
+        assert "judged as bank" in out
+    page = report(capsys, part, "--workload=bank", f"--out={tmp_path / 'page.html'}")
+    assert "bank-total" in page
+    assert '<figure class="beside">' in page
+    assert report(capsys, folder, "--workload=bank").count("workload=bank")
+    assert (tmp_path / "history.html").exists()
+    assert f"{part} holds only operations: name their --model or --workload" in refused(capsys, str(part))
+
+
+def test_operations_of_another_workload_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = bank_folder(tmp_path / "history", ("read", 7))
+    assert f"{folder}: operation 3 is none of --workload=bank: the result of :read is a map of account to balance" in (
+        refused(capsys, str(folder), "--workload=bank")
+    )
+    assert "there is no :read, but enqueue, dequeue, drain" in refused(capsys, str(folder), "--workload=queue")

@@ -182,7 +182,7 @@ MALFORMED = {
     ),
     "a process below zero": ("{:process -1, :type :ok, :f :read}", 1, 1, ":process is `-1`; a client is a number"),
     "a process too large": ("{:process 2147483648, :type :ok, :f :read}", 1, 1, ":process is `2147483648`"),
-    "a process in words": ('{:process "a", :type :ok, :f :read}', 1, 1, "give each client a number, in all its entries"),
+    "a process in words": ('{:process "a", :type :ok, :f :read}', 1, 1, "give each client a number, in all"),
     "a time that is none": (f"{CALL} :time 1.5}}", 1, 1, ":time is `1.5`; it is a whole number"),
     "a time beyond the last": (f"{CALL} :time {2**62}}}", 1, 1, ":time is `4611686018427387904`; it is a whole number"),
     "an index beyond 64 bits": (f"{CALL} :index {2**63}}}", 1, 1, ":index is "),
