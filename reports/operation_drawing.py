@@ -17,6 +17,8 @@ LABEL_WIDTH: Final = 90
 """Width of the names of processes."""
 LINE_HEIGHT: Final = 40
 BAR_HEIGHT: Final = 24
+NO_VALUE: Final = "null"
+"""The argument of an operation without one."""
 LONGEST_TEXT: Final = 40
 """Maximum characters of the text above a bar."""
 
@@ -60,7 +62,7 @@ def draw_operations(operations: Sequence[OperationRow], marked: Collection[int])
     bars = tuple(
         Bar(
             operation=row.index,
-            text=_shorten(f"op {row.index}: {row.f} {row.argument}"),
+            text=_name(row),
             x=round(place[row.call], 1),
             y=tops[row.process],
             width=round((WIDTH if row.ret is None else place[row.ret]) - place[row.call], 1),
@@ -73,5 +75,6 @@ def draw_operations(operations: Sequence[OperationRow], marked: Collection[int])
     return OperationDrawing(lines, bars, LINE_HEIGHT * len(processes) + 14.0)
 
 
-def _shorten(text: str) -> str:
+def _name(row: OperationRow) -> str:
+    text = f"op {row.index}: {row.f}{'' if row.argument == NO_VALUE else f' {row.argument}'}"
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"

@@ -152,7 +152,8 @@ class _Reads:
         """Returns for each read whether it shows the element, as 0 or 1."""
         if element >> 3 >= len(self._bytes):
             return np.zeros(len(self), dtype=np.int64)
-        return (self._bytes[element >> 3] >> (element & 7) & 1).astype(np.int64)[self._place]
+        shown: Ints = (self._bytes[element >> 3] >> (element & 7) & 1).astype(np.int64)
+        return shown[self._place]
 
     def _make_parts(self, reads: Ints, values: Ints) -> list[Part]:
         return [(row, FIND, value) for row, value in zip(self._rows[reads].tolist(), values.tolist(), strict=True)]

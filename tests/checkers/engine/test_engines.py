@@ -502,15 +502,17 @@ def test_duckdb_sqlite_and_the_oracles_agree_on_objects(tmp_path: Path, family: 
     [pytest.param(family, id=family.name, marks=() if family.name == "queue" else LONG) for family in OBJECT_FAMILIES],
 )
 def test_spark_agrees_on_objects(tmp_path: Path, application: Application, family: Family) -> None:
-    folder, contract, families, by_duck = check_objects(tmp_path, family)
+    folder, contract, families, by_duck = check_objects(tmp_path, family, histories=200)
     with application.engine(effects=1000) as spark:
         assert answers(spark, folder, contract, families) == by_duck
 
 
-def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[Family, ...], dict[str, Answer]]:
+def check_objects(
+    folder: Path, family: Family, histories: int = 600
+) -> tuple[Path, Contract, tuple[Family, ...], dict[str, Answer]]:
     """By DuckDB and the oracles; what of, and the answers."""
     some = []
-    for index in range(600):
+    for index in range(histories):
         rng = random.Random(f"engines/{family.name}/{index}")
         one = OBJECTS[family.name](f"k-{index}", rng, index * 100)
         some.append(one if index % 3 == 0 else broken_object(one, rng))

@@ -11,7 +11,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -37,6 +37,7 @@ from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, table
 from helpers.linearizability_models import TESTED, Deadly, Mixer, Unsaid
 from helpers.linearizability_oracle import MEANING, Op, linearizable
+from helpers.nightly import some_by_day
 from helpers.process_tree import descendants, left
 
 HERE = LocalSearch(workers=1)
@@ -110,7 +111,11 @@ def test_spark_says_what_one_process_says_of_many_keys(model: str, spark: OnSpar
     check_alike(model, spark, 1500)
 
 
-@pytest.mark.parametrize("model", sorted(MODELS))
+EACH_KIND: Final = ("kv", "lease-mutex", "owner-mutex", "register", "set")
+"""A model of each kind: of texts, of times, of processes, of integers, and with interned states."""
+
+
+@pytest.mark.parametrize("model", some_by_day(sorted(MODELS), EACH_KIND))
 def test_what_is_said_of_a_key_does_not_depend_on_its_neighbours(model: str) -> None:
     """Whatever values they have, and in whatever order the rows lie."""
     _, ops = keyed(model, 200)

@@ -14,23 +14,24 @@ from assay.checkers.judging.judge import judge
 from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Rows
 
+from helpers.nightly import by_night
 from helpers.plant_histories import KINDS, Kind, to_operations
 from helpers.planted import CLIENT_FAMILIES, Planted, planted_in
 
 pytestmark = pytest.mark.slow
 
-ALONE = 6
-"""Copies of each kind that are judged one by one."""
+FEW, MANY = 2, 6
+"""Copies of each kind that are judged one by one: at least so many, and one of each plant."""
 
 
-def sample(kind: Kind) -> list[Planted]:
+def sample(kind: Kind, least: int) -> list[Planted]:
     """Returns a few copies, of as many plants as possible."""
     by_plant: dict[str, list[Planted]] = {}
     for one in planted_in(kind):
         if one.changed:
             by_plant.setdefault(one.plant.anomaly, []).append(one)
-    rounds = [copy for place in range(ALONE) for some in by_plant.values() for copy in some[place : place + 1]]
-    return list(islice(rounds, max(ALONE, len(by_plant))))
+    rounds = [copy for place in range(least) for some in by_plant.values() for copy in some[place : place + 1]]
+    return list(islice(rounds, max(least, len(by_plant))))
 
 
 def judge_alone(rows: Rows, kind: Kind) -> frozenset[str]:
@@ -41,9 +42,10 @@ def judge_alone(rows: Rows, kind: Kind) -> frozenset[str]:
         return frozenset(judge(packed.history, kind.contract, opened).anomalies) - deadlines
 
 
+@pytest.mark.parametrize("least", [FEW, by_night(MANY)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_copies_are_judged_together_as_one_by_one(kind: Kind) -> None:
-    for one in sample(kind):
+def test_copies_are_judged_together_as_one_by_one(kind: Kind, least: int) -> None:
+    for one in sample(kind, least):
         assert judge_alone(one.edited, kind) == one.found, one.claim
 
 
@@ -55,7 +57,7 @@ def judge_together(copies: Sequence[Planted], kind: Kind, engines: Engines) -> d
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_sqlite_and_duckdb_find_the_same(kind: Kind) -> None:
-    copies = sample(kind)
+    copies = sample(kind, MANY)
     expected = {number: one.found for number, one in enumerate(copies) if one.found}
     for name in ("sqlite", "duckdb"):
         assert judge_together(copies, kind, Engines(name)) == expected
