@@ -31,7 +31,7 @@ from assay.harness.core.printable import count_noun
 BUDGET: Final = 200_000
 """Work between two checks of the time limit, in model steps (``core.count_work``)."""
 PLAIN_BUDGET: Final = 4_000
-"""The same without numba, which makes a step as slow as fifty others."""
+"""The budget without numba, because a plain step takes as long as some fifty compiled ones."""
 PLAIN_STEPS: Final = 4_000
 """Maximum number of model steps that a process runs in plain Python. They take as long as loading the compiled code."""
 PLAIN_OPERATIONS: Final = 300
@@ -109,7 +109,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 return _add_measurements(space, SearchResult(why=explain(history, layout, space)))
             elif status == core.SPENT and plain:
                 begun = time.perf_counter()
-                compile_all()
+                _load_compiled()
                 deadline.extend(time.perf_counter() - begun)
                 plain, step = False, _compile_step(wanted)  # without numba, the step stays plain
             elif status != core.SPENT:
@@ -142,8 +142,22 @@ def _should_begin_plain(history: KeyHistory) -> bool:
     known = not history.model.compiled or type(history.model).__module__.startswith("assay.checkers.")
     if known and len(history) <= PLAIN_OPERATIONS and _plain.left > 0:
         return True
-    compile_all()
+    _load_compiled()
     return False
+
+
+@lru_cache(maxsize=1)
+def _load_compiled() -> None:
+    """Compiles the search, or loads the compiled code. Numba does so at the first call, so an empty key is searched.
+
+    Without this function, the time limit of the first key would include the time to compile.
+    """
+    compile_all()
+    if can_compile():
+        model, none = Model(), np.zeros(0, dtype=np.int64)
+        layout = lay_out([], None, none, none, none)
+        space = Workspace(layout, 0, 1 << 30, InternedStates(model))
+        core.advance(_compile_step(_reject_step), False, layout, space.memory)
 
 
 def _reject_step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:

@@ -8,7 +8,6 @@ and ``harness.cli`` import it.
 - ``by_contract``: opens a run or history folder and judges it by the checks in SQL
 - ``by_model``: judges operations by a model. ``initial_values``: initial values of registers
 - ``by_workload``: judges operations of another tool's workload. ``workload_table``: all workloads
-- ``stored_shapes``: requires that the operations of a history of this tool are those of a workload
 - ``recognised_workload``: recognises the workload of a file
 - ``transaction_reads``: reads of initial values, and of failed and unknown transactions
 - ``certificate_file``: certificates of isolation levels as files

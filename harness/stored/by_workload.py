@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -27,10 +27,13 @@ from assay.checkers.transactions.level import read_certificate, read_level_notes
 from assay.checkers.workload_checks.answer import NO_FIELDS, Fields
 from assay.checkers.workload_checks.catalog import CHECKS
 from assay.checkers.workload_checks.transaction_models import DRAINED_QUEUE, TRANSACTION_MODELS, Tally, choose_tally
-from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
-from assay.harness.core.operation import Completed
+from assay.harness.core.operation import Completed, Outcome
 from assay.harness.foreign import to_edn
+from assay.harness.foreign.answers import allow_micros
+from assay.harness.foreign.edn import Keyword, Map, to_source
+from assay.harness.foreign.shapes import WORKLOADS, OperationShape
 from assay.harness.run.judging import add_doubts, merge_judgements
 from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored import initial_values
@@ -67,6 +70,8 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 _DRAIN_CLAIM: Final = re.compile(r"though the drain that was called at [0-9.]+ s found the end")
 _DRAINED: Final = "though this workload ends with a complete drain"
 """Replaces the words of ``queue-lost`` on a drain, which ``set_and_queue_effects`` adds at the end of the file."""
+_CELLS: Final = ("f", "argument", "result", "outcome")
+"""The columns that say whether an operation fits a workload."""
 _NEEDED_FOR_LEVELS: Final = "G1c"
 """The anomaly whose check must have data if a level is judged. It examines all reads, so some transaction must have
 read something, even a nil."""
@@ -271,3 +276,44 @@ def _rename_table(ops: pa.Table, workload: Workload) -> pa.Table:
         renamed = pc.if_else(pc.equal(ops["f"], old), new, ops["f"])
         ops = ops.set_column(ops.schema.get_field_index("f"), ops.schema.field("f"), renamed)
     return ops
+
+
+def require_workload(ops: pa.Table, workload: str, path: Path) -> None:
+    """Raises ``HistoryError`` for the first operation of a history of this tool that is none of the workload.
+
+    Its values are plain JSON: micro-operations are lists such as ``["r", 1, null]``. Equal operations are tried once.
+    """
+    shapes = WORKLOADS[workload]
+    distinct = ops.group_by(list(_CELLS)).aggregate([("index", "min")]).sort_by("index_min")
+    for row in distinct.to_pylist():
+        reason = _find_misfit(row, shapes)
+        if reason:
+            raise HistoryError(f"{path}: operation {row['index_min']} is none of --workload={workload}: {reason}")
+
+
+def _find_misfit(row: Mapping[str, Any], shapes: Mapping[str, OperationShape]) -> str:
+    """Returns why the operation does not fit the workload; empty if it does."""
+    f, shape = row["f"], shapes.get(row["f"])
+    if shape is None:
+        return f"there is no :{f}, but {', '.join(shapes)}"
+    called, answered = (_to_value(msgspec.json.decode(row[name] or "null")) for name in ("argument", "result"))
+    if not shape.argument_fits(called):
+        return f":{f} takes {shape.argument_text}, not {to_source(called)}"
+    if row["outcome"] != Outcome.OK:
+        return ""
+    if not shape.result_fits(answered):
+        return f"the result of :{f} is {shape.result_text}, not {to_source(answered)}"
+    if shape.allows is allow_micros and not allow_micros(called, answered):
+        return f"the answer {to_source(answered)} contradicts the call {to_source(called)}"
+    return ""
+
+
+def _to_value(value: Any) -> Any:
+    """Returns a value as the readers of files make it."""
+    if isinstance(value, list):
+        return tuple(map(_to_value, value))
+    if isinstance(value, dict):
+        if set(value) == {"keyword"}:
+            return Keyword(value["keyword"])
+        return Map(tuple((key, _to_value(one)) for key, one in value.items()))
+    return value

@@ -43,7 +43,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
 from assay.harness.stored.by_model import iterate_batches, judge_by_model, open_stored_operations
-from assay.harness.stored.by_workload import judge_workload
+from assay.harness.stored.by_workload import judge_workload, require_workload
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.foreign_findings import (
     add_contradictory_answers,
@@ -60,7 +60,6 @@ from assay.harness.stored.initial_values import (
 )
 from assay.harness.stored.recognised_workload import list_fitting, recognise_workload
 from assay.harness.stored.request import AUTO, PARQUET, WORKLOADS, CheckRequest
-from assay.harness.stored.stored_shapes import require_workload
 from assay.harness.stored.workload_table import (
     ALL_READS,
     BY_NAME,

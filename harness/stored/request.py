@@ -44,7 +44,7 @@ class CheckRequest:
     initial: tuple[str, ...] = ()
     """Initial values of registers, as texts: ``0`` for all keys, ``x=0`` for key x."""
     workload: str | None = None
-    """One of ``WORKLOADS``, whose question is asked."""
+    """The name of a workload, one of ``WORKLOADS``."""
     total: int | None = None
     """The sum of all balances of a bank; None: the sum that most reads show."""
     negative_balances: bool = False

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.linearizability import MODELS, Limits, Model, search, searcher
+from assay.checkers.linearizability import MODELS, Limits, Model, core, search, searcher
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.key_result import SEARCH
 from assay.checkers.linearizability.key_search import LAYERS, PAIRS, VALUES, search_history
@@ -376,3 +376,15 @@ class Multistate(Set):
 
     name = "multistate"
     exact = None
+
+
+def test_loading_the_compiled_search_compiles_all_that_a_key_needs() -> None:
+    """Otherwise the first key's time limit would include the time to compile."""
+    pytest.importorskip("numba")
+    searcher._load_compiled()
+    known = list(core.advance.signatures)  # type: ignore[attr-defined]
+    assert known
+    for model, op in (("kv", operation("put", "a", call=0, ret=1)), ("fifo-queue", enqueue(1, 0))):
+        encoded = encode(table([(None, [op])]), MODELS[model])
+        assert searcher.search_key(encoded.history(0), AMPLE, witness=True).order == (0,)
+    assert list(core.advance.signatures) == known  # type: ignore[attr-defined]
