@@ -150,7 +150,9 @@ def test_each_case_of_a_refutation_has_its_choice_and_a_drawing(
     assert all(re.fullmatch(r"transaction \d+ is before transaction \d+", each) for each in (first, second))
     assert page.count('<figure class="cycle">') == 2
     assert len(set(re.findall(r'<marker id="([^"]+)"', page))) == 2
-    assert "transaction 4 wrote y before transaction 6" in page.partition("<figcaption>")[2].partition("</figcaption>")[0]
+    assert (
+        "transaction 4 wrote y before transaction 6" in page.partition("<figcaption>")[2].partition("</figcaption>")[0]
+    )
 
 
 SMALL: dict[str, list[Event]] = {
