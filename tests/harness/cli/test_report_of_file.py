@@ -210,3 +210,13 @@ def test_operations_of_another_workload_are_refused(tmp_path: Path, capsys: pyte
         refused(capsys, str(folder), "--workload=bank")
     )
     assert "there is no :read, but enqueue, dequeue, drain" in refused(capsys, str(folder), "--workload=queue")
+
+
+def test_a_circle_in_a_log_is_drawn_with_its_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [
+        *done(0, "send", "[[:send 1 10]]", "[[:send 1 [3 10]]]"),
+        *done(2, "send", "[[:send 1 11]]", "[[:send 1 [1 11]]]"),
+        *done(3, "poll", "[[:poll]]", "[[:poll {1 [[1 11] [3 10]]}]]"),
+    ]
+    page = report(capsys, write(tmp_path / "history.edn", events), "--workload=kafka")
+    assert "<b>2 → 0</b>: a log has a value of operation 2 right before one of operation 0" in page
