@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
-from assay.checkers.judging.verdict import Judgement
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import Model
 from assay.checkers.linearizability.encode import describe_key
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
@@ -173,12 +173,18 @@ def measure(
                 found[plant] = (len(claims), sum(claim.exposed for _, claim in claims))
                 copies += _plant(plant, claims, objects, plants, random.Random(f"{seed}/{plant.anomaly}"))
     watch("judging copies", 0, 1)
-    found_in = _judge_copies(copies, known, contract, engines, families, judgement.forbidden)
+    found_in: dict[int, frozenset[str] | None] = {
+        **_judge_copies(copies, known, contract, engines, families, judgement.forbidden)
+    }
     if model is not None:
         found_in |= _search_copies(copies, history, model)
     for plant in all_plants:
         if plant in found:
-            own_copies = [(copy, found_in[number]) for number, copy in enumerate(copies) if copy.plant is plant]
+            own_copies = [
+                (copy, anomalies_found)
+                for number, copy in enumerate(copies)
+                if copy.plant is plant and (anomalies_found := found_in[number]) is not None
+            ]
             shares.append(_count(plant, found[plant], own_copies))
     allowed = set() if contract.transaction_level is None else _find_allowed_cycles(contract)
     return Sensitivity(
@@ -270,17 +276,26 @@ def _draw_operations(history: HistoryReader, seed: int) -> dict[str, Rows]:
     return {describe_key(key): sorted(by_key[key], key=get_row_id) for key in drawn}
 
 
-def _search_copies(copies: Sequence[PlantedCopy], history: HistoryReader, model: Model) -> dict[int, frozenset[str]]:
-    """Searches the copies for the model. Returns the anomalies found in each of them, by the copy's number."""
+def _search_copies(
+    copies: Sequence[PlantedCopy], history: HistoryReader, model: Model
+) -> dict[int, frozenset[str] | None]:
+    """Searches the copies for the model. Returns the anomalies found in each of them, by the copy's number.
+
+    They are None if a limit ended the search. Such a copy does not count, because its violation was not missed.
+    """
     import pyarrow as pa
 
     from assay.checkers.linearizability.search import search
 
     schema = history.table("ops").schema
-    return {
-        number: frozenset(search(pa.Table.from_pylist(list(copy.rows), schema=schema), model).anomalies)
+    judgements = {
+        number: search(pa.Table.from_pylist(list(copy.rows), schema=schema), model)
         for number, copy in enumerate(copies)
         if copy.plant.of_model and copy.rows is not None
+    }
+    return {
+        number: None if judgement.verdict is Verdict.UNKNOWN else frozenset(judgement.anomalies)
+        for number, judgement in judgements.items()
     }
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+import pyarrow as pa
 import pytest
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.sensitivity import Sensitivity
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Model, search
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.checkers.linearizability.models import Register
@@ -140,6 +144,18 @@ def test_a_run_with_a_model_is_measured(tmp_path: Path) -> None:
     assert share.missed is not None
     assert share.missed.endswith("no write had ended before it, or its value may have been written back")
     assert (found.escaped, [one.anomaly for one in found.not_planted]) == ((), [])
+
+
+def test_a_copy_without_an_answer_is_not_counted_as_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(ops: pa.Table, model: Model, **of_the_run: Any) -> Judgement:
+        if of_the_run:
+            return search(ops, model, **of_the_run)
+        return msgspec.structs.replace(search(ops, model), verdict=Verdict.UNKNOWN, anomalies={}, findings=())
+
+    monkeypatch.setattr(sys.modules["assay.checkers.linearizability.search"], "search", give_up)
+    (share,) = measured(tmp_path / "history", promise("register"), Registry.standard()).shares
+    assert (share.exposed, share.planted_exposed, share.escaped) == (5, 0, ())
+    assert (share.planted, share.caught) == (1, 0)
 
 
 class Another(Register):
