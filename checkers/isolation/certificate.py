@@ -7,8 +7,9 @@ code with the searches, and needs no graph.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.checkers.isolation.levels import Level, Order, Rule
@@ -47,7 +48,7 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
         return None
     if level.rule.is_hard:
         return _replay(history, order, snapshot=snapshot)
-    seen = _list_causes(history, level, order) if level.rule is Rule.CAUSAL else _list_visible(history, level)
+    seen = _list_causes(history, level, order) if level.rule is Rule.CAUSAL else _list_visible(history, level, place)
     for reader, read_key, writer, other in seen:
         if (
             read_key in history.writes[other]
@@ -104,25 +105,50 @@ def _list_sessions(history: TransactionHistory) -> Iterator[tuple[int, int]]:
             last[process] = number
 
 
-def _list_visible(history: TransactionHistory, level: Level) -> Iterator[tuple[int, int, int, int]]:
+def _list_visible(
+    history: TransactionHistory, level: Level, places: Mapping[int, int]
+) -> Iterator[tuple[int, int, int, int]]:
     """Yields (reader, key, writer, another transaction that the reader sees) for each read."""
     writers: dict[int, list[int]] = {}
     for number, written in enumerate(history.writes):
         for key in written:
             writers.setdefault(key, []).append(number)
+    ended = _Returned(history, level, writers, places) if level.rule is Rule.READ_ATOMIC else None
     for reader, reads in enumerate(history.reads):
         visible: set[int] = set()
         if level.rule is Rule.READ_ATOMIC:
             visible = {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
-            keys = {read.key for read in reads} if level.order is not Order.NONE else set()
-            for other in (one for key in keys for one in writers.get(key, ())):
-                same = level.order is Order.REAL_TIME or history.processes[other] == history.processes[reader]
-                if same and history.returns[other] < history.calls[reader]:
-                    visible.add(other)
         for read in reads:
             yield from ((reader, read.key, read.writer, other) for other in visible)
             if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
                 visible |= {one for one in (*read.others, read.writer) if one != INITIAL}
+            elif ended is not None and level.order is not Order.NONE:
+                group = history.processes[reader] if level.order is Order.SESSION else 0
+                for other in ended.find_last(group, read.key, history.calls[reader]):
+                    yield reader, read.key, read.writer, other
+
+
+class _Returned:
+    """Writers of a key that returned before a moment, by session (or 0). Only the last two in the order are found."""
+
+    def __init__(
+        self, history: TransactionHistory, level: Level, writers: Mapping[int, Sequence[int]], places: Mapping[int, int]
+    ) -> None:
+        self._returns: dict[tuple[int, int], list[int]] = {}
+        self._last: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        for key, numbers in writers.items():
+            for number in sorted(numbers, key=history.returns.__getitem__):
+                if history.returns[number] == NEVER:
+                    break
+                group = history.processes[number] if level.order is Order.SESSION else 0, key
+                known = self._last.setdefault(group, [()])
+                known.append(tuple(sorted((*known[-1], number), key=places.__getitem__)[-2:]))
+                self._returns.setdefault(group, []).append(history.returns[number])
+
+    def find_last(self, group: int, key: int, before: int) -> tuple[int, ...]:
+        """Returns the writers of the key that returned before this moment: the last two of them in the order."""
+        returns = self._returns.get((group, key), [])
+        return self._last.get((group, key), [()])[bisect_left(returns, before)]
 
 
 def _list_causes(
@@ -138,7 +164,7 @@ def _list_causes(
         for number, (process, ret) in enumerate(zip(history.processes, history.returns, strict=True))
     ]
     direct: list[set[int]] = [set() for _ in sessions]
-    for first, second in (*_list_sessions(history), *history.list_order(level.order)):
+    for first, second in _list_sessions(history):
         direct[second].add(first)
     for number, reads in enumerate(history.reads):
         direct[number] |= {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
@@ -146,13 +172,41 @@ def _list_causes(
     for number, written in enumerate(history.writes):
         for key in written:
             writers.setdefault(key, {}).setdefault(sessions[number], []).append(number)
-    last: list[dict[int, int]] = [{} for _ in sessions]
+    by_return = sorted(
+        number for number in order if level.order is Order.REAL_TIME and history.returns[number] != NEVER
+    )
+    by_return.sort(key=history.returns.__getitem__)
+    returns = [history.returns[number] for number in by_return]
+    before = [bisect_left(returns, call) for call in history.calls]
+    users = Counter(before)  # by number of transactions that have returned, how many others were called then
+    last: dict[int, dict[int, int]] = {}
+    ended: dict[int, int] = {}  # what the first ``passed`` transactions to return saw, with themselves
+    passed = 0
+    kept: dict[int, dict[int, int]] = {0: {}}
     for number in order:
+        seen = last[number] = dict(kept[before[number]])
+        users[before[number]] -= 1
+        if not users[before[number]]:
+            del kept[before[number]]
         for source in direct[number]:
-            for session, seen in (*last[source].items(), (sessions[source], source)):
-                last[number][session] = max(seen, last[number].get(session, -1))
+            _merge(seen, last[source])
+            seen[sessions[source]] = max(source, seen.get(sessions[source], -1))
+        while passed < len(by_return) and by_return[passed] in last:
+            one = by_return[passed]
+            _merge(ended, last[one])
+            ended[sessions[one]] = max(one, ended.get(sessions[one], -1))
+            passed += 1
+            if users[passed]:
+                kept[passed] = dict(ended)
         for read in history.reads[number]:
             for session, candidates in writers.get(read.key, {}).items():
-                place = bisect_right(candidates, last[number].get(session, -1))
+                place = bisect_right(candidates, seen.get(session, -1))
                 if place:
                     yield number, read.key, read.writer, candidates[place - 1]
+
+
+def _merge(seen: dict[int, int], more: Mapping[int, int]) -> None:
+    """Adds to what is seen, by session, the later transactions of ``more``."""
+    for session, number in more.items():
+        if seen.get(session, -1) < number:
+            seen[session] = number

@@ -110,5 +110,5 @@ def _find_ordered(history: TransactionHistory, order: Order) -> tuple[set[int], 
             {number for number, ret in enumerate(history.returns) if ret < last_call},
             {number for number, call in enumerate(history.calls) if call > first_return},
         )
-    pairs = history.list_order(order)
+    pairs = history.list_session_order() if order is Order.SESSION else []
     return {first for first, _ in pairs}, {second for _, second in pairs}

@@ -1,12 +1,18 @@
-"""Edges between transactions with their reasons, topological orders, and shortest cycles. Pure functions."""
+"""Edges between transactions with their reasons, topological orders, and shortest cycles. Pure functions.
+
+Some orders have a quadratic number of pairs, such as real time if many transactions overlap. *Auxiliary nodes*
+represent them by a linear number of edges. Such a node stands for several transactions, from which auxiliary edges lead
+to it, perhaps by way of other auxiliary nodes. An edge from an auxiliary node to a transaction means that all of these
+transactions precede that one, and has the reason. ``merge_steps`` makes one edge of such a path.
+"""
 
 from __future__ import annotations
 
 import enum
 import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 NO_TRANSACTION: Final = -1
@@ -23,6 +29,8 @@ class Kind(enum.IntEnum):
     REAL_TIME = 4
     SNAPSHOT = 5
     """A transaction starts before it commits."""
+    AUXILIARY = 6
+    """Leads to an auxiliary node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +55,51 @@ class Edge:
     decided: bool = False
 
 
-def sort_topologically(count: int, edges: Iterable[Edge], times: Sequence[int]) -> list[int] | None:
-    """Returns the nodes in an order that respects the edges, or None if there is a cycle. Early times come first."""
-    following: list[list[int]] = [[] for _ in range(count)]
-    waiting = [0] * count
+def link_by_time(
+    returns: Iterable[tuple[int, int]], calls: Iterable[tuple[int, int]], first: int, kind: Kind
+) -> Iterator[Edge]:
+    """Yields edges whose closure leads from each node with a return to all nodes with a later call.
+
+    ``returns``, ``calls``: times and nodes. Auxiliary nodes are numbered from ``first``. Each stands for all returns
+    before a call, so there are at most three edges for each transaction.
+    """
+    ended = sorted(returns)
+    place, node = 0, first - 1
+    for call, target in sorted(calls):
+        if place < len(ended) and ended[place][0] < call:
+            if node >= first:
+                yield Edge(node, node + 1, Kind.AUXILIARY)
+            node += 1
+            while place < len(ended) and ended[place][0] < call:
+                yield Edge(ended[place][1], node, Kind.AUXILIARY)
+                place += 1
+        if node >= first:
+            yield Edge(node, target, kind)
+
+
+def count_nodes(count: int, edges: Iterable[Edge]) -> int:
+    """Returns the number of nodes with the auxiliary ones. ``count``: the number of the others."""
+    return max((edge.target + 1 for edge in edges if edge.kind is Kind.AUXILIARY), default=count)
+
+
+def sort_topologically(count: int, edges: Sequence[Edge], times: Sequence[int]) -> list[int] | None:
+    """Returns the nodes in an order that respects the edges, or None if there is a cycle. Early times come first.
+
+    Auxiliary nodes are left out.
+    """
+    order = sort_with_auxiliaries(count, edges, times)
+    return None if order is None else [node for node in order if node < count]
+
+
+def sort_with_auxiliaries(count: int, edges: Sequence[Edge], times: Sequence[int]) -> list[int] | None:
+    """Returns the order of ``sort_topologically`` with the auxiliary nodes, each as early as possible."""
+    total = count_nodes(count, edges)
+    following: list[list[int]] = [[] for _ in range(total)]
+    waiting = [0] * total
     for edge in edges:
         following[edge.source].append(edge.target)
         waiting[edge.target] += 1
-    ready = [(times[node], node) for node in range(count) if waiting[node] == 0]
+    ready = [(times[node] if node < count else -1, node) for node in range(total) if waiting[node] == 0]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
@@ -63,19 +108,39 @@ def sort_topologically(count: int, edges: Iterable[Edge], times: Sequence[int]) 
         for target in following[node]:
             waiting[target] -= 1
             if waiting[target] == 0:
-                heapq.heappush(ready, (times[target], target))
-    return order if len(order) == count else None
+                heapq.heappush(ready, (times[target] if target < count else -1, target))
+    return order if len(order) == total else None
+
+
+Path = list[tuple[int, Edge]]
+"""Successive edges with their indexes. An edge that was merged from several ones has the index of the last of them."""
+
+
+def merge_steps(path: Path) -> Path:
+    """Returns the path with one edge in place of each way through auxiliary nodes. It begins and ends elsewhere."""
+    merged: Path = []
+    source = -1
+    for index, edge in path:
+        if edge.kind is Kind.AUXILIARY:
+            source = edge.source if source < 0 else source
+        elif source < 0:
+            merged.append((index, edge))
+        else:
+            premise = None if edge.premise is None else (source, edge.premise[1])
+            merged.append((index, replace(edge, source=source, premise=premise)))
+            source = -1
+    return merged
 
 
 class EdgePaths:
-    """Shortest paths along edges, which are tried in their order."""
+    """Shortest paths along edges, which are tried in their order. Auxiliary edges do not count as length."""
 
     def __init__(self, edges: Sequence[Edge]) -> None:
-        self._outgoing: dict[int, list[tuple[int, Edge]]] = {}
+        self._outgoing: dict[int, Path] = {}
         for index, edge in enumerate(edges):
             self._outgoing.setdefault(edge.source, []).append((index, edge))
 
-    def find(self, source: int, target: int, below: int | None = None) -> list[tuple[int, Edge]] | None:
+    def find(self, source: int, target: int, below: int | None = None) -> Path | None:
         """Returns the edges of a shortest path with their indexes; empty if both nodes are one.
 
         ``below``: only edges of a smaller index.
@@ -83,55 +148,98 @@ class EdgePaths:
         if source == target:
             return []
         came: dict[int, tuple[int, Edge]] = {}
+        lengths = {source: 0}
+        done: set[int] = set()
         queue = deque([source])
         while queue:
             node = queue.popleft()
+            if node in done:
+                continue
+            if node == target:
+                path = [came[node]]
+                while path[-1][1].source != source:
+                    path.append(came[path[-1][1].source])
+                return path[::-1]
+            done.add(node)
             for index, edge in self._outgoing.get(node, ()):
                 if below is not None and index >= below:
                     break
-                if edge.target in came or edge.target == source:
-                    continue
-                came[edge.target] = (index, edge)
-                if edge.target == target:
-                    path = [(index, edge)]
-                    while path[-1][1].source != source:
-                        path.append(came[path[-1][1].source])
-                    return path[::-1]
-                queue.append(edge.target)
+                is_auxiliary = edge.kind is Kind.AUXILIARY
+                length = lengths[node] + (not is_auxiliary)
+                if length < lengths.get(edge.target, length + 1):
+                    lengths[edge.target], came[edge.target] = length, (index, edge)
+                    (queue.appendleft if is_auxiliary else queue.append)(edge.target)
         return None
 
 
 _MOST_STARTS: Final = 200
 
 
-def find_short_cycle(count: int, edges: Sequence[Edge]) -> list[tuple[int, Edge]]:
+def find_short_cycle(count: int, edges: Sequence[Edge]) -> Path:
     """Returns the shortest cycle found from up to ``_MOST_STARTS`` edges inside cycles. There must be a cycle.
 
     Edges from the start of a transaction to its commit do not count as length. Among cycles of equal length, the one
     with the fewest derived edges is returned.
     """
-    left = list_nodes_between_cycles(count, edges)
-    inside = [(index, edge) for index, edge in enumerate(edges) if edge.source in left and edge.target in left]
+    components = find_components(count_nodes(count, edges), edges)
+    inside = [(index, edge) for index, edge in enumerate(edges) if components[edge.source] == components[edge.target]]
     paths = EdgePaths([edge for _, edge in inside])
     numbers = [index for index, _ in inside]
-    best: list[tuple[int, Edge]] | None = None
-    step = max(1, len(inside) // _MOST_STARTS)
-    for index, edge in inside[::step] if step > 1 else inside:
+    starts = [one for one in inside if one[1].kind is not Kind.AUXILIARY]
+    best: Path | None = None
+    for index, edge in starts[:: max(1, len(starts) // _MOST_STARTS)]:
         found = paths.find(edge.target, edge.source)
-        if found is not None:
-            cycle = [(index, edge), *((numbers[place], one) for place, one in found)]
-            if best is None or _rank(cycle) < _rank(best):
-                best = cycle
-    if best is None:
-        for index, edge in inside:
-            found = paths.find(edge.target, edge.source)
-            if found is not None:
-                return [(index, edge), *((numbers[place], one) for place, one in found)]
+        assert found is not None, "all nodes of a component reach each other"
+        path = merge_steps([*((numbers[place], one) for place, one in found), (index, edge)])
+        cycle = [path[-1], *path[:-1]]
+        if best is None or _rank(cycle) < _rank(best):
+            best = cycle
     assert best is not None, "no cycle"
     return best
 
 
-def _rank(cycle: Sequence[tuple[int, Edge]]) -> tuple[int, int]:
+def find_components(count: int, edges: Iterable[Edge]) -> list[int]:
+    """Returns the number of each node's strongly connected component. ``count``: the number of all nodes.
+
+    Source: R. Tarjan, SIAM Journal on Computing 1972.
+    """
+    following: list[list[int]] = [[] for _ in range(count)]
+    for edge in edges:
+        following[edge.source].append(edge.target)
+    components, lowest = [-1] * count, [-1] * count  # ``lowest``: by visited node, the first one that it reaches
+    visited, found = 0, 0
+    stack: list[int] = []
+    for root in range(count):
+        if lowest[root] >= 0:
+            continue
+        lowest[root] = visited
+        visited += 1
+        stack.append(root)
+        way = [(root, lowest[root], iter(following[root]))]
+        while way:
+            node, own, targets = way[-1]
+            for target in targets:
+                if lowest[target] < 0:
+                    lowest[target] = visited
+                    visited += 1
+                    stack.append(target)
+                    way.append((target, lowest[target], iter(following[target])))
+                    break
+                if components[target] < 0:
+                    lowest[node] = min(lowest[node], lowest[target])
+            else:
+                way.pop()
+                if way:
+                    parent = way[-1][0]
+                    lowest[parent] = min(lowest[parent], lowest[node])
+                if lowest[node] == own:
+                    while components[node] < 0:
+                        components[stack.pop()] = found
+                    found += 1
+    return components
+
+
+def _rank(cycle: Path) -> tuple[int, int]:
     real = [edge for _, edge in cycle if edge.kind is not Kind.SNAPSHOT]
     return len(real), sum(edge.premise is not None for edge in real)
 
@@ -141,7 +249,7 @@ def list_nodes_between_cycles(count: int, edges: Sequence[Edge]) -> set[int]:
 
     The nodes to which no edge leads are removed, again and again. Then the same is done against the edges.
     """
-    left = set(range(count))
+    left = set(range(count_nodes(count, edges)))
     for forward in (True, False):
         following: dict[int, list[int]] = {}
         waiting = dict.fromkeys(left, 0)

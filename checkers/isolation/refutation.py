@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.isolation.precedence import NO_TRANSACTION, Edge, EdgePaths, Kind, find_short_cycle
+from assay.checkers.isolation.precedence import (
+    NO_TRANSACTION,
+    Edge,
+    EdgePaths,
+    Kind,
+    Path,
+    find_short_cycle,
+    merge_steps,
+)  # fmt: skip
 from assay.checkers.isolation.saturation import Choice, Conflict, Problem, Saturation, find_premises
 
 _DEEPEST: Final = 12
@@ -64,7 +72,7 @@ def iterate_circles(refutation: Refutation) -> Iterator[Circle]:
 def make_circle(edges: Sequence[Edge], count: int, transactions: Sequence[int]) -> Circle:
     """Makes a circle of a cycle in ``edges``. ``transactions``: by node, the number of its transaction."""
     cycle = find_short_cycle(count, edges)
-    return Circle(_to_steps([index for index, _ in cycle], edges, transactions))
+    return Circle(_to_steps(cycle, edges, transactions))
 
 
 def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collection[Edge]]:
@@ -72,21 +80,21 @@ def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collecti
     problem = saturation.problem
     edges = saturation.edges if conflict.edge is None else [*saturation.edges, conflict.edge]
     if conflict.edge is None:
-        cycle = [index for index, _ in find_short_cycle(problem.nodes, edges)]
+        cycle = find_short_cycle(problem.nodes, edges)
     else:
         path = EdgePaths(saturation.edges).find(conflict.edge.target, conflict.edge.source)
         assert path is not None, "a conflict closes a cycle"
-        cycle = [*(index for index, _ in path), len(edges) - 1]
+        cycle = [*merge_steps(path), (len(edges) - 1, conflict.edge)]
     premises = find_premises(edges, cycle)
-    needed = {*cycle, *premises, *(index for path in premises.values() for index in path)}
-    decisions = {edges[index] for index in needed if edges[index].decided}
+    needed = {*cycle, *premises, *(step for path in premises.values() for step in path)}
+    decisions = {edge for _, edge in needed if edge.decided}
     return Circle(_to_steps(cycle, edges, _list_transactions(problem))), decisions
 
 
 def split(problem: Problem, choice: Choice, if_first: Refutation, if_second: Refutation) -> Split:
     """Joins the refutations of both sides of a choice."""
     numbers = _list_transactions(problem)
-    (first,), (second,) = (_to_steps([0], [edge], numbers) for edge in (choice.first, choice.second))
+    (first,), (second,) = (_to_steps([(0, edge)], [edge], numbers) for edge in (choice.first, choice.second))
     return Split(first, second, if_first, if_second)
 
 
@@ -94,26 +102,26 @@ def _list_transactions(problem: Problem) -> list[int]:
     return [problem.find_transaction(node) for node in range(problem.nodes)]
 
 
-def _to_steps(cycle: Sequence[int], edges: Sequence[Edge], numbers: Sequence[int]) -> tuple[Step, ...]:
-    """Makes steps of edges by index. Steps within a transaction are left out."""
+def _to_steps(cycle: Path, edges: Sequence[Edge], numbers: Sequence[int]) -> tuple[Step, ...]:
+    """Makes steps of edges. Steps within a transaction are left out."""
     premises = find_premises(edges, cycle)
     is_snapshot = any(edge.kind is Kind.SNAPSHOT for edge in edges)
-    made: dict[int, Step] = {}
+    made: dict[tuple[int, Edge], Step] = {}
 
     def to_number(member: int) -> int:
         """Returns the number of a transaction in the history. ``member``: its place in ``Problem.members``."""
         return NO_TRANSACTION if member == NO_TRANSACTION else numbers[2 * member if is_snapshot else member]
 
-    def make(index: int, depth: int) -> Step:
-        known = made.get(index)
+    def make(place: tuple[int, Edge], depth: int) -> Step:
+        known = made.get(place)
         if known is None:
-            edge = edges[index]
-            inside = premises.get(index, ()) if depth < _DEEPEST else ()
-            because = tuple(make(one, depth + 1) for one in inside if edges[one].kind is not Kind.SNAPSHOT)
-            known = made[index] = Step(
+            edge = place[1]
+            inside = premises.get(place, ()) if depth < _DEEPEST else ()
+            because = tuple(make(one, depth + 1) for one in inside if one[1].kind is not Kind.SNAPSHOT)
+            known = made[place] = Step(
                 numbers[edge.source], numbers[edge.target], edge.kind, edge.key, to_number(edge.reader),
                 to_number(edge.writer), edge.decided, because,
             )  # fmt: skip
         return known
 
-    return tuple(make(index, 0) for index in cycle if edges[index].kind is not Kind.SNAPSHOT)
+    return tuple(make(one, 0) for one in cycle if one[1].kind is not Kind.SNAPSHOT)

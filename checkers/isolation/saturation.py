@@ -16,15 +16,14 @@ A problem can be restricted to some transactions. The edges that follow from the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from assay.checkers.isolation.levels import Level, Rule
-from assay.checkers.isolation.precedence import Edge, EdgePaths, Kind
-from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
-from assay.checkers.isolation.weak_levels import ORDER_KINDS
+from assay.checkers.isolation.levels import Level, Order, Rule
+from assay.checkers.isolation.precedence import Edge, EdgePaths, Kind, Path, count_nodes, link_by_time, merge_steps
+from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
 from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -128,10 +127,17 @@ def _list_known_edges(
             for other in writers.get(key, ()):
                 if other != reader:
                     yield Edge(start(reader), commit(other), Kind.RW, key, reader, INITIAL)
-    complete = len(local) == len(history)
-    pairs = history.list_order(level.order) if complete else _restrict_order(history, level, local)
-    kind = ORDER_KINDS.get(level.order, Kind.SESSION)
-    yield from (Edge(commit(local[a]), start(local[b]), kind) for a, b in pairs)
+    if level.order is Order.SESSION:
+        pairs = history.list_session_order() if len(local) == len(history) else _restrict_sessions(history, local)
+        yield from (Edge(commit(local[a]), start(local[b]), Kind.SESSION) for a, b in pairs)
+    elif level.order is Order.REAL_TIME:
+        returns = ((history.returns[one], commit(place)) for one, place in local.items())
+        yield from link_by_time(
+            (one for one in returns if one[0] != NEVER),
+            ((history.calls[one], start(place)) for one, place in local.items()),
+            problem.nodes,
+            Kind.REAL_TIME,
+        )
     for key in writers:
         inside = [local[one] for one in history.versions.get(key, ()) if one in local]
         last = [local[one] for one in history.unseen.get(key, ()) if one in local]
@@ -140,14 +146,14 @@ def _list_known_edges(
             yield from (Edge(commit(inside[-1]), start(b), Kind.WW, key) for b in last if b != inside[-1])
 
 
-def _restrict_order(history: TransactionHistory, level: Level, local: dict[int, int]) -> list[tuple[int, int]]:
+def _restrict_sessions(history: TransactionHistory, local: dict[int, int]) -> list[tuple[int, int]]:
     part = TransactionHistory(
         processes=[history.processes[one] for one in local],
         calls=[history.calls[one] for one in local],
         returns=[history.returns[one] for one in local],
     )
     numbers = list(local)
-    return [(numbers[first], numbers[second]) for first, second in part.list_order(level.order)]
+    return [(numbers[first], numbers[second]) for first, second in part.list_session_order()]
 
 
 class Conflict(Exception):
@@ -252,13 +258,14 @@ class Saturation:
         """Computes the closure of all edges. Raises ``Conflict`` if they have a cycle."""
         count = self.problem.nodes
         following, sources = self._link()
+        total = len(following)
         waiting = list(map(len, following))
-        ready = [node for node in range(count) if not waiting[node]]
-        rows = [0] * count
+        ready = [node for node in range(total) if not waiting[node]]
+        rows = [0] * total
         done = 0
         while ready:
             node = ready.pop()
-            row = 1 << node
+            row = 1 << node if node < count else 0
             for target in following[node]:
                 row |= rows[target]
             rows[node] = row
@@ -267,17 +274,17 @@ class Saturation:
                 waiting[source] -= 1
                 if not waiting[source]:
                     ready.append(source)
-        if done < count:
+        if done < total:
             raise Conflict(None)
         width = count // 8 + 1
-        data = bytearray(b"".join(row.to_bytes(width, "little") for row in rows))
+        data = bytearray(b"".join(row.to_bytes(width, "little") for row in rows[:count]))
         self._reach = np.frombuffer(data, np.uint8).reshape(count, width)
         self._is_closed = True
 
     def _link(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Returns the targets and the sources of each node's edges."""
+        """Returns the targets and the sources of each node's edges. Auxiliary nodes are the last ones."""
         if self._linked > len(self.edges) or not self._following:
-            count = self.problem.nodes
+            count = count_nodes(self.problem.nodes, self.problem.known)
             self._following, self._sources, self._linked = [[] for _ in range(count)], [[] for _ in range(count)], 0
         for edge in self.edges[self._linked :]:
             self._following[edge.source].append(edge.target)
@@ -360,21 +367,21 @@ class Saturation:
         return Choice(one, other) if lead >= times[other.target] - times[other.source] else Choice(other, one)
 
 
-def find_premises(edges: Sequence[Edge], used: Iterable[int]) -> dict[int, list[int]]:
-    """Returns the paths that justify derived edges: those among ``used``, those on these paths, and so on.
+def find_premises(edges: Sequence[Edge], used: Path) -> dict[tuple[int, Edge], Path]:
+    """Returns the paths that justify derived edges: those of ``used``, those on these paths, and so on.
 
-    A path leads from the first to the second node of the edge's premise. All edges are given as indexes of ``edges``.
+    A path leads from the first to the second node of the edge's premise. Each edge has its index in ``edges``.
     """
     paths = EdgePaths(edges)
-    found: dict[int, list[int]] = {}
+    found: dict[tuple[int, Edge], Path] = {}
     left = list(used)
     while left:
-        index = left.pop()
-        premise = edges[index].premise
-        if premise is None or index in found:
+        derived = left.pop()
+        index, edge = derived
+        if edge.premise is None or derived in found:
             continue
-        path = paths.find(*premise, below=index)
+        path = paths.find(*edge.premise, below=index)
         assert path is not None, "a derived edge follows from earlier ones"
-        found[index] = [place for place, _ in path]
-        left += found[index]
+        found[derived] = merge_steps(path)
+        left += found[derived]
     return found

@@ -115,7 +115,7 @@ class _Scheduler:
         for one, other, _ in history.list_known_versions():
             self._require(self._commit(one), self._start(other))
         if level.order is Order.SESSION:
-            for first, second in history.list_order(level.order):
+            for first, second in history.list_session_order():
                 self._require(self._commit(first), self._start(second))
         for first, second in more:
             self._require(first, second)

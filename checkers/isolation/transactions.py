@@ -28,7 +28,6 @@ from assay.checkers.isolation.levels import (
     INCOMPATIBLE_ORDER,
     INTERMEDIATE_READ,
     INTERNAL,
-    Order,
 )
 
 INITIAL: Final = -1
@@ -115,16 +114,11 @@ class TransactionHistory:
             },
         )
 
-    def list_order(self, order: Order) -> list[tuple[int, int]]:
-        """Returns pairs of transactions whose transitive closure is the declared order.
+    def list_session_order(self) -> list[tuple[int, int]]:
+        """Returns pairs of transactions whose transitive closure is the order of sessions.
 
         A transaction of unknown outcome may take effect at any time after its call, so it precedes nothing.
         """
-        if order is Order.SESSION:
-            return self._list_session_order()
-        return self._list_real_time_order() if order is Order.REAL_TIME else []
-
-    def _list_session_order(self) -> list[tuple[int, int]]:
         last: dict[int, int] = {}
         pairs = []
         for number, process in enumerate(self.processes):
@@ -132,22 +126,6 @@ class TransactionHistory:
                 pairs.append((last[process], number))
             if self.returns[number] != NEVER:
                 last[process] = number
-        return pairs
-
-    def _list_real_time_order(self) -> list[tuple[int, int]]:
-        """Leaves out a pair if a third transaction lies between the two."""
-        by_return = sorted((ret, number) for number, ret in enumerate(self.returns) if ret != NEVER)
-        recent: list[tuple[int, int]] = []
-        latest_call, position, pairs = -1, 0, []
-        for number, call in enumerate(self.calls):
-            added = False
-            while position < len(by_return) and by_return[position][0] < call:
-                recent.append(by_return[position])
-                latest_call = max(latest_call, self.calls[by_return[position][1]])
-                position, added = position + 1, True
-            if added:
-                recent = [one for one in recent if one[0] >= latest_call]
-            pairs += [(earlier, number) for _, earlier in recent]
         return pairs
 
 

@@ -8,6 +8,10 @@
   position per session describes all that R saw: O(n k) for n operations and k sessions. Clocks are sparse: a session
   without influence has no entry.
 
+Real time has a linear number of edges, by auxiliary nodes (``precedence``). So have the edges that read atomic demands
+because of real time, up to a logarithm: R saw all writers of x that returned before its call. Except for W, these are
+at most two ranges of the writers in the order of their returns. A segment tree with auxiliary nodes covers the ranges.
+
 The bounds are those of Moeldrup and Pavlogiannis, *AWDIT*, PLDI 2025, which are optimal for unique values.
 """
 
@@ -20,35 +24,45 @@ from operator import itemgetter
 from typing import Final
 
 from assay.checkers.isolation.levels import Level, Order, Rule
-from assay.checkers.isolation.precedence import Edge, Kind, sort_topologically
+from assay.checkers.isolation.precedence import Edge, Kind, count_nodes, link_by_time, sort_with_auxiliaries
 from assay.checkers.isolation.transactions import INITIAL, NEVER, Read, TransactionHistory
 
-ORDER_KINDS: Final = {Order.SESSION: Kind.SESSION, Order.REAL_TIME: Kind.REAL_TIME}
+_FEW: Final = 8
+"""Number of writers that get an edge each. More of them share the nodes of a segment tree."""
 
 
 def list_demanded_edges(history: TransactionHistory, level: Level) -> list[Edge]:
     """Returns the edges that a weak level demands. Causal stops early if wr and sessions have a cycle."""
     edges = [Edge(first, second, Kind.WW, key) for first, second, key in history.list_known_versions()]
-    edges += list_declared_edges(history, level.order)
+    edges += _list_declared_edges(history, level.order)
     if level.rule is Rule.READ_UNCOMMITTED:
         return edges
     edges += _list_reads_from(history)
     if level.rule is Rule.READ_COMMITTED:
         return edges
     if level.rule is Rule.CAUSAL and level.order is not Order.SESSION:
-        edges += list_declared_edges(history, Order.SESSION)
+        edges += _list_declared_edges(history, Order.SESSION)
     if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
         return edges + _list_order_within_transactions(history)
     if level.rule is Rule.READ_ATOMIC:
-        return edges + _list_atomic_visibility(history) + _list_visibility_by_order(history, level.order)
+        edges += _list_atomic_visibility(history)
+        if level.order is Order.SESSION:
+            edges += _list_visibility_by_sessions(history)
+        elif level.order is Order.REAL_TIME:
+            edges += _list_visibility_by_time(history, count_nodes(len(history), edges))
+        return edges
     return edges + _list_causal_visibility(history, [edge for edge in edges if edge.kind is not Kind.WW])
 
 
-def list_declared_edges(history: TransactionHistory, order: Order) -> list[Edge]:
-    """Returns edges whose closure is the declared order."""
+def _list_declared_edges(history: TransactionHistory, order: Order) -> list[Edge]:
+    """Returns edges whose closure is the declared order, on the transactions."""
+    if order is Order.SESSION:
+        return [Edge(first, second, Kind.SESSION) for first, second in history.list_session_order()]
     if order is Order.NONE:
         return []
-    return [Edge(first, second, ORDER_KINDS[order]) for first, second in history.list_order(order)]
+    returns = ((ret, number) for number, ret in enumerate(history.returns) if ret != NEVER)
+    calls = ((call, number) for number, call in enumerate(history.calls))
+    return list(link_by_time(returns, calls, len(history), Kind.REAL_TIME))
 
 
 def _list_reads_from(history: TransactionHistory) -> list[Edge]:
@@ -142,27 +156,19 @@ def _list_shared_keys(first: Mapping[int, object], second: Mapping[int, object])
     return [key for key in smaller if key in larger]
 
 
-def _list_visibility_by_order(history: TransactionHistory, order: Order) -> list[Edge]:
-    """Returns the edges of read atomic that follow from the declared order: a transaction sees all before it."""
-    if order is Order.NONE:
-        return []
-    writers = _list_writers_by_return(history, by_session=order is Order.SESSION)
+def _list_visibility_by_sessions(history: TransactionHistory) -> list[Edge]:
+    """Returns the edges of read atomic that follow from sessions: a transaction sees all before it in its session.
+
+    The last writer of the key suffices, because the others precede it.
+    """
+    writers = _list_writers_by_return(history, by_session=True)
     edges = []
     for reader, reads in enumerate(history.reads):
-        group = history.processes[reader] if order is Order.SESSION else 0
         for read in reads:
-            returns, ended = writers.get((group, read.key), ((), ()))
+            returns, ended = writers.get((history.processes[reader], read.key), ((), ()))
             place = bisect_left(returns, history.calls[reader])
-            latest_call = -1
-            while place > 0:
-                place -= 1
-                other = ended[place]
-                if other not in (read.writer, reader):
-                    edges.append(_demand(read.key, reader, read.writer, other))
-                # Further writers precede one of these writers in the declared order, so they need no edge.
-                if history.returns[other] < latest_call or order is Order.SESSION:
-                    break
-                latest_call = max(latest_call, history.calls[other])
+            if place and ended[place - 1] not in (read.writer, reader):
+                edges.append(_demand(read.key, reader, read.writer, ended[place - 1]))
     return edges
 
 
@@ -182,9 +188,95 @@ def _list_writers_by_return(
     return found
 
 
+def _list_visibility_by_time(history: TransactionHistory, first: int) -> list[Edge]:
+    """Returns the edges of read atomic that follow from real time: a transaction sees all that returned before it.
+
+    Of the readers of a version, the last one saw the most. Auxiliary nodes are numbered from ``first``.
+    """
+    last: dict[tuple[int, int], int] = {}
+    for reader, reads in enumerate(history.reads):  # in the order of their calls
+        for read in reads:
+            last[read.key, read.writer] = reader
+    writers = _list_writers_by_return(history, by_session=False)
+    ranks = {(key, one): rank for (_, key), (_, ended) in writers.items() for rank, one in enumerate(ended)}
+    trees: dict[int, _SegmentTree] = {}
+    edges = []
+    for (key, writer), reader in last.items():
+        returns, ended = writers.get((0, key), ([], []))
+        end = bisect_left(returns, history.calls[reader])
+        if not end:
+            continue
+        if writer == INITIAL:
+            edges.append(_demand(key, reader, writer, ended[0]))
+            continue
+        sources = _find_latest(history, returns, ended, end, writer)
+        if sources is None:
+            if key not in trees:
+                trees[key] = _SegmentTree(ended, first)
+                first += len(ended)
+            own = min(ranks.get((key, writer), end), end)
+            sources = [*trees[key].cover(0, own), *trees[key].cover(own + 1, end)]
+        edges += [_demand(key, reader, writer, source) for source in sources]
+    return [*(edge for tree in trees.values() for edge in tree.edges), *edges]
+
+
+def _find_latest(
+    history: TransactionHistory, returns: Sequence[int], ended: Sequence[int], end: int, writer: int
+) -> list[int] | None:
+    """Returns those of the first ``end`` writers, except ``writer``, that returned before the call of no other one.
+
+    The others precede one of these. None: there are more than ``_FEW``.
+    """
+    found: list[int] = []
+    latest_call = -1
+    for place in range(end - 1, -1, -1):
+        if returns[place] < latest_call:
+            break
+        if len(found) == _FEW:
+            return None
+        if ended[place] != writer:
+            found.append(ended[place])
+        latest_call = max(latest_call, history.calls[ended[place]])
+    return found
+
+
+class _SegmentTree:
+    """Auxiliary nodes that stand for ranges of transactions.
+
+    The leaves, numbers ``count`` to ``2 count - 1`` of the tree, are the transactions. The others are the nodes from
+    ``first``.
+    """
+
+    def __init__(self, transactions: Sequence[int], first: int) -> None:
+        self._transactions = transactions
+        self._first = first
+        self.edges = [
+            Edge(self._find_node(number), self._find_node(number // 2), Kind.AUXILIARY)
+            for number in range(2 * len(transactions) - 1, 1, -1)
+        ]
+
+    def _find_node(self, number: int) -> int:
+        count = len(self._transactions)
+        return self._transactions[number - count] if number >= count else self._first + number
+
+    def cover(self, begin: int, end: int) -> list[int]:
+        """Returns nodes that stand for the transactions from ``begin`` until before ``end``."""
+        found = []
+        begin, end = begin + len(self._transactions), end + len(self._transactions)
+        while begin < end:
+            if begin & 1:
+                found.append(self._find_node(begin))
+                begin += 1
+            if end & 1:
+                end -= 1
+                found.append(self._find_node(end))
+            begin, end = begin // 2, end // 2
+        return found
+
+
 def _list_causal_visibility(history: TransactionHistory, before: Sequence[Edge]) -> list[Edge]:
     """Returns the edges of causal convergence. ``before``: reads-from and the orders that causality contains."""
-    order = sort_topologically(len(history), before, history.calls)
+    order = sort_with_auxiliaries(len(history), before, history.calls)
     if order is None:
         return []
     chains, places = _assign_chains(history)
@@ -194,15 +286,18 @@ def _list_causal_visibility(history: TransactionHistory, before: Sequence[Edge])
             positions, writers = written.setdefault(key, {}).setdefault(chains[number], ([], []))
             positions.append(places[number])
             writers.append(number)
-    edges = []
+    found: dict[tuple[int, int, int], Edge] = {}  # by key, version and chain: the last writer implies the others
+    last: dict[tuple[int, int, int], int] = {}
     for reader, clock in _iterate_clocks(history, before, order, chains, places):
         for read in history.reads[reader]:
             for chain in _list_shared_keys(written.get(read.key, {}), clock):
                 positions, writers = written[read.key][chain]
                 place = bisect_right(positions, clock[chain])
-                if place and writers[place - 1] not in (read.writer, reader):
-                    edges.append(_demand(read.key, reader, read.writer, writers[place - 1]))
-    return edges
+                version = read.key, read.writer, chain
+                if place > last.get(version, 0) and writers[place - 1] not in (read.writer, reader):
+                    last[version] = place
+                    found[version] = _demand(read.key, reader, read.writer, writers[place - 1])
+    return list(found.values())
 
 
 def _assign_chains(history: TransactionHistory) -> tuple[list[int], list[int]]:
@@ -226,27 +321,35 @@ def _iterate_clocks(
     history: TransactionHistory, before: Sequence[Edge], order: Sequence[int], chains: Sequence[int],
     places: Sequence[int],
 ) -> Iterator[tuple[int, dict[int, int]]]:  # fmt: skip
-    """Yields each transaction with its clock: by chain, the place of the last transaction that it saw."""
-    sources: list[list[int]] = [[] for _ in range(len(history))]
-    left = [0] * len(history)
+    """Yields each transaction with its clock: by chain, the place of the last transaction that it saw.
+
+    ``order`` has auxiliary nodes, too.
+    """
+    count = len(history)
+    sources: list[list[int]] = [[] for _ in order]
+    left = [0] * len(order)
     for edge in before:
         sources[edge.target].append(edge.source)
         left[edge.source] += 1
     clocks: dict[int, dict[int, int]] = {}
     for number in order:
-        clock: dict[int, int] = {}
+        clock: dict[int, int] | None = None
         for source in sources[number]:
-            known = clocks[source]
-            if len(known) > len(clock):
-                clock, known = dict(known), clock
-            for chain, place in known.items():
-                if clock.get(chain, -1) < place:
-                    clock[chain] = place
-            if clock.get(chains[source], -1) < places[source]:
-                clock[chains[source]] = places[source]
             left[source] -= 1
-            if not left[source]:
-                del clocks[source]
-        yield number, clock
+            is_own = not left[source]  # no other node needs this clock
+            known = clocks.pop(source) if is_own else clocks[source]
+            if clock is None:
+                clock = known if is_own else dict(known)
+            else:
+                if len(known) > len(clock):
+                    clock, known = known if is_own else dict(known), clock
+                for chain, place in known.items():
+                    if clock.get(chain, -1) < place:
+                        clock[chain] = place
+            if source < count and clock.get(chains[source], -1) < places[source]:
+                clock[chains[source]] = places[source]
+        clock = {} if clock is None else clock
         if left[number]:
             clocks[number] = clock
+        if number < count:
+            yield number, clock

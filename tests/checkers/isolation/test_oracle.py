@@ -11,10 +11,13 @@ from itertools import combinations
 
 import pytest
 
+from assay.checkers.isolation import weak_levels
 from assay.checkers.isolation.certificate import find_flaw
+from assay.checkers.isolation.explain import describe, find_class
 from assay.checkers.isolation.level_check import check_level
-from assay.checkers.isolation.levels import LEVELS, Level, Rule
-from assay.checkers.isolation.transactions import make_history
+from assay.checkers.isolation.levels import LEVELS, Level, Order, Rule
+from assay.checkers.isolation.refutation import Circle
+from assay.checkers.isolation.transactions import Row, make_history
 from assay.checkers.isolation.weak_levels import list_demanded_edges
 from assay.checkers.judging.verdict import Verdict
 
@@ -80,3 +83,53 @@ def test_a_transaction_that_reads_a_key_often_demands_few_edges(name: str) -> No
     reads = [(many, sub, 1, "x", "txn-read", None, sub + 1, 2 * many, 2 * many + 1, "ok") for sub in range(many)]
     edges = list_demanded_edges(make_history([*writes, *reads]), LEVELS[name])
     assert many < len(edges) < 5 * many
+
+
+def test_auxiliary_nodes_for_ranges_of_writers_change_no_answer(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weak_levels, "_FEW", 0)
+    level, rng, total = LEVELS["strong-read-atomic"], random.Random(63), Counter[Verdict]()
+    for number in range(5 * count):
+        txns = draw_history(rng, 5, lists=number % 2 == 1)
+        result = check_level(make_history(to_rows(txns)), level)
+        assert (result.verdict is Verdict.PASS) is satisfies(txns, level), (result, txns)
+        total[result.verdict] += 1
+    assert min(total[Verdict.PASS], total[Verdict.FAIL]) > count
+
+
+WEAK_IN_REAL_TIME = [
+    level for level in LEVELS.values() if level.order is Order.REAL_TIME and not level.rule.is_hard
+]  # fmt: skip
+
+
+def overlapping_writers(many: int) -> list[Row]:
+    """Returns rows of writers that all overlap, and then of as many readers, which read x of the first writer."""
+    writes = [(op, 0, op, "x", "txn-write", None, op + 1, op, 1000 + op, "ok") for op in range(many)]
+    reads = [(many + op, 0, many + op, "x", "txn-read", None, 1, 5000 + op, 9000, "ok") for op in range(many)]
+    return [*writes, *reads]
+
+
+@pytest.mark.parametrize("level", WEAK_IN_REAL_TIME, ids=lambda level: level.name)
+def test_real_time_demands_a_linear_number_of_edges(level: Level) -> None:
+    many = 300
+    history = make_history(overlapping_writers(many))
+    assert len(list_demanded_edges(history, level)) < 12 * many
+    result = check_level(history, level)
+    assert result.verdict is Verdict.PASS  # the first writer may come last
+    assert result.order is not None
+
+
+@pytest.mark.parametrize("level", WEAK_IN_REAL_TIME, ids=lambda level: level.name)
+def test_a_circle_through_overlapping_writers_names_transactions_only(level: Level) -> None:
+    many = 20
+    late = (2 * many, 0, 99, "x", "txn-read", None, 6, 9500, 9600, "ok")
+    history = make_history([*overlapping_writers(many), late])
+    result = check_level(history, level)
+    if level.rule not in (Rule.READ_ATOMIC, Rule.CAUSAL):
+        assert result.verdict is Verdict.PASS
+        return
+    assert result.verdict is Verdict.FAIL
+    assert isinstance(result.refutation, Circle)
+    assert all(0 <= number < len(history) for step in result.refutation.steps for number in (step.source, step.target))
+    assert len(result.refutation.steps) == 2
+    assert find_class(history, result.refutation) in level.anomalies
+    assert "transaction" in describe(history, result.refutation)
