@@ -7,6 +7,7 @@
 - ``saturation``: serializability and snapshot isolation as a polygraph, and what follows from it.
 - ``clocks``: what real time and the reads say about the order of events.
 - ``scheduler``: finds an order near the order of times.
+- ``decomposition``: parts whose choices are decided on their own.
 - ``search``: decides the choices that saturation leaves open.
 - ``solver``: decides these choices by a SAT solver, if python-sat is installed.
 - ``refutation``: circles and choices that refute a level.

@@ -6,6 +6,7 @@
 4. Otherwise edges are derived (``saturation``), first in overlapping windows, and the scheduler tries again.
 5. Then a SAT solver, if python-sat is installed (``solver``), or a search (``search``) decides what is left, within the
    time limit.
+6. More than ``LARGEST`` transactions are saturated and decided part by part (``decomposition``).
 
 A pass has an order that a separate verifier has replayed (``certificate``).
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.checkers.isolation.certificate import find_flaw
+from assay.checkers.isolation.decomposition import decide_parts
 from assay.checkers.isolation.levels import Level, Rule
 from assay.checkers.isolation.precedence import sort_topologically
 from assay.checkers.isolation.refutation import Circle, Refutation, make_circle, refute
@@ -32,7 +34,7 @@ TIME_LIMIT: Final = 300.0
 """Default time limit in seconds."""
 LARGEST: Final = 8_000
 """Maximum number of transactions that are saturated and searched together. Their closure takes 8 MB, or four times as
-much for snapshot isolation."""
+much for snapshot isolation. More transactions are decided part by part."""
 _WINDOW: Final = 500
 """Number of transactions in a window."""
 _OVERLAP: Final = 150
@@ -115,11 +117,7 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
         return pairs
     if len(history) > LARGEST:
         found = schedule_derived(history, level, deadline, pairs)
-        if found is None:
-            raise TimeLimitReached(
-                f"no part of it contradicts the level, and {len(history):,} transactions are too many for a search"
-            )
-        return found
+        return decide_parts(history, level, deadline, _decide_choices) if found is None else found
     derived = _saturate(make_problem(history, level), deadline)
     if isinstance(derived, Circle):
         return derived

@@ -181,7 +181,7 @@ def find_short_cycle(count: int, edges: Sequence[Edge]) -> Path:
     Edges from the start of a transaction to its commit do not count as length. Among cycles of equal length, the one
     with the fewest derived edges is returned.
     """
-    components = find_components(count_nodes(count, edges), edges)
+    components = find_components(count_nodes(count, edges), ((edge.source, edge.target) for edge in edges))
     inside = [(index, edge) for index, edge in enumerate(edges) if components[edge.source] == components[edge.target]]
     paths = EdgePaths([edge for _, edge in inside])
     numbers = [index for index, _ in inside]
@@ -198,14 +198,14 @@ def find_short_cycle(count: int, edges: Sequence[Edge]) -> Path:
     return best
 
 
-def find_components(count: int, edges: Iterable[Edge]) -> list[int]:
+def find_components(count: int, links: Iterable[tuple[int, int]]) -> list[int]:
     """Returns the number of each node's strongly connected component. ``count``: the number of all nodes.
 
-    Source: R. Tarjan, SIAM Journal on Computing 1972.
+    Links lead to components of smaller numbers, or stay in one. Source: R. Tarjan, SIAM Journal on Computing 1972.
     """
     following: list[list[int]] = [[] for _ in range(count)]
-    for edge in edges:
-        following[edge.source].append(edge.target)
+    for source, destination in links:
+        following[source].append(destination)
     components, lowest = [-1] * count, [-1] * count  # ``lowest``: by visited node, the first one that it reaches
     visited, found = 0, 0
     stack: list[int] = []

@@ -16,10 +16,10 @@ A problem can be restricted to some transactions. The edges that follow from the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.isolation.levels import Level, Order, Rule
 from assay.checkers.isolation.precedence import Edge, EdgePaths, Kind, Path, count_nodes, link_by_time, merge_steps
@@ -164,12 +164,20 @@ class Conflict(Exception):
         self.edge = edge
 
 
+_MOST_COPIED: Final = 64_000_000
+"""Maximum number of bytes of a closure that is copied. A larger one is computed anew, which takes longer."""
+_TIME_STEP: Final = 1000
+"""Number of nodes between two looks at the clock."""
+_FEW: Final = 64
+"""Number of edges that may always be added to a closure one by one."""
+
+
 @dataclass(frozen=True)
 class State:
-    """A former state of a saturation: its number of edges, and their closure."""
+    """A former state of a saturation: its number of edges, and their closure if it is not too large."""
 
     edges: int
-    reach: Bits
+    reach: Bits | None
 
 
 class Saturation:
@@ -190,14 +198,32 @@ class Saturation:
         self._sources: list[list[int]] = []
         self._linked = 0
         """Number of edges that ``_following`` and ``_sources`` already include."""
+        self._keys = problem.keys
+        self._focus: Collection[int] | None = None
+
+    def focus(self, nodes: Collection[int]) -> None:
+        """Limits choices to these nodes, and rules to their keys.
+
+        No choice that has other nodes may depend on one of these (``decomposition``).
+        """
+        self._focus = nodes
+        self._keys = tuple(
+            accesses
+            for accesses in self.problem.keys
+            if any(self.problem.commit(writer) in nodes for writer in accesses.writers.tolist())
+        )
 
     def save(self) -> State:
-        return State(len(self.edges), self._reach.copy())
+        return State(len(self.edges), self._reach.copy() if self._reach.nbytes <= _MOST_COPIED else None)
 
     def restore(self, state: State) -> None:
+        has_changed = len(self.edges) != state.edges
         del self.edges[state.edges :]
         self._following = []
-        self._reach = state.reach.copy()
+        if state.reach is not None:
+            self._reach = state.reach.copy()
+        elif has_changed:
+            self._close()
 
     def add(self, edge: Edge) -> None:
         """Adds an edge and its consequences for reachability. Raises ``Conflict`` if it closes a cycle."""
@@ -218,13 +244,13 @@ class Saturation:
             self._close()
         while True:
             found: list[Edge] = []
-            for accesses in self.problem.keys:
+            for accesses in self._keys:
                 if time.monotonic() > self._deadline:
                     raise TimeLimitReached
                 found += self._derive(accesses)
             if not found:
                 return
-            if len(found) > max(64, self.problem.nodes // 50):
+            if len(found) > (_FEW if self._reach.nbytes > _MOST_COPIED else max(_FEW, self.problem.nodes // 50)):
                 self.edges += found
                 self._close()
             else:
@@ -244,11 +270,19 @@ class Saturation:
     def list_choices(self, most: int) -> list[Choice]:
         """Returns up to ``most`` choices that are still open."""
         choices: list[Choice] = []
-        for accesses in self.problem.keys:
-            choices += self._list_choices_of_key(accesses)
+        for accesses in self._keys:
+            found = self._list_choices_of_key(accesses)
+            choices += (one for one in found if self._focus is None or one.first.source in self._focus)
             if len(choices) >= most:
                 break
         return choices[:most]
+
+    def list_open_links(self) -> Iterator[tuple[int, int]]:
+        """Yields the nodes of both edges of each open choice."""
+        for accesses in self._keys:
+            for choice in self._list_choices_of_key(accesses):
+                yield choice.first.source, choice.first.target
+                yield choice.second.source, choice.second.target
 
     def _connect(self, edge: Edge) -> None:
         before = np.flatnonzero(self._reach[:, edge.source >> 3] >> (edge.source & 7) & 1)
@@ -259,26 +293,34 @@ class Saturation:
         count = self.problem.nodes
         following, sources = self._link()
         total = len(following)
-        waiting = list(map(len, following))
+        waiting, needed = list(map(len, following)), list(map(len, sources))
         ready = [node for node in range(total) if not waiting[node]]
-        rows = [0] * total
+        rows = [0] * total  # only as long as they are needed
+        width = count // 8 + 1
+        reach = np.zeros((count, width), np.uint8)
         done = 0
         while ready:
             node = ready.pop()
             row = 1 << node if node < count else 0
             for target in following[node]:
                 row |= rows[target]
-            rows[node] = row
+                needed[target] -= 1
+                if not needed[target]:
+                    rows[target] = 0
+            if needed[node]:
+                rows[node] = row
+            if node < count:
+                reach[node] = np.frombuffer(row.to_bytes(width, "little"), np.uint8)
             done += 1
+            if done % _TIME_STEP == 0 and time.monotonic() > self._deadline:
+                raise TimeLimitReached
             for source in sources[node]:
                 waiting[source] -= 1
                 if not waiting[source]:
                     ready.append(source)
         if done < total:
             raise Conflict(None)
-        width = count // 8 + 1
-        data = bytearray(b"".join(row.to_bytes(width, "little") for row in rows[:count]))
-        self._reach = np.frombuffer(data, np.uint8).reshape(count, width)
+        self._reach = reach
         self._is_closed = True
 
     def _link(self) -> tuple[list[list[int]], list[list[int]]]:

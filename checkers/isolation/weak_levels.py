@@ -191,7 +191,7 @@ def _list_writers_by_return(
 def _list_visibility_by_time(history: TransactionHistory, first: int) -> list[Edge]:
     """Returns the edges of read atomic that follow from real time: a transaction sees all that returned before it.
 
-    Of the readers of a version, the last one saw the most. Auxiliary nodes are numbered from ``first``.
+    The last reader of a version saw the most. Auxiliary nodes are numbered from ``first``.
     """
     last: dict[tuple[int, int], int] = {}
     for reader, reads in enumerate(history.reads):  # in the order of their calls
