@@ -33,7 +33,7 @@ SMALL = {
     "price": "--effects=2000 --keys=2 --clients=5 --engines=duckdb --rounds=1",
     "doubling": "--seconds=20 --doublings=1 --rate=50 --rounds=1",
     "hour": "--rates=1 --models=log,counter --clients=3 --keys=3",
-    "isolation": "--transactions=200 --sessions=3 --levels=serializable,causal",
+    "isolation": "--transactions=100,200 --sessions=3 --levels=all",
     "exposure": "--models=log --effects=2000 --keys=2 --clients=5 --runs=1",
 }
 LARGER = {
