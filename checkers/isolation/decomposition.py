@@ -4,9 +4,9 @@ All edges that may hold form a graph: the known ones, and both sides of each cho
 strongly connected components, whatever the sides. So does every open choice: if W comes before R, then the two sides
 "V before W" and "R before V" make a cycle through all three.
 
-1. Before saturation, two transactions that use the same object may come in both orders, unless all of one group
-   returned before the other group was called. This gives the first parts. For example, objects that share no
-   transaction are in different parts.
+1. Before saturation, all users of an object may come in any order. In real time, only those may that overlap, directly
+   or by way of others. This gives the first parts. For example, objects that share no transaction are in different
+   parts.
 2. Each part is saturated on its own. Its saturated edges and its open choices give smaller parts.
 3. A solver or a search decides the choices of each smaller part (``solver``, ``search``).
 4. All edges between parts lead in the same direction. So the orders of the parts, one after the other, are an order of
@@ -17,8 +17,11 @@ The start and the commit of a transaction stay in one part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 from assay.checkers.isolation.levels import Level, Order, Rule
@@ -46,9 +49,10 @@ def decide_parts(
     links = list(_list_possible_links(history, level))
     components = find_components(max(map(max, links), default=-1) + 1, links)
     components += range(len(components), len(history))  # those without links
+    readers = _find_last_readers(history) if level.order is Order.REAL_TIME else {}
     order: list[int] = []
     for part in _group(components[: len(history)]):
-        found = _decide_part(history, level, part, deadline, decider)
+        found = _decide_part(history, level, part, readers, deadline, decider)
         if not isinstance(found, list):
             return found
         order += found
@@ -56,14 +60,24 @@ def decide_parts(
 
 
 def _decide_part(
-    history: TransactionHistory, level: Level, part: Sequence[int], deadline: float, decider: Decider
+    history: TransactionHistory,
+    level: Level,
+    part: Sequence[int],
+    readers: Mapping[tuple[int, int], int],
+    deadline: float,
+    decider: Decider,
 ) -> list[int] | Refutation:
-    """Returns a legal order of the part's events. Earlier writers whose versions it read are judged with it."""
+    """Returns a legal order of the part's events.
+
+    Two kinds of transactions of other parts are judged with it, because they can decide its choices by real time: the
+    writers of versions that it read, and ``readers``, the last ones of the versions that it wrote.
+    """
     each = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
     if len(part) == 1:
         return [each * part[0] + event for event in range(each)]
     writers = {read.writer for number in part for read in history.reads[number]} - {INITIAL}
-    members = sorted(writers.union(part))
+    others = {readers[key, number] for number in part for key in history.writes[number] if (key, number) in readers}
+    members = sorted({*part, *writers, *others})
     if (each * len(members)) ** 2 // 8 > MOST_BYTES:
         raise TimeLimitReached(f"the choices of {len(part):,} transactions depend on each other, which needs too much "
                                "memory")  # fmt: skip
@@ -118,10 +132,12 @@ def _list_possible_links(history: TransactionHistory, level: Level) -> Iterator[
         return node // each if node < problem.nodes else node - problem.nodes + count
 
     yield from ((convert(edge.source), convert(edge.target)) for edge in problem.known)
+    writers = Counter(key for written in history.writes for key in written)
     users: dict[int, list[int]] = {}
     for number, (reads, written) in enumerate(zip(history.reads, history.writes, strict=True)):
         for key in {*written, *(read.key for read in reads)}:
-            users.setdefault(key, []).append(number)
+            if writers[key] > 1:  # the versions of other keys need no order
+                users.setdefault(key, []).append(number)
     for numbers in users.values():  # in the order of their calls
         latest = -1
         for one, other in pairwise(numbers):
@@ -129,3 +145,31 @@ def _list_possible_links(history: TransactionHistory, level: Level) -> Iterator[
             latest = max(latest, history.returns[one])
             if level.order is not Order.REAL_TIME or latest >= history.calls[other]:
                 yield other, one
+    if level.order is Order.REAL_TIME:
+        yield from _list_stale_reads(history)
+
+
+def _find_last_readers(history: TransactionHistory) -> dict[tuple[int, int], int]:
+    """Returns the reader of each version, given as key and writer, that was called last."""
+    return {
+        (read.key, read.writer): number
+        for number, reads in enumerate(history.reads) for read in reads if read.writer != INITIAL
+    }  # fmt: skip
+
+
+def _list_stale_reads(history: TransactionHistory) -> Iterator[tuple[int, int]]:
+    """Yields (reader, other writer) if the other writer lies between a version's writer and its reader in real time.
+
+    Such a reader would have to come before the other writer, so both are in one part, which is then refuted.
+    """
+    writers: dict[int, list[int]] = {}
+    for number in sorted(range(len(history)), key=history.returns.__getitem__):
+        for key in history.writes[number]:
+            writers.setdefault(key, []).append(number)
+    latest: dict[int, list[int]] = {}  # by key and number of writers that returned, the one that was called last
+    for key, numbers in writers.items():
+        latest[key] = list(accumulate(numbers, partial(max, key=history.calls.__getitem__)))
+    for (key, writer), reader in _find_last_readers(history).items():
+        place = bisect_left(writers.get(key, ()), history.calls[reader], key=history.returns.__getitem__)
+        if place and history.calls[latest[key][place - 1]] > history.returns[writer]:
+            yield reader, latest[key][place - 1]

@@ -71,6 +71,35 @@ def test_parts_get_the_answer_of_the_whole(count: int, level: Level, monkeypatch
         assert check_level(history, level).verdict is whole.verdict
 
 
+def overlapping(*texts: str) -> list[Txn]:
+    """Returns transactions, given as ``call return micros``: ``0 9 wx1``, then ``20 29 rx1``."""
+    txns = []
+    for op, (call, ret, *micros) in enumerate(text.split() for text in texts):
+        txns.append(Txn(op, [(one[0], one[1], int(one[2:])) for one in micros], int(call), int(ret), "ok", op))
+    return txns
+
+
+@pytest.mark.usefixtures("without_schedules")
+@pytest.mark.parametrize(
+    ("texts", "legal"),
+    [
+        (("0 9 wx1", "10 19 wx2", "20 29 rx1"), False),
+        (("0 9 wx1", "1 8 wx2", "20 29 rx1"), True),
+        (("0 9 wx1", "1 8 wx2", "20 29 rx1", "30 39 rx2"), False),
+        (("0 9 wx1 wy1", "1 8 wx2 wy2", "20 29 rx1", "30 39 ry2"), False),
+        (("0 9 wx1 wy1", "1 8 wx2 wy2", "20 29 rx2", "30 39 ry2"), True),
+    ],
+)
+@pytest.mark.parametrize("name", ["strict-serializable", "strong-snapshot-isolation"])
+def test_transactions_of_other_parts_decide_a_part_by_real_time(
+    name: str, texts: tuple[str, ...], legal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(level_check, "LARGEST", 0)
+    result = check_level(make_history(to_rows(overlapping(*texts))), LEVELS[name])
+    assert (result.verdict is Verdict.PASS) is legal
+    assert (result.refutation is None) is legal
+
+
 def draw_many(name: str, copies: int, *, refuted: bool) -> list[Txn]:
     """Draws copies of a history that only a split into cases refutes. In all of them, or in all but one, a transaction
     is left out, so that they are legal. The copies share no object."""
