@@ -69,8 +69,8 @@ def _decide_part(
 ) -> list[int] | Refutation:
     """Returns a legal order of the part's events.
 
-    Two kinds of transactions of other parts are judged with it, because they can decide its choices by real time: the
-    writers of versions that it read, and ``readers``, the last ones of the versions that it wrote.
+    Some transactions of other parts can decide its choices by real time, so they are judged with it. They are the
+    writers of versions that the part read, and the last readers of versions that it wrote (``readers``).
     """
     each = 2 if level.rule is Rule.SNAPSHOT_ISOLATION else 1
     if len(part) == 1:

@@ -165,7 +165,7 @@ class Conflict(Exception):
 
 
 _MOST_COPIED: Final = 64_000_000
-"""Maximum number of bytes of a closure that is copied. A larger one is computed anew, which takes longer."""
+"""Maximum number of bytes of a closure that is copied. A larger one is computed again, which takes longer."""
 _TIME_STEP: Final = 1000
 """Number of nodes between two looks at the clock."""
 _FEW: Final = 64
