@@ -117,6 +117,8 @@ class DuckDB(LazyEngine):
         if threads is not None:
             config["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=config)
+        # Otherwise each scan of a data set reads the footers of its files again, and keeps a copy of them in memory.
+        self._connection.execute("set parquet_metadata_cache = true")
         if lateral:
             _disable_optimizers(self._connection, lambda name: name in _WRONG_FOR_LATERAL_JOINS)
 

@@ -57,7 +57,7 @@ from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from assay.harness.cli.main import main
-from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
+from assay.harness.core.history import EFFECTS, SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 
 from helpers.bank_histories import Bank, at_random
@@ -933,6 +933,17 @@ def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setattr(engine_selection, most, sum(map(small.rows, rows_of)) - 1)
             assert Engines().pick(small) == "duckdb"
+
+
+def test_the_footers_of_files_are_read_once(tmp_path: Path) -> None:
+    """A large history is scanned some hundred times."""
+    path = write(tmp_path / "history", book().rows)
+    with DuckDB(kept_cells=0) as engine:
+        engine.register("effects", sorted((path / "effects").glob("*.parquet")), SCHEMAS["effects"])
+        rows = "select count(*) as many, max(position) as last from effects where kind = 'append'"
+        first = engine.rows(rows)
+        assert engine.rows("select current_setting('parquet_metadata_cache') as cached") == [{"cached": True}]
+        assert engine.rows(rows) == first
 
 
 @pytest.mark.parametrize(("few", "limit"), [(0, "667.5 MiB"), (1_000_000, "3.7 GiB")])

@@ -402,6 +402,32 @@ def test_memory_is_bounded_by_the_batch(tmp_path: Path) -> None:
     assert sum(pq.read_metadata(part).num_rows for part in parts) == 5050
 
 
+def count_group_rows(folder: Path) -> list[int]:
+    """Returns the number of effects in each row group."""
+    files = [pq.ParquetFile(path) for path in sorted((folder / "effects").glob("*.parquet"))]
+    return [file.metadata.row_group(group).num_rows for file in files for group in range(file.num_row_groups)]
+
+
+def test_row_groups_are_large_if_no_event_loop_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers keep metadata of each row group in memory."""
+    monkeypatch.setattr("assay.harness.core.history.writer.GROUP_ROWS", 50)
+    rows = [(row(n), [Effect("append", "k", value=n)]) for n in range(170)]
+    write(tmp_path / "h", rows, batch_rows=10, part_rows=120)
+    assert count_group_rows(tmp_path / "h") == [50, 50, 20, 50]
+
+
+def test_row_groups_are_small_if_an_event_loop_waits(tmp_path: Path) -> None:
+    """Writing a large one would stop the loop, and with it the clients."""
+
+    async def run() -> None:
+        with HistoryWriter(tmp_path / "h", batch_rows=10, loop=asyncio.get_running_loop()) as writer:
+            for n in range(25):
+                writer.completed(row(n), [Effect("append", "k", value=n)])
+
+    asyncio.run(run())
+    assert count_group_rows(tmp_path / "h") == [10, 10, 5]
+
+
 def test_what_is_not_plain_data_is_refused_where_it_came_from(tmp_path: Path) -> None:
     writer = HistoryWriter(tmp_path)
     with pytest.raises(HistoryError, match="argument of send cannot be written as JSON"):
