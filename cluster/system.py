@@ -5,7 +5,7 @@ Your class inherits from :class:`System` and overrides what it needs. The broker
 tester.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
@@ -297,11 +297,12 @@ The keys are columns. Columns that may be null can be left out; any other name i
 class SupportsReplicas(Protocol):
     """A system whose replicas can be read from its nodes' disks and compared."""
 
-    async def replicas(self, cluster: Cluster) -> Sequence[StoredRecord]:
+    async def replicas(self, cluster: Cluster) -> Iterable[StoredRecord]:
         """Returns all records of all replicas, once the replicas have rejoined or the time limit for it has passed.
 
         Called after the run, with every fault healed. Raises :class:`DeploymentError`, ``NodeError`` or
-        ``OSError`` if a node's disk cannot be read.
+        ``OSError`` if a node's disk cannot be read. The result is iterated once and may be an iterator, so that long
+        logs are not in memory as rows. The iteration must not raise.
         """
 
 

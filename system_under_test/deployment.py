@@ -6,7 +6,7 @@ The deployment queries brokers over its own connections (``broker_rpc``); the wo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -391,10 +391,9 @@ class Broker:
         lost = {node.index, *(one.index for one in away)}
         return next((key for key, one in mine.items() if not {*one.in_sync} - lost), None)
 
-    async def replicas(self, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
-        return [
-            vars(record) for record in await disk_inspection.read_stored_records(list_possible_brokers(cluster), PORT)
-        ]
+    async def replicas(self, cluster: Cluster) -> Iterator[Mapping[str, Any]]:
+        replicas = await disk_inspection.read_stored_replicas(list_possible_brokers(cluster), PORT)
+        return (vars(record) for replica in replicas for record in replica)
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
         place = cluster_snapshot.SnapshotSource(

@@ -4,6 +4,7 @@ For testers. The broker may run meanwhile. The records of a damaged log are read
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,55 @@ class StoredRecord:
 
 
 @dataclass(frozen=True)
+class StoredReplica:
+    """A replica's files as they were read. Iteration parses them and yields the replica's records.
+
+    - ``watermark``: a record below it is committed
+    - ``checkpointed``: the high watermark in the replica's own checkpoint
+    - ``epochs``: first offset and number of each leader epoch, in their order
+    - ``segments``: base offset and content of each segment
+    """
+
+    node: str
+    key: str
+    watermark: int
+    in_isr: bool
+    checkpointed: int
+    epochs: Sequence[tuple[int, int]]
+    compacted: bool
+    segments: Sequence[tuple[int, bytes]]
+
+    def __iter__(self) -> Iterator[StoredRecord]:
+        starts = [start for start, _ in self.epochs]
+        first = self.segments[0][0] if self.segments else 0
+        end: int | None = None
+        for base, data in self.segments:
+            following = base if end is None else end
+            if base < following and not data:
+                continue  # a failed roll left this file, and the segment before was continued
+            if base < following or (base > following and not self.compacted):
+                break
+            for position, value, crc in _parse_records(data, base, self.compacted):
+                place = bisect_right(starts, position)
+                start, epoch = self.epochs[place - 1] if place else (None, None)
+                committed = position < self.watermark
+                yield StoredRecord(self.node, self.key, position, value, crc, epoch, committed, self.in_isr, start)
+                end = position + 1
+        yield StoredRecord(
+            self.node,
+            self.key,
+            position=first if end is None else end,
+            value=None,
+            crc=None,
+            epoch=None,
+            below_hw=False,
+            in_isr=self.in_isr,
+            high_watermark=self.checkpointed,
+            log_start=None if self.compacted else first,
+        )
+
+
+@dataclass(frozen=True)
 class LedPartition:
     """A partition as its leader reports it. If no leader answers, ``in_sync`` is empty and ``high_watermark`` -1."""
 
@@ -60,8 +110,8 @@ class LedPartition:
     high_watermark: int = -1
 
 
-async def read_stored_records(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
-    """Returns all records of all replicas of every topic that any of these brokers knows.
+async def read_stored_replicas(nodes: Sequence[Any], port: int) -> list[StoredReplica]:
+    """Returns all replicas of every topic that any of these brokers knows.
 
     Waits for full in-sync sets, for ``REJOIN_TIMEOUT`` at most.
 
@@ -77,7 +127,7 @@ async def read_stored_records(nodes: Sequence[Any], port: int) -> list[StoredRec
             break
         await asyncio.sleep(0.2)
     by_node = await asyncio.gather(*(_read_node(node, partitions) for node in nodes))
-    return [record for records in by_node for record in records]
+    return [replica for replicas in by_node for replica in replicas]
 
 
 async def read_led_partitions(
@@ -104,12 +154,10 @@ async def read_led_partitions(
     return known
 
 
-async def _read_node(node: Any, partitions: Mapping[str, LedPartition]) -> list[StoredRecord]:
+async def _read_node(node: Any, partitions: Mapping[str, LedPartition]) -> list[StoredReplica]:
     checkpointed = await _read_checkpoint(node, HIGH_WATERMARKS)
     held = {key: one for key, one in partitions.items() if node.index in one.assigned}
-    return [
-        record for key, one in held.items() for record in await read_replica(node, key, one, checkpointed.get(key, 0))
-    ]
+    return [await read_replica(node, key, one, checkpointed.get(key, 0)) for key, one in held.items()]
 
 
 async def compute_durable_size(node: Any, path: str) -> int:
@@ -128,34 +176,25 @@ async def compute_durable_size(node: Any, path: str) -> int:
     return min(position, len(data))
 
 
-async def read_replica(node: Any, key: str, partition: LedPartition, checkpointed: int) -> list[StoredRecord]:
-    """Returns a replica's records, and the end of its log. Passes on errors of reading the node's files.
+async def read_replica(node: Any, key: str, partition: LedPartition, checkpointed: int) -> StoredReplica:
+    """Returns a replica's files. Passes on errors of reading them.
 
     A record of an in-sync replica is committed if it lies below the leader's high watermark. For any other replica, its
     own ``checkpointed`` high watermark counts.
     """
     in_isr = node.index in partition.in_sync
-    watermark = partition.high_watermark if in_isr else checkpointed
     folder = f"{DATA}/{key}"
-    epochs = [(int(words[1]), int(words[0])) for words in await _read_rows(node, f"{folder}/{EPOCHS}")]
-    compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
-    segments = await _read_segments(node, folder)
-    records: list[StoredRecord] = []
-    for base, data in segments:
-        following = records[-1].position + 1 if records else base
-        if base < following and not data:
-            continue  # a failed roll left this file, and the segment before was continued
-        if base < following or (base > following and not compacted):
-            break
-        for position, value, crc in _parse_records(data, base, compacted):
-            begun = ((start, epoch) for start, epoch in epochs if start <= position)
-            start, epoch = max(begun, default=(None, None))
-            committed = position < watermark
-            records.append(StoredRecord(node.name, key, position, value, crc, epoch, committed, in_isr, start))
-    first = segments[0][0] if segments else 0
-    end = records[-1].position + 1 if records else first
-    log_start = None if compacted else first
-    return [*records, StoredRecord(node.name, key, end, None, None, None, False, in_isr, None, checkpointed, log_start)]
+    epochs = sorted((int(start), int(epoch)) for epoch, start, *_ in await _read_rows(node, f"{folder}/{EPOCHS}"))
+    return StoredReplica(
+        node.name,
+        key,
+        partition.high_watermark if in_isr else checkpointed,
+        in_isr,
+        checkpointed,
+        epochs,
+        bool(await node.find_files(f"{folder}/{TOMBSTONES}")),
+        await _read_segments(node, folder),
+    )
 
 
 async def _read_segments(node: Any, folder: str) -> list[tuple[int, bytes]]:

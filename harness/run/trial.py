@@ -77,6 +77,8 @@ START_SECONDS: Final = 90.0
 """Time limit for all processes to serve and for the set-up. A slow machine under load takes a third of it."""
 REPLICA_SECONDS: Final = 60.0
 """Time limit for reading the nodes' disks."""
+REPLICA_ROWS: Final = 4_096
+"""Rows of replicas after which other tasks of the loop run."""
 
 
 class FaultUnavailableError(Exception):
@@ -382,8 +384,10 @@ class Trial:
             reason = str(error) or f"not done within {REPLICA_SECONDS:g} s"
             self._problems.append(f"the replicas' disks could not be read: {reason}")
             return
-        for one in records:
+        for number, one in enumerate(records, start=1):
             history.replica(**one)
+            if number % REPLICA_ROWS == 0:
+                await asyncio.sleep(0)
 
     async def _is_ready(self, node: Node) -> bool:
         try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from assay.system_under_test import disk_inspection
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection
@@ -12,6 +15,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
 from assay.system_under_test.records.wrapper import wrap
 
+from helpers.examples import some_of
 from helpers.sim_brokers import DATA, brokers, simulate, until
 
 
@@ -154,3 +158,29 @@ def test_it_waits_for_replicas_that_come_back() -> None:
             assert sorted(one.node for one in records if one.in_isr and one.crc is not None) == ["n1", "n2", "n3"]
 
     simulate(check)
+
+
+@given(
+    epochs=st.dictionaries(st.integers(0, 20), st.integers(0, 9), max_size=5),
+    lengths=st.lists(st.integers(0, 4), max_size=5),
+    watermark=st.integers(0, 20),
+)
+@settings(deadline=None, max_examples=some_of(100))
+def test_records_have_the_epoch_that_begins_last_before_them(
+    epochs: dict[int, int], lengths: list[int], watermark: int
+) -> None:
+    segments, base = [], 0
+    for length in lengths:
+        records = [(None, b"%d" % (base + number), 5) for number in range(length)]
+        segments.append((base, message_set.build(records, base_offset=base)))
+        base += length
+    replica = disk_inspection.StoredReplica(
+        "n1", "orders-0", watermark, True, 3, sorted(epochs.items()), False, segments
+    )
+    *own, last = replica
+    assert [(one.position, one.value) for one in own] == [(number, number) for number in range(base)]
+    for one in own:
+        begun = [(start, epoch) for start, epoch in epochs.items() if start <= one.position]
+        assert (one.epoch_start, one.epoch) == max(begun, default=(None, None))
+        assert one.below_hw == (one.position < watermark)
+    assert (last.position, last.log_start, last.high_watermark) == (base, 0, 3)
