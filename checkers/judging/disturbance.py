@@ -218,9 +218,9 @@ def find_silences(
         elif merged.end - merged.begin >= contract.failover_nanoseconds:
             reasons.append(
                 f"only {count_noun(during, 'operation')} succeeded during {merged}, the contract asks for {wanted}"
-                f"{_append(describe_failures(merged.begin, merged.end))}; if the design allows that, give a failover "
-                f"and patience that add up to more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s, or name "
-                "the fault in may_stall"
+                f"{_append(describe_failures(merged.begin, merged.end))}; if the design allows that, set failover "
+                f"and patience in the contract to more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s in sum, "
+                "or name the fault in may_stall"
             )
         elif not count_at_work(one.begin, one.end):
             reasons.append(f"no client was at work during {one}; raise --rate, or see why clients do not connect")

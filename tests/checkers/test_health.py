@@ -203,8 +203,8 @@ def test_a_fault_without_success_says_which_operations_failed_and_what_helps(tmp
         assert found.verdict is Verdict.PASS, found.unknown
         return
     (reason,) = found.unknown
-    assert "; of 21 set-add none was answered: OSError (21); if the design allows that, give a failover and" in reason
-    assert "patience that add up to more than 3 s, or name the fault in may_stall" in reason
+    assert "; of 21 set-add none was answered: OSError (21); if the design allows that, set failover and" in reason
+    assert "patience in the contract to more than 3 s in sum, or name the fault in may_stall" in reason
 
 
 @pytest.mark.parametrize(
