@@ -27,14 +27,14 @@ class ActiveTerm:
     def forget(self, topic: str, *, deleted: bool = False) -> None:
         """Forgets a topic that is gone from ZooKeeper.
 
-        ``deleted``: whether this term deleted the topic, after all replicas had deleted their files. If not, the files
-        stay, but the brokers stop serving them.
+        ``deleted``: whether this term deleted the topic, after all replicas had deleted their files, and after all
+        brokers had learned it. If not, the files stay, but the brokers stop serving them.
         """
         if not deleted:
             self.brokers.stop_topic(topic)
+            self.brokers.mark_deleted(topic)
         self.machines.forget(topic, deleted=deleted)
         self.cluster.forget(topic)
-        self.brokers.mark_deleted(topic)
 
 
 Action = Callable[[ActiveTerm], Awaitable[T]]

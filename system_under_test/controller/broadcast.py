@@ -218,6 +218,19 @@ class Broadcast:
                 return False
         return True
 
+    async def announce_deletion(self, topic: str) -> None:
+        """Tells all brokers that the topic is deleted. Returns when each of them knows it, or has left.
+
+        Coordinators then delete the offsets that groups have committed in the topic. If a coordinator did so later, it
+        might delete offsets of a new topic of that name. A newcomer is left out, because it gets the whole state.
+        """
+        live, serial = self.cluster.to_live_brokers(), self._next_serial()
+        update = partial(internal.UpdateMetadataRequest, full=False, partitions=[], deleted=[topic])
+        known = [broker_id for broker_id in self._channels if broker_id not in self._newcomers]
+        for answer in [self._send(broker_id, partial(update, live_brokers=live, serial=serial)) for broker_id in known]:
+            if answer is not None:
+                await asyncio.wait([answer])
+
     async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
         """Makes these brokers delete their replica of a partition; returns the brokers that have confirmed it."""
         deletion = self._make_stop_request([self._describe_stop(partition)], delete=True)

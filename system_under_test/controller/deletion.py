@@ -4,7 +4,8 @@
 2. The controller writes into that znode that the deletion has begun, before it sends requests to the replicas. From
    now on no controller serves the topic. Otherwise a replica without its files could become leader with an empty log.
 3. The replicas delete their files.
-4. The topic's znodes are removed.
+4. All brokers learn that the topic is deleted. Coordinators delete the offsets that groups have committed in it.
+5. The topic's znodes are removed. From now on, a new topic may have that name.
 """
 
 import asyncio
@@ -88,6 +89,8 @@ class TopicDeletions:
         topic = active.cluster.topics[name]
         partitions = [p for p in active.cluster.all_partitions() if p[0] == name]
         deleted = await active.brokers.delete_replicas(name, active.cluster.list_brokers_with_files(name))
+        if deleted:
+            await active.brokers.announce_deletion(name)
 
         def is_same_topic() -> bool:
             now = active.cluster.topics.get(name)

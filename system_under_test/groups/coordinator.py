@@ -96,7 +96,7 @@ class Coordinator:
         """Deletes the committed offsets of deleted topics, as 0.10.2 does (KAFKA-2000).
 
         Otherwise a group would skip the first records of a new topic of that name. It must be called before a
-        consumer can commit offsets of the new topic.
+        consumer can commit offsets of the new topic, so the controller waits for it before it removes the topic.
         """
         for stored in self._terms:
             if stored.ready:
@@ -106,7 +106,7 @@ class Coordinator:
 
     def _delete_offsets(self, stored: StoredGroups, topics: Collection[str]) -> None:
         for group in list(stored.groups.values()):
-            if any(topic in topics for topic, _ in group.offsets.values):
+            if group.offsets.find_topic_keys(topics):
                 deletion = stored.delete_offsets(group, topics)
                 self._background.spawn(deletion, f"offsets of deleted topics in {group.group_id}")
 

@@ -9,7 +9,7 @@ The formats are those of Kafka 0.10.2:
 
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -176,6 +176,14 @@ class CommittedOffsets:
             self.values[key] = value
             remaining = min(value.expire_timestamp - now.wall_ms, value.expire_timestamp - value.commit_timestamp)
             self._kept_until[key] = now.monotonic_ms + max(remaining, 0)
+
+    def find_topic_keys(self, topics: Collection[str]) -> list[tuple[str, int]]:
+        """Returns the keys of these topics that are committed or being committed."""
+        return [key for key in {**self.values, **+self._pending} if key[0] in topics]
+
+    def is_unchanged(self, key: tuple[str, int], value: OffsetValue) -> bool:
+        """Returns whether an offset is still the committed one, and no commit of its key is pending."""
+        return self.values.get(key) is value and not self._pending[key]
 
     def list_expired(self, now: Instant) -> list[tuple[str, int]]:
         """Returns the keys of expired offsets without a pending commit."""

@@ -188,17 +188,22 @@ class StoredGroups:
     async def delete_offsets(self, group: Group, topics: Collection[str]) -> None:
         """Deletes the offsets that a group has committed in deleted topics.
 
-        Repeats a failed deletion while this term lasts. Offsets that are committed meanwhile stay, because they may
-        belong to a new topic of that name.
+        Repeats a failed deletion while this term lasts. A commit that has begun meanwhile may belong to a new topic of
+        that name. So no deletion is appended after such a commit, and its offset stays.
         """
-        found = {key: value for key, value in group.offsets.values.items() if key[0] in topics}
-        while found and not self.ended:
-            code = await self.commit(group, [formats.OffsetRecord(group.group_id, *key, None) for key in found])
-            if not code:
-                self.events.emit("offsets-expired", key=group.group_id, value=len(found), detail={"code": code})
+        offsets = group.offsets
+        due = offsets.find_topic_keys(topics)
+        left = {key: value for key in due if (value := offsets.values.get(key)) is not None}
+        while not self.ended:
+            if due:
+                code = await self.commit(group, [formats.OffsetRecord(group.group_id, *key, None) for key in due])
+                if not code:
+                    self.events.emit("offsets-expired", key=group.group_id, value=len(due), detail={"code": code})
+            left = {key: value for key, value in left.items() if offsets.values.get(key) is value}
+            if not left:
                 return
             await asyncio.sleep(BACK_OFF)
-            found = {key: value for key, value in found.items() if group.offsets.values.get(key) is value}
+            due = [key for key, value in left.items() if offsets.is_unchanged(key, value)]
 
     async def delete(self, group: Group) -> None:
         """Deletes a group in memory and in the offsets topic. The generations of a later group of this name restart."""

@@ -160,6 +160,40 @@ def test_the_offsets_of_a_deleted_topic_go_with_it_and_a_new_topic_of_its_name_b
     simulate(check)
 
 
+def test_a_coordinator_that_learns_late_of_a_deletion_keeps_the_offsets_of_the_new_topic() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime(), timeout=3.0)
+            cluster._open.append(admin)
+            controller = await cluster.controller()
+            groups = [f"tool{number}" for number in range(16)]
+            places = {group: await coordinator(cluster, group) for group in groups}
+            group = next(group for group, address in places.items() if address != controller.address)
+            late = next(node for node in cluster.nodes if node.address == places[group])
+            holder = next(node for node in cluster.nodes if node not in (controller, late))
+            again, tool = NewTopic("again", assignment={0: [holder.index]}), Member(cluster, group=group)
+
+            async def is_created() -> bool:
+                return (await admin.create_topics([again]))["again"].outcome is Certainty.DONE
+
+            async def is_committed() -> bool:
+                return await tool.commit(1, topic="again") == ErrorCode.NONE
+
+            await until(is_created, "the topic exists")
+            assert await tool.commit(5, topic="again") == ErrorCode.NONE
+            await cluster.cut(controller, [late])
+            await admin.delete_topics(["again"])
+            if not await is_created():  # the deletion waits for the coordinator
+                await cluster.heal()
+                await until(is_created, "the topic exists again")
+            await until(is_committed, "an offset of the new topic is committed")
+            await cluster.heal()
+            await asyncio.sleep(5)
+            assert await tool.committed(0, "again") == 1
+
+    simulate(check)
+
+
 def test_version_0_keeps_offsets_in_zookeeper_and_apart() -> None:
     async def check() -> None:
         async with brokers() as cluster:
