@@ -13,12 +13,16 @@ transactions that its reader sees.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, Final
 
 ON_A_STORE: Final = ("serializable", "repeatable-read", "snapshot-isolation")
+WITH_OWN_ORDER: Final = ("axiomatic-read-committed", "read-atomic", "causal")
+"""Rules by which elements of one transaction stand in the order of its appends. ``ON_A_STORE`` implies that."""
 Initial = Callable[[str], Any]
 """Returns the initial value of a key."""
 
@@ -65,7 +69,9 @@ def find_flaw(
             return f"transaction {second} comes before {first}, which ended before it was called"
     if rule in ON_A_STORE:
         return _replay(events, counted, initial)
-    return _Comparison(rule, commits, counted, initial).find_flaw(by_session=by_session, by_time=order == "real-time")
+    attempts = Counter((key, value) for one in operations.values() for f, key, value in one.micros if f != "r")
+    compared = _Comparison(rule, commits, counted, initial, attempts)
+    return compared.find_flaw(by_session=by_session, by_time=order == "real-time")
 
 
 def _leave_out_writes(one: Operation) -> Operation:
@@ -101,11 +107,17 @@ def _replay(events: Iterable[tuple[Any, ...]], operations: Mapping[int, Operatio
     started: set[int] = set()
     for kind, id in events:
         own: dict[str, Any] = {}
+        added: dict[str, list[Any]] = {}
         for f, key, value in () if id in started else operations[id].micros:
+            if f == "append":
+                added.setdefault(key, []).append(value)
+                continue
+            if f == "w":
+                own[key] = value
+                continue
             content = own.get(key, store.get(key, initial(key)))
-            if f != "r":
-                own[key] = [*(content or ()), value] if f == "append" else value
-            elif value != content and (value, content) not in (([], None), (None, [])):
+            content = [*(content or ()), *added[key]] if key in added else content
+            if value != content and (value, content) not in (([], None), (None, [])):
                 return f"transaction {id} read {value} of {key}, but finds {content}"
         written = [(f, key, value) for f, key, value in operations[id].micros if f != "r"]
         if kind == "start":
@@ -115,7 +127,10 @@ def _replay(events: Iterable[tuple[Any, ...]], operations: Mapping[int, Operatio
             started.add(id)
             continue
         for f, key, value in written:
-            store[key] = [*(store.get(key) or ()), value] if f == "append" else value
+            if f == "append":
+                store.setdefault(key, []).append(value)
+            else:
+                store[key] = value
             active.pop(key, None)
     return None
 
@@ -123,13 +138,20 @@ def _replay(events: Iterable[tuple[Any, ...]], operations: Mapping[int, Operatio
 class _Comparison:
     """Compares reads with the transactions that their readers see.
 
-    A set of transactions is an integer, with a bit for the place of each transaction in the certificate.
+    A set of transactions is an integer, with a bit for the place of each transaction in the certificate. ``attempts``:
+    how often any transaction, even a failed one, wrote a value to a key.
     """
 
     def __init__(
-        self, rule: str, places: Mapping[int, int], operations: Mapping[int, Operation], initial: Initial
+        self,
+        rule: str,
+        places: Mapping[int, int],
+        operations: Mapping[int, Operation],
+        initial: Initial,
+        attempts: Mapping[tuple[str, Any], int],
     ) -> None:
         self._rule, self._places, self._operations, self._initial = rule, places, operations, initial
+        self._attempts = attempts
         self._ids = sorted(places, key=places.__getitem__)
         self._writers: dict[tuple[str, Any], int] = {}
         self._final: dict[tuple[int, str], Any] = {}
@@ -144,17 +166,26 @@ class _Comparison:
         flaw = self._find_wrong_versions()
         if flaw is not None or self._rule == "read-uncommitted":
             return flaw
+        before = self._list_before(by_session=by_session, by_time=by_time)
         causes: dict[int, int] = {}
         for id in self._ids:
-            sources = self._to_set(self._list_sources(id))
+            direct = self._list_sources(id)
+            sources = self._to_set(direct)
             if sources >> self._places[id]:
                 return f"transaction {id} comes before one whose write it read"
             seen = 0
             if self._rule in ("read-atomic", "causal"):
-                seen = sources | self._list_before(id, by_session=by_session, by_time=by_time)
+                seen = sources | before[id]
             if self._rule == "causal":
-                for place in _list_bits(seen):
-                    seen |= causes[self._ids[place]]
+                # The causes of a cause are its causes as well, so those of the latest one before it may be enough.
+                for source in direct:
+                    seen |= causes[source]
+                rest = before[id]
+                while rest:
+                    latest = rest.bit_length() - 1
+                    found = causes[self._ids[latest]]
+                    seen |= found
+                    rest &= ~(found | 1 << latest)
                 causes[id] = seen
             flaw = self._find_wrong_read(id, seen)
             if flaw is not None:
@@ -184,26 +215,63 @@ class _Comparison:
                 return f"{said} before it wrote it"
             if others or not mine:
                 last = others[-1] if others else None
-                for place in _list_bits(seen & self._writing.get(key, 0)):
-                    if self._ids[place] not in (id, last) and (last is None or place > self._places[last]):
-                        return f"{said}, although it sees transaction {self._ids[place]}, which wrote it later"
+                hidden = self._to_set([id] if last is None else [id, last])
+                latest = (seen & self._writing.get(key, 0) & ~hidden).bit_length() - 1
+                if latest > (-1 if last is None else self._places[last]):
+                    return f"{said}, although it sees transaction {self._ids[latest]}, which wrote it later"
             if self._rule == "axiomatic-read-committed":
                 seen |= self._to_set(others)
         return None
 
     def _find_wrong_versions(self) -> str | None:
-        """The longest read of a list is the order of its versions. Elements that no read shows come after it."""
-        longest: dict[str, list[Any]] = {}
-        for one in self._operations.values():
+        """Finds a read that no order of versions explains, or a write that contradicts this order.
+
+        The longest read of a list is the order of its versions. Elements that no read shows come after it. An element
+        that was written twice proves no order.
+        """
+        orders: dict[str, list[Any]] = {}
+        for id, one in self._operations.items():
             for f, key, value in one.micros:
-                if f == "r" and isinstance(value, list) and len(value) > len(longest.setdefault(key, [])):
-                    longest[key] = value
-        for key, elements in longest.items():
-            shown = [self._writers[key, one] for one in elements if (key, one) in self._writers]
-            rest = {id for (name, value), id in self._writers.items() if name == key and value not in elements}
-            for first, second in [*pairwise(shown), *((shown[-1], one) for one in rest if shown)]:
+                if f != "r":
+                    continue
+                elements = value if isinstance(value, list) else [] if value == self._initial(key) else [value]
+                if any((key, element) not in self._attempts for element in elements):
+                    return f"transaction {id} read {value} of {key}, which no transaction wrote"
+                if not isinstance(value, list):
+                    continue
+                clear = [element for element in elements if self._attempts[key, element] == 1]
+                if len(set(clear)) < len(clear):
+                    return f"transaction {id} read {value} of {key}, which shows an element twice"
+                known = [element for element in clear if (key, element) in self._writers]
+                shorter, longer = sorted((orders.get(key, []), known), key=len)
+                if longer[: len(shorter)] != shorter:
+                    return f"transaction {id} read {value} of {key}, and another one read another order"
+                orders[key] = longer
+        unseen: dict[str, set[int]] = {}
+        shown = {(key, element) for key, elements in orders.items() for element in elements}
+        for (key, value), id in self._writers.items():
+            if (key, value) not in shown and self._attempts[key, value] == 1:
+                unseen.setdefault(key, set()).add(id)
+        for key, elements in orders.items():
+            writers = [self._writers[key, element] for element in elements]
+            last = writers[-1:]
+            after = [(one, other) for one in last for other in unseen.get(key, ())]
+            for first, second in [*pairwise(writers), *after]:
                 if self._places[first] > self._places[second]:
                     return f"transaction {second} wrote {key} after {first}, and comes before it"
+        return self._find_wrong_own_order(orders) if self._rule in WITH_OWN_ORDER else None
+
+    def _find_wrong_own_order(self, orders: Mapping[str, Sequence[Any]]) -> str | None:
+        """Finds a transaction whose elements stand in another order than they were appended."""
+        places = {(key, element): place for key, order in orders.items() for place, element in enumerate(order)}
+        for id, one in self._operations.items():
+            last: dict[str, float] = {}
+            for f, key, value in one.micros:
+                if f == "append" and key in orders and self._attempts[key, value] == 1:
+                    place = places.get((key, value), inf)
+                    if place < last.get(key, -1):
+                        return f"transaction {id} appended {value} to {key} last, and it stands before earlier elements"
+                    last[key] = place
         return None
 
     def _list_sources(self, id: int) -> list[int]:
@@ -211,24 +279,25 @@ class _Comparison:
         shown = [(key, one) for key, value in values for one in (value if isinstance(value, list) else [value])]
         return [self._writers[one] for one in shown if self._writers.get(one, id) != id]
 
-    def _list_before(self, id: int, *, by_session: bool, by_time: bool) -> int:
-        reader = self._operations[id]
-        return self._to_set(
-            other
-            for other, one in self._operations.items()
-            if one.ret is not None
-            and one.ret < reader.call
-            and (by_time or (by_session and one.process == reader.process))
-        )
+    def _list_before(self, *, by_session: bool, by_time: bool) -> Mapping[int, int]:
+        """Returns for each transaction the set of those that the declared order puts before it."""
+        groups: dict[int, list[int]] = {}
+        if by_time or by_session:
+            for id, one in self._operations.items():
+                groups.setdefault(0 if by_time else one.process, []).append(id)
+        found = dict.fromkeys(self._operations, 0)
+        for ids in groups.values():
+            ended = sorted((ret, id) for id in ids if (ret := self._operations[id].ret) is not None)
+            earlier, place = 0, 0
+            for id in sorted(ids, key=lambda id: self._operations[id].call):
+                while place < len(ended) and ended[place][0] < self._operations[id].call:
+                    earlier |= 1 << self._places[ended[place][1]]
+                    place += 1
+                found[id] = earlier
+        return found
 
     def _to_set(self, ids: Iterable[int]) -> int:
         found = 0
         for id in ids:
             found |= 1 << self._places[id]
         return found
-
-
-def _list_bits(number: int) -> Iterator[int]:
-    while number:
-        yield (number & -number).bit_length() - 1
-        number &= number - 1

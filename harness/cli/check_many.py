@@ -92,9 +92,11 @@ def list_options(request: CheckRequest) -> list[str]:
     options = []
     for field in fields(CheckRequest):
         value, name = getattr(request, field.name), _name_option(field.name)
-        if field.name != "path" and value != field.default:
-            text = f"{value / 10**6:g}MB" if field.name == "bytes" else value
-            options.append(f"--{name}" if value is True else f"--{name}={text}")
+        if field.name == "path" or value == field.default:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            text = f"{one / 10**6:g}MB" if field.name == "bytes" else one
+            options.append(f"--{name}" if one is True else f"--{name}={text}")
     return options
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import ExitCode
+from assay.harness.cli.command import ExitCode, show
 
 DESCRIPTION: Final = """\
 Replays a certificate that `assay check --certificate=FILE` wrote, on the history that it is about. The replay searches
@@ -30,12 +31,17 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.stored.certificate_file import read_certificate, verify
+    from assay.harness.cli.check_many import list_options
+    from assay.harness.stored.certificate_file import read_certificate, to_request, verify
 
     certificate = read_certificate(arguments.certificate)
     flaw, count = verify(certificate, arguments.history)
     if flaw is not None:
-        print(f"WRONG: {arguments.certificate} does not show {certificate['level']}: {flaw}")
+        show(f"WRONG: {arguments.certificate} does not show {certificate['level']}: {flaw}")
         return ExitCode.FAIL
-    print(f"VERIFIED: {arguments.history} is {certificate['level']}, as the replay of {count} transactions shows")
+    options = shlex.join(list_options(to_request(certificate, arguments.history)))
+    show(
+        f"VERIFIED: {arguments.history} is {certificate['level']}, as the replay of {count} transactions shows, if it "
+        f"is read by: {options}"
+    )
     return ExitCode.PASS

@@ -14,22 +14,45 @@ import msgspec
 
 from assay.checkers.isolation.certificate_replay import Operation, find_flaw
 from assay.checkers.isolation.levels import find_level
+from assay.harness.core.files import read_json, require_own_output, write_output
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode, read_history, recognise_format, separate_processes
+from assay.harness.stored.foreign_findings import require_real_time
 from assay.harness.stored.initial_values import read_initial_values
 from assay.harness.stored.keyed_transactions import separate_keys
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.transaction_reads import is_read, keep_known_reads, list_micros, name_key
-from assay.harness.stored.workload_table import BY_NAME
+from assay.harness.stored.workload_table import BY_NAME, CERTIFICATE
 
-_NEEDED: Final = ("level", "events", "workload", "keys", "entries", "initial", "all_reads")
+MADE_BY: Final = "assay check --certificate"
+MARK: Final = f'"made_by": "{MADE_BY}"'.encode()
+"""Part of each certificate, at its beginning. A file without it is not replaced."""
+LISTS: Final = "list-append"
+"""The workload whose values are lists."""
+
+
+class _Certificate(msgspec.Struct):
+    """The fields that say how the history is read and what the certificate shows. ``events``: of either form."""
+
+    level: str
+    events: list[Any]
+    workload: str
+    keys: KeyMode
+    entries: EntryOrder
+    initial: tuple[str, ...]
+    all_reads: bool
+    without_writes: list[int] = []
 
 
 def write_certificate(path: Path, found: Mapping[str, Any], request: CheckRequest) -> None:
-    """Writes the certificate ``found`` of a judgement by ``request``. Raises ``HistoryError`` if that fails."""
+    """Writes the certificate ``found`` of a judgement by ``request``.
+
+    Raises ``HistoryError`` if that fails, and if ``path`` is a file that is no certificate.
+    """
     certificate = {
+        "made_by": MADE_BY,
         **found,
         "workload": request.workload,
         "keys": request.keys,
@@ -38,57 +61,90 @@ def write_certificate(path: Path, found: Mapping[str, Any], request: CheckReques
         "all_reads": request.all_reads,
     }
     try:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(certificate), indent=0) + b"\n")
+        write_output(path, msgspec.json.format(msgspec.json.encode(certificate), indent=0) + b"\n", MARK)
     except OSError as error:
-        raise HistoryError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise _describe_write_error(path, error) from error
+
+
+def require_certificate_place(path: Path) -> None:
+    """Raises ``HistoryError`` if ``path`` is a file that is no certificate, because it would not be replaced."""
+    try:
+        require_own_output(path, MARK)
+    except OSError as error:
+        raise _describe_write_error(path, error) from error
+
+
+def _describe_write_error(path: Path, error: OSError) -> HistoryError:
+    return HistoryError(f"{path} cannot be written: {error.strerror or error}")
 
 
 def read_certificate(path: Path) -> dict[str, Any]:
     """Reads a certificate. Raises ``HistoryError`` if the file is none."""
     try:
-        certificate: Any = msgspec.json.decode(path.read_bytes())
-        missing = [name for name in _NEEDED if name not in certificate]
-        level = find_level(certificate["level"]) if not missing else None
+        certificate = msgspec.convert(read_json(path, dict[str, Any]), _Certificate)
+        level = find_level(certificate.level)
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise HistoryError(f"{path} is no certificate: {error}") from error
-    if level is None:
-        raise HistoryError(f"{path} is no certificate: it lacks {missing[0]}")
-    return {**certificate, "rule": level.rule.value, "order": level.order.value}
+    workload = BY_NAME.get(certificate.workload)
+    if workload is None or not workload.accepts(CERTIFICATE):
+        raise HistoryError(f"{path} is no certificate: its workload is {certificate.workload!r}")
+    return {**msgspec.structs.asdict(certificate), "rule": level.rule.value, "order": level.order.value}
+
+
+def to_request(certificate: Mapping[str, Any], path: Path) -> CheckRequest:
+    """Returns how the history at ``path`` is read and judged according to the certificate."""
+    return CheckRequest(
+        path,
+        workload=certificate["workload"],
+        level=certificate["level"],
+        keys=certificate["keys"].value,
+        order=certificate["entries"].value,
+        initial=certificate["initial"],
+        all_reads=certificate["all_reads"],
+    )
 
 
 def verify(certificate: Mapping[str, Any], path: Path) -> tuple[str | None, int]:
     """Returns why the certificate does not show its level for the history at ``path``, or None, and its transactions.
 
-    Raises ``HistoryError`` for a history that cannot be read, and for a damaged certificate.
+    Raises ``HistoryError`` for a history that cannot be read or whose order of real time is unknown although the level
+    needs it, and for a damaged certificate. Raises ``SettingsError`` for a wrong initial value.
     """
+    request = to_request(certificate, path)
+    assert request.workload is not None
     try:
         format = recognise_format(path)
         read = read_history(
             path,
             ForeignFormat(format),
-            certificate["workload"],
+            request.workload,
             is_workload=True,
-            prefers_values=BY_NAME[certificate["workload"]].has_vectors,
-            keys=KeyMode(certificate["keys"]),
-            order=EntryOrder(certificate["entries"]),
-            all_reads=bool(certificate["all_reads"]),
+            prefers_values=BY_NAME[request.workload].has_vectors,
+            keys=certificate["keys"],
+            order=certificate["entries"],
+            all_reads=request.all_reads,
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    require_real_time(request, path, read)
     done = [to_completed(row) for row in separate_processes(read.ops).to_pylist()]
     separate, _ = separate_keys(done, by_session=find_level(certificate["level"]).orders_sessions)
-    values = read_initial_values(certificate["initial"])
-    operations = {one.index: _to_operation(one, all_reads=bool(certificate["all_reads"])) for one in separate}
+    values = read_initial_values(request.initial)
+    has_lists = request.workload == LISTS
+    operations = {one.index: _to_operation(one, all_reads=request.all_reads, has_lists=has_lists) for one in separate}
+    count = len(certificate["events"]) // (2 if certificate["rule"] == "snapshot-isolation" else 1)
+    if not any(one.outcome == Outcome.OK.value for one in operations.values()):
+        return "no transaction succeeded, so an order shows nothing", count
     try:
         flaw = find_flaw(certificate, operations, lambda key: _to_element(values.find(key)))
     except (KeyError, TypeError, ValueError) as error:
         raise HistoryError(f"the certificate is damaged: {type(error).__name__} {error}") from error
-    return flaw, len(certificate["events"]) // (2 if certificate["rule"] == "snapshot-isolation" else 1)
+    return flaw, count
 
 
-def _to_operation(one: Completed, *, all_reads: bool) -> Operation:
+def _to_operation(one: Completed, *, all_reads: bool, has_lists: bool) -> Operation:
     known = keep_known_reads(one) if all_reads else one
     is_ok = one.completion.outcome is Outcome.OK
     shown = known.completion.result if is_ok or (all_reads and known.completion.result) else None
@@ -97,7 +153,8 @@ def _to_operation(one: Completed, *, all_reads: bool) -> Operation:
         if is_read(micro) and shown is None:
             continue
         f = "r" if is_read(micro) else "append" if "append" in str(micro[0]) else "w"
-        value = [_to_element(element) for element in micro[2]] if isinstance(micro[2], list) else _to_element(micro[2])
+        is_list = has_lists and isinstance(micro[2], list) and f == "r"
+        value = [_to_element(element) for element in micro[2]] if is_list else _to_element(micro[2])
         micros.append((f, name_key(micro[1]), value))
     return Operation(one.process, one.call, one.ret, one.completion.outcome.value, micros)
 

@@ -44,6 +44,7 @@ from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
 from assay.harness.stored.by_model import iterate_batches, judge_by_model, open_stored_operations
 from assay.harness.stored.by_workload import judge_workload, require_workload
+from assay.harness.stored.certificate_file import require_certificate_place
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.foreign_findings import (
     add_contradictory_answers,
@@ -274,6 +275,8 @@ def judge_file(
     Raises ``HistoryError`` for a file that cannot be judged, ``SettingsError`` for wrong usage.
     """
     _validate(request, is_file=True)
+    if request.certificate is not None:
+        require_certificate_place(request.certificate)  # before the judging, which may take long
     recognised: tuple[str, ...] = ()
     if request.workload is None and request.model is None:
         request, clause = _add_workload(request, path)

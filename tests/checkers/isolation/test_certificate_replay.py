@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import time
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -69,3 +71,49 @@ def test_a_damaged_certificate_is_rejected() -> None:
     ):
         assert (replay({**good, "events": events}, to_operations(txns)) or "").startswith(said)
     assert "left out" in str(replay({**good, "without_writes": [0]}, to_operations(txns)))
+
+
+def list_certificates(level: Level, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Returns a certificate for each serial order of the transactions."""
+    orders: list[list[Any]] = [list(order) for order in itertools.permutations(ids)]
+    if level.rule == "snapshot-isolation":
+        orders = [[[kind, id] for id in order for kind in ("start", "commit")] for order in orders]
+    return [{"rule": level.rule.value, "order": level.order.value, "events": order} for order in orders]
+
+
+@pytest.mark.parametrize("shown", [[2, 1], [1, 1], [2], [1, 2, 9]], ids=str)
+@pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
+def test_lists_that_have_no_order_of_versions_show_no_level(level: Level, shown: list[int]) -> None:
+    micros = [("append", "x", 1)], [("append", "x", 2)], [("r", "x", [1, 2])], [("r", "x", shown)]
+    operations = {id: Operation(id, 1, 9, "ok", own) for id, own in enumerate(micros)}
+    assert all(replay(one, operations) for one in list_certificates(level, list(operations)))
+
+
+@pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
+def test_a_value_that_no_one_wrote_shows_no_level(level: Level) -> None:
+    operations = {0: Operation(0, 1, 2, "ok", [("w", "x", 1)]), 1: Operation(1, 3, 4, "ok", [("r", "x", 9)])}
+    assert all(replay(one, operations) for one in list_certificates(level, [0, 1]))
+    assert not all(replay(one, operations, lambda key: 9) for one in list_certificates(LEVELS["serializable"], [0, 1]))
+
+
+def test_elements_stand_in_the_order_of_their_appends() -> None:
+    appends, other = [("append", "x", 1), ("append", "x", 2)], Operation(1, 1, 9, "ok", [("append", "x", 3)])
+    operations = {0: Operation(0, 1, 9, "ok", appends), 1: other, 2: Operation(2, 1, 9, "ok", [("r", "x", [2, 1, 3])])}
+    shown = [
+        name
+        for name in ("read-committed", "read-atomic", "causal")
+        if None in [replay(one, operations) for one in list_certificates(LEVELS[name], [0, 1, 2])]
+    ]
+    assert shown == ["read-committed"]
+
+
+def test_the_replay_of_a_weak_level_is_fast() -> None:
+    count = 4000
+    operations = {
+        id: Operation(id % 5, 2 * id, 2 * id + 1, "ok", [("r", f"k{id % 9}", last), ("w", f"k{id % 9}", id)])
+        for id, last in zip(range(count), [*[None] * 9, *range(count)], strict=False)
+    }
+    begin = time.process_time()
+    for order in ("session", "real-time"):
+        assert replay({"rule": "causal", "order": order, "events": [*range(count)]}, operations) is None
+    assert time.process_time() - begin < 2

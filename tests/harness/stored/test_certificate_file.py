@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +63,92 @@ def test_no_certificate_is_written_of_a_failure_and_no_other_file_is_read(
         file.write_text(text)
         assert main(["verify", str(file), str(history)]) == ExitCode.USAGE
         assert "is no certificate" in capsys.readouterr().err
+
+
+def write_history_and_certificate(folder: Path, events: list[Event], *options: str) -> tuple[Path, Path]:
+    history, file = folder / "h.edn", folder / "order.json"
+    history.write_text(edn(events))
+    assert main(["check", str(history), *options, f"--certificate={file}"]) == ExitCode.PASS
+    return history, file
+
+
+def test_only_a_certificate_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, file = write_history_and_certificate(tmp_path, LISTS, "--workload=list-append")
+    first = file.read_text()
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / "link").symlink_to("notes")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("h.edn", "notes", "link", "fifo"):
+        command = ["check", str(history), "--workload=list-append", f"--certificate={tmp_path / name}"]
+        assert main(command) == ExitCode.USAGE
+        assert "cannot be written" in capsys.readouterr().err
+    assert history.read_text() == edn(LISTS)
+    assert (tmp_path / "notes").read_text() == "mine"
+    assert main(["check", str(history), "--workload=list-append", "--level=causal", f"--certificate={file}"]) == 0
+    assert file.read_text() != first
+
+
+def test_a_special_file_is_no_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in (str(tmp_path / "fifo"), "/dev/zero"):
+        assert main(["verify", name, str(tmp_path)]) == ExitCode.USAGE
+        assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workload": "nope"},
+        {"workload": "set"},
+        {"workload": ["list-append"]},
+        {"keys": "x"},
+        {"entries": None},
+        {"initial": 5},
+        {"initial": [1]},
+        {"all_reads": "yes"},
+        {"events": 5},
+        {"events": [[0]]},
+        {"without_writes": None},
+        {"level": 5},
+    ],
+    ids=str,
+)
+def test_a_damaged_certificate_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
+) -> None:
+    history, file = write_history_and_certificate(tmp_path, LISTS, "--workload=list-append")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    assert main(["verify", str(file), str(history)]) == ExitCode.USAGE
+    assert "certificate" in capsys.readouterr().err
+
+
+def test_what_the_certificate_assumes_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, file = write_history_and_certificate(tmp_path, REGISTERS, "--workload=rw-register", "--initial=0")
+    assert main(["verify", str(file), str(history)]) == ExitCode.PASS
+    out = capsys.readouterr().out
+    assert "if it is read by: --initial=0 --workload=rw-register --level=serializable" in out
+
+
+def test_a_register_that_holds_an_empty_list_is_not_nil(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, file = write_history_and_certificate(tmp_path, done(0, "txn", "[[:r :x nil]]"), "--workload=rw-register")
+    history.write_text(edn(done(0, "txn", "[[:r :x nil]]", "[[:r :x []]]")))
+    assert main(["verify", str(file), str(history)]) == ExitCode.FAIL
+    assert "finds None" in capsys.readouterr().out
+
+
+def test_no_order_of_real_time_is_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [*done(0, "txn", "[[:w :x 1]]"), *done(1, "txn", "[[:r :x nil]]", "[[:r :x 1]]")]
+    options = "--workload=rw-register", "--level=strict-serializable"
+    history, file = write_history_and_certificate(tmp_path, events, *options)
+    lines = [line.partition(", :index")[0] + "}\n" for line in edn(events).splitlines()]
+    history.write_text("".join([*lines[2:], *lines[:2]]))
+    assert main(["check", str(history), *options]) == main(["verify", str(file), str(history)]) == ExitCode.USAGE
+    assert capsys.readouterr().err.count("the order of real time is unknown") == 2
+
+
+def test_a_history_without_success_shows_no_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, file = write_history_and_certificate(tmp_path, LISTS, "--workload=list-append")
+    history.write_text(edn(done(0, "txn", "[[:append 1 :a]]", type="info")))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "events": []}))
+    assert main(["verify", str(file), str(history)]) == ExitCode.FAIL
+    assert "no transaction succeeded" in capsys.readouterr().out
