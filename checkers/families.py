@@ -18,7 +18,6 @@ from assay.checkers.check import Family
 from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
-from assay.checkers.groups.ownership import OWNERSHIP
 from assay.checkers.judging.contract import NO_RECOVERY
 from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.liveness.client_progress import PROGRESS
@@ -37,6 +36,7 @@ from assay.checkers.objects.sets import LINEARIZABLE_SETS, SETS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.servers.invariants import INVARIANTS
+from assay.checkers.servers.leadership import OWNERSHIP
 from assay.checkers.servers.process_exits import PROCESSES
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 

@@ -12,7 +12,6 @@
 - ``read_after_release``: no records after a hold has ended.
 - ``split_views``: claims by different views of the group's members.
 - ``group_convergence``, ``rebalance_churn``: after the last heal, members read everything and rebalances end.
-- ``ownership``: leaders and controllers, from the nodes' event logs.
 
 The package imports the modules that all checks share, and ``liveness.snapshots``. ``checkers.families`` and the
 workloads import it.

@@ -9,6 +9,8 @@ In the simulation, the harness writes these rows into ``looks``, with look 0 bec
 
 Nothing is reported after a fault that changed files. If the contract allows the loss of unflushed records, nothing is
 reported after a power loss either.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -31,11 +33,12 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
         """,
     evidence=select_first("found_early_acknowledgement", "key, what, node"),
     examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="Offset {position} of {key} was acknowledged by {moment:time}, when [what=lacking?the log of {node}, a "
     "member of the in-sync set, ended at {log_end}|{node}, a member of the in-sync set, surely had only the "
     "records below {log_end} on disk, and the rest in memory, although each message is flushed].",
     time="moment",
-    about=("offset {position} of {key}, {what}", OFFSET),
+    about=("offset {position} of {key}, {what}", OFFSET),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     seen_again=True,  # once for each replica that lacks the record
     optional=True,  # only the simulation has the rows

@@ -7,6 +7,8 @@ the table of snapshots, with look 0 because they belong to no snapshot:
 - ``broken``: an invariant that did not hold, with the system's sentence (``claim``), the ``node`` and the ``key``.
 
 The run ends at this moment. So clients may have noticed nothing, and checks of the end of a run do not apply.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -27,7 +29,7 @@ BROKEN_INVARIANTS: Final = Check(
     examined="select coalesce(sum(assertions), 0) as examined from looks where what = 'asserted'",
     claim="At {moment:time} on {node}, the invariant {invariant} was broken: {claim}",
     time="moment",
-    about=("[offset {position} of {key}|leader epoch {epoch} of {key}|]",),
+    about=("[offset {position} of {key}|leader epoch {epoch} of {key}|]",),  # subjects of a finding
     optional=True,  # a run without data for it may pass
 )
 

@@ -11,6 +11,8 @@ proves nothing if a fault that ends processes struck it and was never healed. If
 targets, it may have struck any server. A crash during a restart does count.
 
 A server may refuse to run on damaged files. So nothing is proved after a fault has changed any file, on any node.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

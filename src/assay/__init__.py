@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from assay.checkers.check import Check, Family, View
     from assay.checkers.engine import Engine, Row
     from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
-    from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
     from assay.checkers.judging.contract import Contract, Toleration, forbid, linearizable
     from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
     from assay.checkers.liveness.family import LIVENESS_ANOMALIES
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from assay.checkers.objects.queues import QUEUE_ANOMALIES
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
+    from assay.checkers.servers.leadership import OWNERSHIP_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.node import (
         Cluster,
@@ -163,7 +163,7 @@ _HOMES = {
     "assay.checkers.check": "Check Family View",
     "assay.checkers.engine": "Engine Row",
     "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
-    "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
+    "assay.checkers.servers.leadership": "OWNERSHIP_ANOMALIES",
     "assay.checkers.judging.contract": "Contract Toleration forbid linearizable",
     "assay.checkers.linearizability": "Action Call Model ModelError Values",
     "assay.checkers.liveness.family": "LIVENESS_ANOMALIES",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from assay.checkers.groups.family import GROUP_CONVERGENCE
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.liveness.family import LIVENESS_ANOMALIES
+from assay.checkers.servers.leadership import OWNERSHIP_ANOMALIES
 from assay.harness.core.generator import Generator, mix, once, sequence, stagger
 from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import Experiment

@@ -12,7 +12,6 @@ import msgspec
 
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.liveness.family import LIVENESS_ANOMALIES
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
@@ -21,6 +20,7 @@ from assay.checkers.objects.queues import LINEARIZABLE_QUEUES
 from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_CAS
 from assay.checkers.servers.acknowledged_state import INSPECTION
+from assay.checkers.servers.leadership import OWNERSHIP_ANOMALIES
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.workloads.broker.log_names import format_error

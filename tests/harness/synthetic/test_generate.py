@@ -25,7 +25,6 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.groups.commits import COMMITS
 from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUP_CONVERGENCE
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.read_after_release import READS_AFTER_RELEASE
 from assay.checkers.groups.rebalance_churn import REBALANCE_CHURN
 from assay.checkers.groups.split_views import SPLIT_VIEWS
@@ -45,6 +44,7 @@ from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.servers.invariants import INVARIANTS
+from assay.checkers.servers.leadership import OWNERSHIP_ANOMALIES
 from assay.checkers.servers.process_exits import PROCESSES
 from assay.checkers.transactions.cycles import REAL_TIME
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES

@@ -24,7 +24,7 @@ TWO_LEADERS: Final = Check(
     anomaly="two-leaders",
     meaning="two nodes accepted writes in one leader epoch",
     views=parse_views("""
-        create table ownership_leaders as
+        create table leaders_by_epoch as
         select key, epoch, node, min(position) as position, min(time) as time from events
         where event = 'first-append-in-epoch' and key is not null and key not like '%#0-%' and epoch is not null
         group by key, epoch, node
@@ -32,20 +32,21 @@ TWO_LEADERS: Final = Check(
     violations="""
         select key, epoch, min(node) as one_node, max(node) as other_node, count(*) as holders, min(time) as since,
             max(time) as moment
-        from ownership_leaders group by key, epoch having count(*) > 1
+        from leaders_by_epoch group by key, epoch having count(*) > 1
         """,
     evidence=f"""
         select f.key, f.epoch, f.one_node, f.other_node, f.holders, f.since, f.moment, a.position as one_position,
             b.position as other_position
         from {first_rows_subquery("found_two_leaders", "key, epoch")} f
-            join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.one_node = a.node
-            join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.other_node = b.node
+            join leaders_by_epoch a on f.key = a.key and f.epoch = a.epoch and f.one_node = a.node
+            join leaders_by_epoch b on f.key = b.key and f.epoch = b.epoch and f.other_node = b.node
         {order_by("f.key, f.epoch")}
         """,
-    examined="select count(*) as examined from ownership_leaders",
+    examined="select count(*) as examined from leaders_by_epoch",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{one_node} and {other_node} both accepted appends to {key} as its leader in epoch {epoch} ({one_node} from "
     "offset {one_position} on, {other_node} from offset {other_position} on)[holders>2?, {holders} in all].",
-    more="{holders-2}",  # how many operations are not listed
+    more="{holders-2}",  # how many further nodes are not listed
     time="moment",
     moments=("since",),  # further times of cause and effect
 )
@@ -55,7 +56,7 @@ TWO_CONTROLLERS: Final = Check(
     anomaly="two-controllers",
     meaning="two nodes held one controller epoch",
     views=parse_views("""
-        create table ownership_controllers as
+        create table controllers_by_epoch as
         select controller_epoch as epoch, node, incarnation, min(time) as time from events
         where event = 'became-controller' and controller_epoch is not null
         group by controller_epoch, node, incarnation
@@ -63,13 +64,13 @@ TWO_CONTROLLERS: Final = Check(
     violations="""
         select cast(null as string) as key, epoch, min(node) as one_node, max(node) as other_node,
             count(*) as holders, min(time) as since, max(time) as moment
-        from ownership_controllers group by epoch having count(*) > 1
+        from controllers_by_epoch group by epoch having count(*) > 1
         """,
     evidence=select_first("found_two_controllers", "epoch"),
-    examined="select count(*) as examined from ownership_controllers",
+    examined="select count(*) as examined from controllers_by_epoch",
     claim="[one_node={other_node}?{one_node} became the controller of epoch {epoch} in two of its lives|{one_node} and "
     "{other_node} both became the controller of epoch {epoch}][holders>2?, {holders} in all].",
-    more="{holders-2}",  # how many operations are not listed
+    more="{holders-2}",  # how many further nodes are not listed
     time="moment",
     moments=("since",),  # further times of cause and effect
 )
@@ -81,7 +82,7 @@ STALE_EPOCH_OBEYED: Final = Check(
     views=parse_views("""
         -- Commands of controllers. The `place` of an obeyed request is its number in its node's log, and that of a
         -- write to ZooKeeper its zxid.
-        create table ownership_commands as
+        create table controller_commands as
         select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
         from events where event = 'request-obeyed' and controller_epoch is not null
         union all
@@ -95,11 +96,11 @@ STALE_EPOCH_OBEYED: Final = Check(
         from (
             select node, incarnation, place, low_epoch, time,
                 {greatest_before("high_epoch", by="node, incarnation", order="place")} as former
-            from ownership_commands) as ordered
+            from controller_commands) as ordered
         where former > low_epoch
         """,
     evidence=select_first("found_stale_epoch_obeyed", "node, incarnation, place"),
-    examined="select count(*) as examined from ownership_commands",
+    examined="select count(*) as examined from controller_commands",
     claim="[{node} obeyed a controller of epoch {epoch} (event {place} of its life {incarnation}) after it had obeyed "
     "one of epoch {former} in the same life|The write with zxid {place} to ZooKeeper was made under controller epoch "
     "{epoch}, after one with a smaller zxid under epoch {former}].",

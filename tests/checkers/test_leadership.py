@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.groups.ownership import OWNERSHIP, OWNERSHIP_ANOMALIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding
+from assay.checkers.servers.leadership import OWNERSHIP, OWNERSHIP_ANOMALIES
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, write
