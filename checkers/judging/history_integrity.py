@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
-from assay.harness.core.history.data_sets import DATA_SETS, REPORTED
+from assay.harness.core.history.data_sets import DATA_SETS, REPORTED_DATA_SETS
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.printable import to_plain_line
 
@@ -31,7 +31,7 @@ def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, t
     If a part cannot be read, ``require_readable`` reads all parts again, to name the row.
     """
     note, total = reader.closing_note, sum(map(reader.rows, DATA_SETS))
-    expected = {} if note is None else {DIGESTED: note.digest, REPORTED: note.reported}
+    expected = {} if note is None else {DIGESTED: note.digest, REPORTED_DATA_SETS: note.reported}
     try:
         found = _compute_digests(reader, expected, lambda done: progress(done, total))
     except (pa.ArrowException, OSError, _Misfit) as error:
@@ -135,8 +135,11 @@ def _find_misfit(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> str |
     return None
 
 
-def require_closed(reader: HistoryReader) -> None:
-    """Raises ``HistoryError`` if the number of rows differs from the number written: then a part is missing."""
+def require_all_rows(reader: HistoryReader) -> None:
+    """Raises ``HistoryError`` if a data set has more or fewer rows than the closing note says: then a part is missing.
+
+    A history without a closing note is accepted.
+    """
     if reader.closing_note is None:
         return
     for name, rows in reader.closing_note.rows.items():

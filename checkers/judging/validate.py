@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from assay.checkers.check import Table, View, build
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote, quote_texts
-from assay.checkers.judging.history_integrity import Progress, require_closed
+from assay.checkers.judging.history_integrity import Progress, require_all_rows
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS, NODE_LISTS
 
@@ -73,7 +73,7 @@ def validate(
 
     ``complete``: the history was closed, or has all operations.
     """
-    require_closed(reader)
+    require_all_rows(reader)
     for number, rule in enumerate(RULES):
         progress(number, len(RULES))
         if rule.when is (_AppliesTo.OPEN if complete else _AppliesTo.CLOSED):

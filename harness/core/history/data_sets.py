@@ -287,14 +287,14 @@ MAY_BE_MISSING: Final = ("looks",)
 DIGESTED = ("ops", "effects", "faults")
 """The data sets that must be equal in two simulated runs of one seed."""
 
-REPORTED = ("events", "replicas", "looks")
+REPORTED_DATA_SETS = ("events", "replicas", "looks")
 """The other data sets. Their digest only shows that the files have not changed since the run."""
 
 CLOSED = "closed.json"
 """The file that is written last: ``{"digest": ..., "reported": ..., "rows": {name: rows}}``.
 
-``digest`` covers the data sets in ``DIGESTED``, ``reported`` those in ``REPORTED``. If the file is missing, the run was
-cut short.
+``digest`` covers the data sets in ``DIGESTED``, and ``reported`` those in ``REPORTED_DATA_SETS``. If the file is
+missing, the run was cut short.
 """
 
 WORKER_NODES: Final = "through.json"

@@ -62,7 +62,7 @@ class ClosingNote(msgspec.Struct, frozen=True):
     digest: str
     rows: dict[str, int]
     reported: str | None = None
-    """The digest of the data sets in ``REPORTED``; None if an earlier version wrote the history."""
+    """The digest of the data sets in ``REPORTED_DATA_SETS``; None if an earlier version wrote the history."""
     footers: dict[str, str | None] = {}
     """By part, such as ``ops/part-000000.parquet``, the hash of its footer (``hash_footer``). Empty if an earlier
     version wrote the history.

@@ -27,7 +27,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.data_sets import CLOSED, ORIGIN_KEY, ORIGIN_OTHER, ORIGIN_RUN, REPORTED, HistoryError
+from assay.harness.core.history.data_sets import (
+    CLOSED,
+    ORIGIN_KEY,
+    ORIGIN_OTHER,
+    ORIGIN_RUN,
+    REPORTED_DATA_SETS,
+    HistoryError,
+)
 from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, get_part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
@@ -150,7 +157,7 @@ class HistoryWriter(History):
         self._error: Exception | None = None
         self._closed = False
         self._digest = HistoryDigest()
-        self._reported = HistoryDigest(names=REPORTED)
+        self._reported = HistoryDigest(names=REPORTED_DATA_SETS)
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         if loop is not None:

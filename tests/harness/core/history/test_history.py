@@ -30,7 +30,7 @@ from assay.harness.core.history import (
     HistoryWriter,
     translation,
 )
-from assay.harness.core.history.data_sets import FORMAT_KEY, REPORTED
+from assay.harness.core.history.data_sets import FORMAT_KEY, REPORTED_DATA_SETS
 from assay.harness.core.history.digest import hash_footer
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
@@ -522,7 +522,7 @@ def test_closed_json_is_what_the_reader_says(tmp_path: Path) -> None:
     reader = HistoryReader(tmp_path)
     assert closed == {
         "digest": digest,
-        "reported": reader.digest(names=REPORTED),
+        "reported": reader.digest(names=REPORTED_DATA_SETS),
         "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0, "looks": 0},
         "footers": {f"{name}/{path.name}": hash_footer(path) for name in SCHEMAS for path in reader.paths(name)},
     }
