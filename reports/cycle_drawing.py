@@ -53,8 +53,8 @@ class CycleDrawing:
 def draw_cycle(operations: Sequence[tuple[int, str]], reasons: Sequence[str]) -> CycleDrawing | None:
     """Returns the drawing; None for a cycle that is too large, or whose reasons are unknown.
 
-    ``operations``: index and process of each operation, in the order of the cycle. ``reasons``: why each comes before
-    the next one; the last one leads back to the first operation.
+    ``operations``: index and process of each operation, in the order of the cycle. ``reasons``: why each
+    operation comes before the next one; the last reason leads back to the first operation.
     """
     count = len(reasons)
     if not 2 <= count <= LARGEST or len(operations) < count:

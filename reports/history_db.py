@@ -13,7 +13,7 @@ from assay.harness.core.history import HistoryReader
 __all__ = ["HistoryDatabase", "Row"]
 
 MEMORY: Final = "2GB"
-KEPT_CELLS: Final = 20_000_000
+KEPT_VALUES: Final = 20_000_000
 """Tables with at most this many values are decoded once and kept in memory.
 
 Larger tables are read from their files, because a page reads few columns.
@@ -29,7 +29,7 @@ class HistoryDatabase:
     def __init__(self, history: HistoryReader) -> None:
         self.closed = history.closing_note is not None  # the writer finished the history
         self.operations, self.effects = history.rows("ops"), history.rows("effects")
-        self.engine = DuckDB(memory=MEMORY, kept_cells=KEPT_CELLS)
+        self.engine = DuckDB(memory=MEMORY, kept_values=KEPT_VALUES)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
         register_data_sets(self.engine, history)
 

@@ -48,27 +48,27 @@ _STEPS: Final = {10: 1, 13: 1_000, 16: 1_000_000, 19: 1_000_000_000}
 """By the number of digits of a present time since 1970, its units per second."""
 
 
-def parse_line(line: str, about: float) -> tuple[float | None, str]:
+def parse_line(line: str, run_time: float) -> tuple[float | None, str]:
     """Returns the time of ``line`` in seconds since 1970 (None without a time), and the rest of the line.
 
-    ``about``: a time of the run, for formats without a year.
+    ``run_time``: a time of the run, for formats without a year.
     """
-    if line.startswith("{") and (found := _parse_json_line(line, about)) is not None:
+    if line.startswith("{") and (found := _parse_json_line(line, run_time)) is not None:
         return found
     for form in _FORMS:
-        if (match := form.fullmatch(line)) is not None and (time := _to_time(match.groupdict(), about)) is not None:
+        if (match := form.fullmatch(line)) is not None and (time := _to_time(match.groupdict(), run_time)) is not None:
             parts = (match["process"], match.groupdict().get("level"), match["after"].lstrip(" \"'])").lstrip(":, "))
             return time, " ".join(part for part in parts if part)
     return None, line
 
 
-def _to_time(parts: Mapping[str, str | None], about: float) -> float | None:
+def _to_time(parts: Mapping[str, str | None], run_time: float) -> float | None:
     if (epoch := parts.get("epoch")) is not None:
         whole = epoch.partition(".")[0]
         return float(epoch) / _STEPS[len(whole)]
     name, fraction, zone = parts.get("name"), parts["fraction"], parts.get("zone")
     month = MONTHS.index(name) + 1 if name is not None else int(parts["month"] or 0)
-    nearest = datetime.fromtimestamp(about, UTC)
+    nearest = datetime.fromtimestamp(run_time, UTC)
     clock = (int(parts["hour"] or 0), int(parts["minute"] or 0), int(parts["second"] or 0))
     micros = int(((fraction or "") + "000000")[:6])
     try:
@@ -94,7 +94,7 @@ def _parse_zone(text: str | None) -> timezone:
     return timezone(shift if text[0] == "+" else -shift)
 
 
-def _parse_json_line(line: str, about: float) -> tuple[float, str] | None:
+def _parse_json_line(line: str, run_time: float) -> tuple[float, str] | None:
     """Parses a JSON object with a time; the text is its level and message, followed by all other fields."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
@@ -105,7 +105,7 @@ def _parse_json_line(line: str, about: float) -> tuple[float, str] | None:
         if isinstance(value, dict):
             value = value.get("$date")  # MongoDB's format
         text = value if isinstance(value, str) else _format_value(value)
-        time = None if text is None else parse_line(text, about)[0]
+        time = None if text is None else parse_line(text, run_time)[0]
         if time is not None:
             del fields[name]
             level, message = _take_field(fields, _LEVELS, str.upper), _take_field(fields, _MESSAGES, str)

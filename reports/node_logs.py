@@ -1,7 +1,7 @@
 """The nodes' event logs and process logs on the run's time axis.
 
-Nodes' clocks are assumed to agree with the harness's clock, so the order of lines of different nodes proves nothing. A
-report has at most ``MOST_LINES`` lines: those nearest to a finding or to a change of a fault.
+Nodes' clocks are only assumed to agree with the harness's clock. So the order of lines of different nodes proves
+nothing. A report has at most ``MOST_LINES`` lines: the lines nearest to a finding or to a change of a fault.
 """
 
 import enum

@@ -148,7 +148,7 @@ class PossibleDequeue:
     """A dequeue or a drain that may have taken a lost element, even if its client reported that it did not."""
 
     row: OperationRow
-    says: str
+    effects: str
     """The effects of the operation, and their meaning to the check."""
 
 
@@ -170,12 +170,12 @@ def find_possible_dequeues(database: HistoryDatabase, finding: Finding) -> Possi
         return None
     found = database.rows(
         f"""
-        with about as (
+        with effects_by_operation as (
             select op, list(case when value is null then [kind, outcome] else [kind, outcome, value::varchar] end
                 order by sub) as effects
             from effects group by op)
         select {_select_columns(TEXT)}, coalesce(a.effects, []) as effects, count(*) over () as total
-        from ops o left join about a on o.index = a.op
+        from ops o left join effects_by_operation a on o.index = a.op
         where o.outcome <> 'ok' and o.call <= ? and coalesce(o.ret, o.call) >= ?
             and (o.key = ? or o.index in (select op from effects where key = ?))
             and o.index not in (select op from effects where kind = 'queue-enqueue')

@@ -37,7 +37,7 @@ RUN_MEMORY: Final = "700MB"
 """Memory limit of the engine in a session, where the cluster needs memory, too. The whole process then takes about
 1 GB. A log of 3 million effects is judged as fast as without the limit. A log of 11 million takes a third longer."""
 NO_SPACE: Final = "No space left on device"
-KEPT_CELLS: Final = 250_000_000
+KEPT_VALUES: Final = 250_000_000
 """Maximum number of values of a decoded table in memory, which takes about 1 GB. It counts rows times columns with
 values. Decoding once pays, because some hundred queries of the checks read each table.
 """
@@ -86,7 +86,7 @@ class DuckDB(LazyEngine):
     end.
 
     - ``threads``: None means one per core.
-    - ``kept_cells``: a table with at most this many values is decoded once and kept in memory.
+    - ``kept_values``: a table with at most this many values is decoded once and kept in memory.
     - ``small``: for at most ``SMALL_ROWS`` effects. Then the other options have no effect.
     - ``lateral``: for queries that run as lateral joins.
 
@@ -100,12 +100,12 @@ class DuckDB(LazyEngine):
         *,
         memory: str = DEFAULT_MEMORY,
         threads: int | None = None,
-        kept_cells: int = KEPT_CELLS,
+        kept_values: int = KEPT_VALUES,
         small: bool = False,
         lateral: bool = False,
     ) -> None:
         super().__init__()
-        self._kept_cells = kept_cells
+        self._kept_values = kept_values
         self._small = small
         self._spill: tempfile.TemporaryDirectory[str] | None = None
         if small:
@@ -138,7 +138,7 @@ class DuckDB(LazyEngine):
             self._table(name, select_conforming(source, present, schema))
             return
         columns = find_columns_with_values(parts, [field.name for field in schema if field.name in present])
-        if rows * len(columns) <= self._kept_cells:
+        if rows * len(columns) <= self._kept_values:
             self._store(name, source, columns, schema)
         else:
             self.view(name, select_conforming(source, present, schema))

@@ -304,7 +304,7 @@ class Spark(LazyEngine):
 
     def validation_engine(self) -> AbstractContextManager[Engine]:
         """Returns DuckDB if Spark is local, because DuckDB reads this machine's files faster with little memory."""
-        return DuckDB(memory=VALIDATION_MEMORY, kept_cells=0) if self._local else nullcontext(self)
+        return DuckDB(memory=VALIDATION_MEMORY, kept_values=0) if self._local else nullcontext(self)
 
     @property
     def _local(self) -> bool:

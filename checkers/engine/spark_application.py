@@ -51,7 +51,7 @@ class DuckDBInSpark(DuckDB):
     name = "spark"
 
     def __init__(self, spark: Spark, *, memory: str = MEMORY) -> None:
-        super().__init__(memory=memory, kept_cells=0)
+        super().__init__(memory=memory, kept_values=0)
         self._spark = spark
 
     def ask_each_part(

@@ -151,7 +151,7 @@ def test_a_lost_element_is_shown_with_all_that_may_have_taken_it_and_what_their_
         assert find_possible_dequeues(recording, msgspec.structs.replace(finding, anomaly="queue-duplicate")) is None
     assert takes is not None
     assert takes.total == 4
-    assert {take.row.index: take.says for take in takes.first} == {
+    assert {take.row.index: take.effects for take in takes.first} == {
         3: "no effect: to the check, it took nothing",
         4: "queue-dequeue fail: it took nothing",
         5: "queue-dequeue info: it may have taken one element",
