@@ -3,6 +3,17 @@
 The SQL finds *all* instances of one anomaly and stores them in a table (``Check.found``). The query ``evidence`` picks
 the first few instances and joins them with the operations that contradict each other. SQL yields only numbers and
 names; ``claims`` makes the sentences.
+
+A check reads these tables without creating them:
+
+- ``found_<anomaly>``: the violations of the check for this anomaly, one row per instance (``name_violations``)
+- ``ops``, ``effects``, ``faults``, ``events``, ``replicas``, ``looks``: the history (``docs/reference/history.md``)
+- ``..._declared`` and ``log_compacted``: values of the contract (``judging.history_views``)
+- ``log_effects``: the rows of ``effects`` if the history has a log, else nothing
+- ``exposure_bound``: the time up to which contradictions count (``exposure``)
+- ``log_...``, ``rest_...``, ``register_...``, ``txn_...``: tables that several checks share. ``log.views``,
+  ``liveness.snapshots``, ``register.views`` and ``transactions.views`` create and explain most of them. Other modules
+  of the same folder create the rest.
 """
 
 import itertools

@@ -22,6 +22,8 @@ Incarnations of a topic are not distinguished, because all of them have one name
 
 The views read ``rest_quiet``, ``rest_looks`` and ``looks`` (``liveness.snapshots``), and ``deadlines_declared``
 (``judging.history_views``).
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -9,8 +9,9 @@ explains the read:
 
 - Every other change to this value that was called before the read returned has the outcome fail.
 - The value was certainly not there from the beginning. For a commit this holds, because its number is unique. For other
-  changes, a read must have shown another value before the call of any change that did not fail. For a setting, this
-  read must show all of the topic's own settings: it has a row ``setting-seen`` without a ``name``.
+  changes, a read must have shown another value. It must have returned before the first call of a change that did not
+  fail. For a setting, this read must show all of the topic's own settings: it has a row ``setting-seen`` without a
+  ``name``.
 
 Reads may return old data. So a read that does not show a change does not prove that the change is absent, nor that a
 topic is gone. These changes are not judged:
@@ -20,6 +21,8 @@ topic is gone. These changes are not judged:
   reads may show the previous incarnation,
 - rejected moves after the first move that may have happened, by a client or a fault, because a moving partition has the
   replicas of both assignments.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -122,10 +125,11 @@ REFUSED_BUT_DONE: Final = Check(
         {order_by("a.key, a.name, a.value, a.asked_op")}
         """,
     examined="select count(*) as examined from change_reads",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{asked_op} asked [what=commit?for the commit with the number {value} to {key}|what=setting?to set {name} "
     "of {key} to {value}|what=replicas?to move {key} to the replicas {replicas}|that {key} has {value} partitions], "
     "called at {asked_op:called}, and it was certainly rejected, but {read_op} found it done by {read_op:returned}.",
-    about=("[what=commit?value {value} of {key}]",),
+    about=("[what=commit?value {value} of {key}]",),  # subjects of a finding
     needs_close=True,  # proves nothing about a run that was cut short
 )
 

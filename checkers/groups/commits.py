@@ -20,9 +20,12 @@ of its commits is unknown.
 - A log ended below an accepted commit. The end counts if a call after the commit's return found it, and the contract
   declares ends linearizable. It also counts if it is the end at which the drain settled (``log_settled``), and the
   sentinel (the last record before the drain) was sent after the commit's return. Commits by non-members do not count.
-  Nothing is judged if a power loss may cut the log (``unflushed``).
+  Nothing is judged if a power loss may cut the log (the contract declares
+  ``unflushed``).
 
 ``log_declared`` holds values of the contract.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -159,7 +162,7 @@ COMMIT_BEYOND_LOG: Final = Check(
     claim="{commit_op} committed offset {position} of {key} [why=reads?at {commit_op:called}, but had read no further "
     "than to offset {reached}|by {commit_op:returned}, but {other_op}, which called at {other_op:called}, found the "
     "log's end at offset {reached}].",
-    about=("[why=reads?|end of {log} in operation {other_op:number}]",),
+    about=("[why=reads?|end of {log} in operation {other_op:number}]",),  # subjects of a finding
     explained_by=("high-watermark-regression", "end-too-low", "real-time-order"),
 )
 

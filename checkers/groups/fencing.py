@@ -19,6 +19,8 @@ place 2t, an accepted action or a renewal 2t + 1, and a rejection as stale 2t + 
 - A guard that learns tokens only from requests cannot know of an acquire. If the contract says so
   (``fenced_by_requests``), acquires and renewals do not count.
 - Operations of unknown outcome are dropped, because no client knows whether they were accepted.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -113,6 +115,7 @@ FENCING_VIOLATION: Final = Check(
         observed="followed by another lease of its name",
         remedy="have several clients ask for each lease in turn",
     ),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {late_op} has [late_kind=acquire?been given|late_kind=renew?had its lease renewed under|had "
     "something accepted under] token {late_token} in an operation called at {late_op:called}, although {first_op} had "
     "[rejected=1?learned by {first_op:returned} that token {first_token} is stale|[first_kind=acquire?been "

@@ -12,6 +12,8 @@ The place of an operation is its generation.
 
 Brokers write the event ``group-generation`` (``key``, ``epoch``) each time a coordinator has stored a generation in the
 offsets topic.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -124,5 +126,5 @@ GENERATION_REUSE: Final = Check(
     "although the group began again no more than {forgotten} times].",
     time="moment",
     moments=("since",),  # further times of cause and effect
-    about=("[forgotten>0?|generation {epoch} of {key}]",),
+    about=("[forgotten>0?|generation {epoch} of {key}]",),  # subjects of a finding
 )

@@ -13,6 +13,8 @@ past it.
 
 Nothing is required of a single member, because surplus members rightly own nothing. If members may give up after a
 number of retries, the contract must tolerate this anomaly. The check does not judge a group without a drain.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -114,6 +116,7 @@ UNSETTLED_GROUP: Final = Check(
         """,
     examined="select count(*) as examined from settle_expected",
     # [, last ...|, and had no owner] is the first text, or the second if a column of the first is null (`claims`).
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="No member of {group_name} read {key} up to offset {position}, acknowledged at {sentinel_op:returned}, by "
     "{until:time}, though members polled all the time and no fault was in force since {since:time}; the contract's "
     "deadline is {deadline:time}. {key} was given out {given} times in that time[, last given to {owner_op}|, and had "

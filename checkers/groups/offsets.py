@@ -18,6 +18,8 @@ A ``resume`` is not judged if a late or unknown commit can explain it:
 
 After such a late commit the group continues from the lower offset. So a new *era* begins, and floors of the former era
 no longer count. Unlike a register, offsets may not be written back to a lower value, and values need not be unique.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -29,6 +29,8 @@ It also misses owners that do not read their partition, which the check ``unseen
 
 ``ownership_intervals`` creates the tables ``holds`` and ``fault_times``, and explains their columns. The view
 ``group_declared`` has the contract's rebalance deadline.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -48,11 +50,11 @@ from assay.checkers.sql_idioms import (
 def _select_unowned_times(owned: str) -> str:
     """Returns SQL: the times (``since``, ``until``) when a partition had no owner after it had one."""
     return f"""
-        select group_name, key, reach as since, since as until from (
+        select group_name, key, owned_until as since, since as until from (
             select group_name, key, since,
-                {greatest_before("until", by="group_name, key", order="since, until")} as reach
+                {greatest_before("until", by="group_name, key", order="since, until")} as owned_until
             from {owned}) as ordered
-        where reach < since
+        where owned_until < since
         union all
         select group_name, key, max(until), {INFINITY} from {owned}
         group by group_name, key having max(until) < {INFINITY}

@@ -16,6 +16,8 @@ distinguish the two owners. Without terms, two certain holds of different owners
 An ``acquire`` whose key is the group's own name reports a membership without a partition, so it is not a hold. A group
 that its coordinator has forgotten numbers its generations from the start again (``FORGOTTEN_GROUPS``). So each
 generation may have one more owner for each time that the group was forgotten.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -200,7 +202,7 @@ DOUBLE_OWNERSHIP: Final = Check(
     "{low_begun:time} to at least {before:time}, and {high_owner} ({high_op}) from {begun:time} to at least "
     "{until:time}].",
     operations=("first_op", "second_op", "last_op"),
-    about=("[term?[forgotten>0?|generation {generation} of {group_name}|]]",),
+    about=("[term?[forgotten>0?|generation {generation} of {group_name}|]]",),  # subjects of a finding
     explained_by=("generation-reuse",),
     seen_again=True,  # in each partition of a generation that was given out twice
     evidence_views=parse_views("""

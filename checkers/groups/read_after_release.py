@@ -7,6 +7,8 @@ below it had been returned to the application. Reads under the hold's ``assignme
 The position is final. The next owner begins at the committed offset, which is at most this position. So further records
 that the former owner returns are read twice, although no member died. A read that was called before the operation that
 reports the end is not judged, because the position may have been set back meanwhile.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

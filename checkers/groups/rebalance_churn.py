@@ -19,6 +19,8 @@ have the times of the nodes' own clocks. Groups that ZooKeeper coordinates (``zo
 
 ``rest_quiet`` has the time at which the last fault was healed and recovered (``liveness.snapshots``). Views named
 ``..._declared`` hold values of the contract (``judging.history_views``).
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -12,6 +12,8 @@ one claim have the same ``version`` and ``value``:
 A claim is an anomaly if an earlier claim was made by a later view, in which the partition belongs to another member. A
 member that still keeps a partition by an earlier view is no anomaly, because it may not have noticed the change. Views
 that differ only in their topics are not judged.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -17,6 +17,8 @@ These exceptions apply to a ``resume``:
   the history. Then no later ``resume`` of the partition is judged.
 - An ``advance`` counts even if it was called after the ``resume``, because an advance of unknown outcome may have begun
   before the operation that reports it.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

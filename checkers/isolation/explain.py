@@ -42,7 +42,7 @@ def _rank(steps: Sequence[Step]) -> int:
     others = []
     for step in steps:
         if step.because:
-            # A ww step with a reader is one side of a choice. The other side is the rw edge from this reader.
+            # A ww step with a reader is one edge of a choice. The other edge is the rw edge from this reader.
             opposite = Kind.RW if step.kind is Kind.WW and step.reader >= 0 else Kind.WW
             others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_inside(step)))
     return max([own, *others])

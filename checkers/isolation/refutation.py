@@ -1,4 +1,7 @@
-"""Refutations: a cycle of edges with their reasons, or a choice whose two sides both lead to a refutation."""
+"""Refutations: a cycle of edges with their reasons, or a choice whose two edges both lead to a refutation.
+
+``saturation`` explains choices: two edges, one of which holds.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +94,8 @@ def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collecti
     return Circle(_to_steps(cycle, edges, _list_transactions(problem))), decisions
 
 
-def split(problem: Problem, choice: Choice, if_first: Refutation, if_second: Refutation) -> Split:
-    """Joins the refutations of both sides of a choice."""
+def join_refutations(problem: Problem, choice: Choice, if_first: Refutation, if_second: Refutation) -> Split:
+    """Joins the refutations of both edges of a choice."""
     numbers = _list_transactions(problem)
     (first,), (second,) = (_to_steps([(0, edge)], [edge], numbers) for edge in (choice.first, choice.second))
     return Split(first, second, if_first, if_second)

@@ -1,8 +1,11 @@
-"""Decides the choices that saturation leaves open, one after the other, with backtracking.
+"""Searches a legal order of transactions: decides open choices one after the other, with backtracking.
 
-1. Saturate. If that closes a cycle, find the decisions that the cycle needs, and go back to the latest of them.
+A *choice* consists of two edges between nodes, one of which holds. ``saturation`` explains nodes and choices, and
+decides each choice one of whose edges would close a cycle. The search decides the others:
+
+1. Saturate. If this closes a cycle (a *conflict*), find the decisions that the cycle needs. Go back to the latest one.
 2. If no choice is open, any topological order of the edges is legal.
-3. Otherwise decide a choice of transactions that took part in many conflicts, its earlier side first.
+3. Otherwise decide a choice whose nodes took part in many conflicts. Try its first edge first.
 
 A decision that a refutation does not need is dropped from it. So every choice of the final refutation is used.
 """
@@ -15,14 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.isolation.precedence import Edge, sort_topologically
-from assay.checkers.isolation.refutation import Refutation, refute, split
+from assay.checkers.isolation.refutation import Refutation, join_refutations, refute
 from assay.checkers.isolation.saturation import Choice, Conflict, Saturation, State, TimeLimitReached
 
 _LOOK_AT: Final = 64
 """Number of open choices from which one is selected."""
 
 Shortcut = Callable[[Saturation], list[int] | None]
-"""Tries to find a legal order of all events that respects the edges."""
+"""Tries to find a legal order of all nodes that respects the edges. Returns None if it finds none."""
 
 
 @dataclass
@@ -30,11 +33,11 @@ class _Decision:
     choice: Choice
     state: State
     if_first: tuple[Refutation, Collection[Edge]] | None = None
-    """The refutation of the first side, and the decisions that it needs. None: the first side is being tried."""
+    """The refutation of the first edge, and the decisions that it needs. None: the first edge is being tried."""
 
     @property
     def edge(self) -> Edge:
-        """The edge of the side that is being tried."""
+        """The edge that is being tried."""
         return self.choice.first if self.if_first is None else self.choice.second
 
 
@@ -85,7 +88,7 @@ class _Search:
         return sum(self._conflicts.get(node, 0.0) for node in nodes)
 
     def _go_back(self, conflict: Conflict) -> Refutation | None:
-        """Takes the other side of the latest decision that the conflict needs. Without one, returns a refutation."""
+        """Tries the second edge of the latest decision that the conflict needs. Without one, returns a refutation."""
         found: Refutation
         found, needed = refute(self._saturation, conflict)
         self._weight *= 1.05
@@ -104,7 +107,7 @@ class _Search:
                 self._saturation.add(decision.choice.second)
                 return None
             former, formerly_needed = decision.if_first
-            found = split(self._saturation.problem, decision.choice, former, found)
+            found = join_refutations(self._saturation.problem, decision.choice, former, found)
             needed = (set(formerly_needed) - {decision.choice.first}) | (set(needed) - {decision.choice.second})
             self._decisions.pop()
         return found

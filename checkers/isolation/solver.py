@@ -1,12 +1,13 @@
-"""Decides the choices that saturation leaves open by a SAT solver, with cycles cut lazily.
+"""Searches a legal order of transactions by a SAT solver, with cycles cut lazily.
 
-The solver is the optional dependency ``assay[solver]``.
+A *choice* consists of two edges, one of which holds. ``saturation`` explains choices, and leaves some of them open. The
+solver decides them. It is the optional dependency ``assay[solver]``.
 
 1. Each edge of an open choice is a variable, and each choice is the clause that one of its edges holds.
 2. The solver assigns the variables. If the edges that hold have no cycle, any topological order of them is legal.
 3. Otherwise short cycles are found, and for each a clause says that not all of its edges hold. Back to 2.
 4. If no assignment is left, the solver names choices that contradict each other. Only these are then decided one after
-   the other, which gives a refutation with a cycle for each side.
+   the other, which gives a refutation with a cycle for each edge.
 
 Source of the idea: SAT modulo acyclicity (Gebser, Janhunen and Rintanen, ECAI 2014), also used for snapshot isolation
 by Huang et al., *PolySI*, VLDB 2023.
@@ -21,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from assay.checkers.isolation.precedence import Edge, list_nodes_between_cycles, sort_topologically
-from assay.checkers.isolation.refutation import Refutation, refute, split
+from assay.checkers.isolation.refutation import Refutation, join_refutations, refute
 from assay.checkers.isolation.saturation import Choice, Conflict, Saturation, TimeLimitReached
 from assay.checkers.isolation.search import Shortcut
 
@@ -157,7 +158,7 @@ class _Solving:
             sides.append(found)
         (first, first_needed), (second, second_needed) = sides
         needed = (set(first_needed) - {choice.first}) | (set(second_needed) - {choice.second})
-        return split(saturation.problem, choice, first, second), needed
+        return join_refutations(saturation.problem, choice, first, second), needed
 
 
 def _find_path(source: int, target: int, outgoing: Mapping[int, Sequence[tuple[int, int]]]) -> list[int] | None:

@@ -93,6 +93,7 @@ class KeyValue(Model):
             text = "" if call.result is None else self._string(call.f, call.result)
             return Action(READ, text, initial, reads=True)
         if call.f in ("write", "put"):
+            # blind: the state after a write does not depend on the state before.
             return Action(WRITE, self._string(call.f, call.argument), initial, blind=True)
         if call.f == "append":
             return Action(APPEND, self._string(call.f, call.argument), initial)
@@ -108,7 +109,7 @@ class KeyValue(Model):
         for index, action in enumerate(actions):
             if action.f == APPEND:
                 # An append of unknown outcome may not have happened, so it need not be tried unless a read follows it.
-                # Every state allows an append that may lead to the lost state (`total`).
+                # Such an append is `total`: every state allows it, because it may lead to the lost state.
                 must = ret[index] is None or followed[index]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:

@@ -20,8 +20,8 @@ class Limits:
     bytes: int = 4 << 30
     """Maximum memory of all parallel searches on one machine or, after ``divide_by``, of one search."""
     beam_width: int = BEAM_WIDTH
-    """Maximum number of configurations. A larger set is first reduced to a quarter of this number. If this part has no
-    legal order, the search resumes with the whole set.
+    """Maximum number of configurations. A larger set is first cut to a quarter of this number. If none of the kept
+    configurations leads to a legal order, the search goes on with the whole set.
     """
 
     first_look: float = FIRST_LOOK

@@ -38,7 +38,7 @@ class Register(Model):
         if call.f == "read":
             return Action(READ, call.number(call.result), reads=True) if call.known else None
         if call.f == "write":
-            return Action(WRITE, call.number(call.argument), blind=True)
+            return Action(WRITE, call.number(call.argument), blind=True)  # the new state does not depend on the old one
         raise self.unknown(call)
 
     @staticmethod

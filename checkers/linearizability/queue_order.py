@@ -10,21 +10,23 @@ dequeue returns, and the dequeue takes effect after the enqueue was called. So b
 queue is linearizable iff:
 
 1. Each dequeued value was enqueued, before the dequeue returned, and was dequeued once.
-2. No two values contradict each other: the enqueue of one ended before the other's began, and the dequeue of the other
-   ended before the one's began. A value that was never dequeued is dequeued after all others.
+2. No value overtakes another. Value b overtakes value a if the enqueue of a ended before the enqueue of b began, and
+   the dequeue of b ended before the dequeue of a began. A value that was never dequeued counts as dequeued after all
+   others.
 3. A value is certainly in the queue between the end of its enqueue and the begin of its dequeue. During each answer
    that the queue is empty, there is a moment without such a value.
 
 A dequeue of unknown outcome may remove a value that no other dequeue returned. So rule 2 gives each such value a
-*deadline*, the return of the first dequeue that shows it must have left. Unknown dequeues can meet all deadlines iff at
-each deadline at least as many of them were called as values must have left (Hall's condition). By rule 3, all values
-that were enqueued before the moment at which the queue is empty must have left by then.
+*deadline*, the return of the first dequeue that shows it must have left. Unknown dequeues can meet all deadlines iff
+Hall's condition holds at each deadline. The number of unknown dequeues called so far must be at least the number of
+values that must have left. By rule 3, all values that were enqueued before the moment at which the queue is empty must
+have left by then.
 
 An enqueue of unknown outcome counts iff its value was dequeued.
 
 An unordered queue obeys rules 1 and 3 alone, and a value has a deadline only by rule 3. If no answer says that the
-queue is empty, values may repeat. Then, at the return of each dequeue, at least as many enqueues of its value must have
-been called as dequeues of it have returned (Hall's condition again).
+queue is empty, values may repeat. Then Hall's condition must hold for each value, at the return of each of its
+dequeues. The number of its enqueues called so far must be at least the number of its dequeues that have returned.
 """
 
 from __future__ import annotations
@@ -417,6 +419,7 @@ class _Removals:
         if gone > int(np.searchsorted(self._takers, moment, side="right")):
             return False
         early = self._entered < moment
-        # At each later deadline, values that left early although they are due later need a dequeue, too.
+        # Each value that left by `moment` used a dequeue. So at a deadline from `moment` on, values that are due only
+        # after this deadline count, too, if they left by `moment`.
         early_from = np.append(np.cumsum(early[::-1])[::-1], 0)
         return bool(np.all((early_from[self._due] <= self._slack) | (self._deadline < moment)))

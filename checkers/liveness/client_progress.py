@@ -17,6 +17,8 @@ So an absent server is no excuse for a client to keep asking it. The client is s
 1. the contract's ``progress_deadline`` has passed when the client calls a try that fails,
 2. other clients still succeeded in the last half of ``progress_deadline`` before this call, and
 3. at least ``MIN_TRIES`` tries of the client were called in this time.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

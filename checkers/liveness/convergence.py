@@ -20,6 +20,8 @@
 - ``stale-metadata``: a broker's metadata agrees with the partition's state in ZooKeeper by the obedience deadline. The
   check compares leader, replicas and in-sync set in each broker's answer with those in ZooKeeper. If a broker reports
   some partitions but not this one, and has a replica of it, its metadata are stale, too.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -57,7 +59,7 @@ UNREGISTERED: Final = make_snapshot_check(
     evidence=select_first("found_unregistered", "key"),
     claim="{node:capital} answered and was not registered from {since:time} to {until:time}, although no fault was in "
     "force; the contract's deadline is {deadline:time}.",
-    about=(BROKER,),
+    about=(BROKER,),  # subjects of a finding
 )
 
 
@@ -77,7 +79,7 @@ DISOBEYED_SETTINGS: Final = make_snapshot_check(
     evidence=select_first("found_disobeyed_settings", "key, node"),
     claim="{node:capital} did not go by the settings that {topic} has in ZooKeeper, with its replica of {key}, from "
     "{since:time} to {until:time}, and no fault was in force; the contract's deadline is {deadline:time}.",
-    about=(TOPIC_ON_NODE, BROKER),
+    about=(TOPIC_ON_NODE, BROKER),  # subjects of a finding
     explained_by=("unregistered",),
     seen_again=True,  # one cause may be reported several times
 )
@@ -103,7 +105,7 @@ NO_REJOIN: Final = make_snapshot_check(
     claim="{node:capital} did not get back into the in-sync set of {key} from {since:time} to {until:time}, although "
     "no fault was in force and it followed {leader_node} in leader epoch {epoch}; the contract's deadline is "
     "{deadline:time}.",
-    about=(FOLLOWING,),
+    about=(FOLLOWING,),  # subjects of a finding
     seen_again=True,  # one cause may be reported several times
 )
 
@@ -130,10 +132,11 @@ DISOBEYED_STATE: Final = make_snapshot_check(
             left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="the state of {key} with leader epoch {epoch} was there from {since:time} to {until:time}, no fault was in "
     "force, and {node}, which it is about, [is still in epoch {obeyed}|has no replica of it]; the contract's deadline "
     "is {deadline:time}.",
-    about=(ON_NODE, EPOCH),
+    about=(ON_NODE, EPOCH),  # subjects of a finding
 )
 
 
@@ -155,7 +158,7 @@ LATE_HIGH_WATERMARK: Final = make_snapshot_check(
     claim="{node:capital}, the leader of {key} in epoch {epoch}, had the high watermark {high_watermark} and the log "
     "end {log_end} from {since:time} to {until:time}, with all replicas in sync and no fault in force; the contract's "
     "deadline is {deadline:time}.",
-    about=(EPOCH,),
+    about=(EPOCH,),  # subjects of a finding
     explained_by=("disobeyed-state",),  # a replica that does not follow in this epoch delays the high watermark
 )
 
@@ -218,6 +221,6 @@ STALE_METADATA: Final = make_snapshot_check(
     "sync {said_members}|no such partition] for {key}, when ZooKeeper had [leader>-1?leader {leader}|no leader], "
     "replicas {replicas}, in sync {members} from {since:time} to {until:time}, and no fault was in force; the "
     "contract's deadline is {deadline:time}.",
-    about=(ON_NODE,),
+    about=(ON_NODE,),  # subjects of a finding
     explained_by=("disobeyed-state", "unfinished-move"),
 )

@@ -11,6 +11,8 @@ The check finds five violations:
 5. The topic's settings are still in ZooKeeper, where the next topic of this name would find them.
 
 The zxid of the creation distinguishes topics of one name. The system must not create topics automatically.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -130,7 +132,7 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
     "is no such topic|The settings of {key} were in ZooKeeper from {since:time} to {until:time}, although there is no "
     "such topic]; the contract's deadline is {deadline:time}.]",
     operations=("delete_op",),
-    about=(TOPIC_ON_NODE, BROKER),
+    about=(TOPIC_ON_NODE, BROKER),  # subjects of a finding
     explained_by=("unregistered",),
     seen_again=True,  # one cause may be reported several times
 )

@@ -6,6 +6,8 @@ commanded. Later the epoch may rise once, because a controller balances leaders 
 
 The check counts the rises after half of the deadline. It reports the partition if there are ``MIN_RISES`` or more, and
 one of them comes after the whole deadline. Then two writers probably have conflicting goals and never stop.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -9,6 +9,8 @@ The check finds three violations:
 
 No client writes while looks are taken, so the new replicas can catch up. A move may wait for one broker alone. If that
 broker also fails to get in sync in other partitions of the same leader (``no-rejoin``), the findings have one cause.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -117,6 +119,7 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
         {order_by("f.key, f.violation, f.node")}
         """,
     # A template with a sentence per violation: [violation=1?...|violation=2?...|...] (`claims`).
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="[violation=1?The move of {key} to {target} was under way from {since:time} to {until:time}[going=?|, with "
     "{going} to be removed|], although it has a leader and all of these brokers were there; the contract's deadline "
     "is {deadline:time}.|violation=2?{move_op:capital} was promised at {move_op:returned} that {key} moves to "

@@ -1,4 +1,4 @@
-"""Retention deletes expired segments by the contract's retention deadline after the broker's next scheduled check.
+"""Expired segments are deleted within the contract's retention deadline, counted from the broker's next check.
 
 The check judges the oldest segment of each replica on a disk. The segment must be sealed (another segment follows it)
 and be below the replica's high watermark. A damaged log has no high watermark.
@@ -7,7 +7,9 @@ and be below the replica's high watermark. A damaged log has no high watermark.
   A segment that has a message without a timestamp is not judged by time.
 - By size, a segment is due when all later segments together have at least ``retention.bytes``.
 
-Timestamps are compared with the harness's clock, because nodes' clocks are right when no fault is active.
+Timestamps are compared with the harness's clock. Nodes' clocks agree with it, because no fault is active.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -27,7 +29,8 @@ RETENTION_UNDONE: Final = make_snapshot_check(
     meaning="an expired segment was not deleted by the deadline",
     views=parse_views(f"""
         -- Only partitions whose leader is registered at that look (`rest_led`) and that are neither moved nor deleted
-        -- (`rest_busy`). `wait`: nanoseconds until the broker's next check; 0 if `_EXPIRED` includes them already.
+        -- (`rest_busy`). `wait`: the most nanoseconds until the broker's next check. It is 0 for a segment that is due
+        -- by time, because `_EXPIRED` already adds this interval to the retention.
         create view retention_due as
         select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
             case when {_EXPIRED} then 0

@@ -71,7 +71,8 @@ make_snapshot_check = partial(
 REST_VIEWS: Final = (
     QUIET,
     *parse_views(f"""
-    -- The looks of the last stretch. Numbers of looks have no gaps.
+    -- The looks of the last stretch, when the system is at rest. A look lasts from `time` to `ended`. Numbers of looks
+    -- have no gaps.
     create table rest_looks as
     select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.zxid_sum, 0) as zxid_sum
     from looks l cross join rest_quiet q cross join (
@@ -84,6 +85,7 @@ REST_VIEWS: Final = (
         on r.look = l.look
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
 
+    -- The registered brokers in each look.
     create view rest_brokers as
     select look, node, broker from looks where what = 'broker'
 
@@ -95,7 +97,7 @@ REST_VIEWS: Final = (
         join looks d on d.look = p.look and d.what = 'deletion' and d.key = {extract_topic("p.key")}
     where p.what = 'partition'
 
-    -- Partitions with a registered leader.
+    -- Partitions with a registered leader (`leader_node`), in each look of the last stretch.
     create view rest_led as
     select p.look, p.key, p.epoch, p.leader, b.node as leader_node, p.zxid, p.replicas, p.members
     from looks p join rest_looks l on l.look = p.look

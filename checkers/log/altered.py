@@ -8,6 +8,8 @@
   same partition of the topic's earlier incarnation. The poll may name either incarnation.
 
 ``views`` explains the tables of the log that this module reads but does not create.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -148,7 +150,7 @@ ALTERED_RECORD: Final = Check(
     f"{_describe_record('first')}| with {_describe_record('seen')}, but {{send_op}} had sent it with "
     f"{_describe_record('sent')}].",
     operations=("seen_op", "second_op"),
-    about=(VALUE, OFFSET, "[what=partition?value {value} of {other_key}]"),
+    about=(VALUE, OFFSET, "[what=partition?value {value} of {other_key}]"),  # subjects of a finding
     needs_close=True,  # proves nothing about a run that was cut short
     optional=True,  # a run without data for it may pass
 )
@@ -196,7 +198,7 @@ RESURRECTED: Final = Check(
     claim="value {value}, sent to {former}, was read from {key} by {poll_op} at {poll_op:called}, after {topic} had "
     "been created in its place (acknowledged to {create_op} at {create_op:returned}).",
     operations=("poll_op", "create_op", "send_op"),
-    about=(VALUE, "[former={key}?|value {value} of {former}]", OFFSET),
+    about=(VALUE, "[former={key}?|value {value} of {former}]", OFFSET),  # subjects of a finding
     needs_close=True,  # proves nothing about a run that was cut short
     optional=True,  # a run without data for it may pass
 )

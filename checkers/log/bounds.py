@@ -9,6 +9,8 @@ time states that its record is at least as young as this time. The two contradic
 lower offset, unless its record may have been deleted before the other look-up.
 
 ``views`` explains the tables of the log that this module reads but does not create.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -73,7 +75,7 @@ ANSWER_BEYOND_LOG: Final = Check(
     "record of {timestamp} ms or later|begins at offset {position}], but [appended=1?a send of {ceiling_op}, called "
     "at {ceiling_op:called}, got offset {ended}|{ceiling_op}, who asked for its end at {ceiling_op:called}, got "
     "{ended}, which would be below that].",
-    about=("[appended=1?|end of {key} in operation {ceiling_op:number}]",),
+    about=("[appended=1?|end of {key} in operation {ceiling_op:number}]",),  # subjects of a finding
     explained_by=("high-watermark-regression", "real-time-order", "inconsistent-offset", "misplaced-ack"),
     optional=True,  # a run without data for it may pass
 )

@@ -5,6 +5,8 @@ equal or lower epoch. If the contract declares ends linearizable, ``order`` judg
 rule, no operation may have a lower place than an operation that had returned before its call.
 
 ``views`` explains the tables of the log that this module reads but does not create.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -97,7 +99,7 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     lacks="no one was given the end of a log and its leader's epoch",
     claim="The log end offset of {key} was {former} (epoch {former_epoch}) for {former_op} by {former_op:returned}, "
     "and then {position} (epoch {epoch}) for {end_op}, who asked at {end_op:called}.",
-    about=(END,),
+    about=(END,),  # subjects of a finding
 )
 
 
@@ -139,7 +141,7 @@ END_TOO_LOW: Final = Check(
     claim="{end_op:capital} asked for the log end of {key} at {end_op:called} and got {position} (epoch {epoch}), "
     "though offset {former-1} had been [acked=1?acknowledged to|read by] {former_op} by {former_op:returned} (epoch "
     "{former_epoch}).",
-    about=(END,),
+    about=(END,),  # subjects of a finding
     explained_by=("high-watermark-regression",),
     optional=True,  # a run without data for it may pass
 )

@@ -40,6 +40,8 @@ writes the event ``log-damaged`` (``key``; ``position``: where the undamaged par
 files, or may have changed files, are not judged.
 
 ``log_declared`` holds values of the contract.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -227,6 +229,7 @@ LEADER_COMPLETENESS: Final = Check(
         """,
     evidence=_select_evidence("found_leader_completeness", "became-leader"),
     examined="select count(*) as examined from epoch_levels where position is not null",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{node} began to lead {key} in epoch {epoch} with a log that ends at offset {position}, although [{end_op}, "
     "called at {end_op:called}, had been answered that it goes to {before}|{announcer} had announced the high "
     "watermark {before}] in epoch {former}.",
@@ -261,7 +264,7 @@ MEMBER_COMPLETENESS: Final = Check(
     "offset {position}, although [former?[{end_op} had been answered that the log goes to {before}|{announcer} had "
     "announced the high watermark {before}] in epoch {former}|its own high watermark was {before}].",
     time="moment",
-    about=(OffsetRange("position", "last"),),
+    about=(OffsetRange("position", "last"),),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
     optional=True,  # in some runs no replica leaves the in-sync set
 )
@@ -307,7 +310,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
     examined="select count(*) as examined from epoch_pairs",
     claim="Epoch {epoch} of {key} begins at offset {one_start} by the history of {one_node} and at offset "
     "{other_start} by that of {other_node}, after all replicas had rejoined.",
-    about=("offset {first} of {key}",),
+    about=("offset {first} of {key}",),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
 )
 

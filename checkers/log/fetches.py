@@ -5,7 +5,7 @@ position, so it may skip records or read records again. In these cases the answe
 
 - The log's start may have moved: a start above 0 was reported, nodes deleted segments of the partition, or the topic
   was deleted.
-- The log's end may have moved back: a power loss may cut the log (``unflushed``).
+- The log's end may have moved back: a power loss may cut the log (the contract declares ``unflushed``).
 
 The offset is certainly in the log if one of these happened before the fetch was called:
 
@@ -23,6 +23,8 @@ Neither is reported if a fault was active during the operation or within ``SLACK
 stood still, an answer may only seem late, so neither proves anything.
 
 ``views`` explains the tables of the log that this module reads but does not create.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -79,7 +81,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
     "but offset {known} had been {how} before it asked ({known_op}, {known_op:called}), and nothing of it was ever "
     "deleted.",
     operations=("known_op", "poll_op"),
-    about=("offset {known} of {key}",),
+    about=("offset {known} of {key}",),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     optional=True,  # a run without data for it may pass
 )
@@ -123,7 +125,7 @@ UNTIMELY_ANSWER: Final = Check(
     claim="{poll_op:capital} asked for offset {position} of {key}, with {max_wait_ms} ms to wait for a record, and was "
     "answered at {poll_op:returned}, after {waited_ms} ms, [available?although offset {available} had been "
     "acknowledged to {ack_op} at {ack_op:returned}: too late|with nothing: too early].",
-    about=("offset {available} of {key}",),
+    about=("offset {available} of {key}",),  # subjects of a finding
     optional=True,  # a run without data for it may pass
     standstill=SLACK_MS / 2000,  # seconds: half of the slack
 )

@@ -1,6 +1,8 @@
 """Integrity of a log: one value per offset, one offset per value, and only values whose send did not fail.
 
 ``views`` creates the tables that these checks read, and explains their columns.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -56,7 +58,7 @@ INCONSISTENT_OFFSET: Final = Check(
     operations=("first_op", "second_op"),
     more="{held-2}",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
-    about=(OFFSET,),
+    about=(OFFSET,),  # subjects of a finding
     explained_by=("resurrected",),
 )
 
@@ -138,7 +140,7 @@ ABORTED_READ: Final = Check(
     "{send_op} at {send_op:called} had definitely failed.",
     operations=("send_op", "seen_op"),
     more="{observed-1}",  # how many operations are not listed
-    about=(OFFSET, VALUE),
+    about=(OFFSET, VALUE),  # subjects of a finding
     explained_by=("inconsistent-offset",),
 )
 
@@ -160,7 +162,7 @@ PHANTOM: Final = Check(
     claim="[Value {value}|A record that cannot be decoded] was read at offset {low} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but no one sent it[other_op? there: {DESTINATION}].",
     more="{observed-1}",  # how many operations are not listed
-    about=("offset {low} of {key}", VALUE),
+    about=("offset {low} of {key}", VALUE),  # subjects of a finding
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
     needs_close=True,  # proves nothing about a run that was cut short
 )

@@ -1,5 +1,8 @@
 """Lost records: acknowledged and observed values must stay in the log, and the drain must deliver acknowledged values
-by its deadline."""
+by its deadline.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
+"""
 
 from typing import Final
 
@@ -115,12 +118,13 @@ LOST_WRITE: Final = Check(
     exposure=_declare_exposure(
         "acked_values", "acknowledged", "read each log from its begin to its end in the final phase"
     ),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned}, but "
     f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
     operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
     more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
-    about=(OFFSET, VALUE),
+    about=(OFFSET, VALUE),  # subjects of a finding
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
 )
 
@@ -138,7 +142,7 @@ VANISHED: Final = Check(
     operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
     more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
-    about=(VALUE, OFFSET),
+    about=(VALUE, OFFSET),  # subjects of a finding
     explained_by=("inconsistent-offset",),
     seen_again=True,  # a value that moves is missing from each of two offsets for some reader
 )
@@ -172,7 +176,7 @@ MISPLACED_ACK: Final = Check(
     operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),
     more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
-    about=(OFFSET, VALUE),
+    about=(OFFSET, VALUE),  # subjects of a finding
     explained_by=("inconsistent-offset",),
 )
 
@@ -214,7 +218,7 @@ UNSEEN: Final = Check(
     "{any_ack_op:returned}, but the drain, which [settled at offset {settled}|never reached the sentinel], had not "
     f"delivered it by its deadline[other_op?; {SIGHTING}].",
     moments=("last",),  # further times of cause and effect
-    about=(OFFSET, VALUE),
+    about=(OFFSET, VALUE),  # subjects of a finding
     explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,  # proves nothing about an interrupted run
 )

@@ -6,6 +6,8 @@ Create times are taken from polls, because a broker may set its own create times
   called, retention cannot have deleted it during the run, and its topic is not compacted. The answer "none" is a
   statement about the log's end, so it counts only if the contract declares ends linearizable.
 - The answer's own record is older than the requested time. This is always wrong.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -110,6 +112,7 @@ TIME_LOOK_UP: Final = Check(
         """,
     examined="select count(*) as examined from log_look_ups",
     kinds=("look-up",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{asked_op:capital} asked {key} at {asked_op:called} for the first record created at {timestamp} ms or "
     "later and got [offset {position}|that there is none], [late=1?though offset {missed} holds one of {created} ms "
     "(read by {seen_op} at {seen_op:called}), known before it|whose record is older: of {created} ms (read by "

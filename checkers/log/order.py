@@ -14,6 +14,8 @@ no operation at a strictly lower place was called after x's return.
   report it.
 
 ``views`` creates the tables that these checks read, and explains their columns.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -216,7 +218,7 @@ NONMONOTONIC_SEND: Final = Check(
     kinds=("append",),
     claim="{own_op:capital} sent value {value} to {key} at {own_op:called} and got offset {position}, below offset "
     "{former} of the value {former_value} that it had sent before it ({former_op:called}).",
-    about=(_describe_filling("position", "own_op"), *_SUBJECTS),
+    about=(_describe_filling("position", "own_op"), *_SUBJECTS),  # subjects of a finding
     explained_by=("inconsistent-offset", "misplaced-ack", "real-time-order", "send-skip"),
 )
 
@@ -298,6 +300,6 @@ SEND_SKIP: Final = Check(
     "record[apart>1?s] between them]|torn: value {value} is at offset {position}, but not after value {former_value}, "
     "which the set has before it: [the offset before it holds value {other}|nothing is before it]].",
     operations=("own_op", "seen_op", "other_op"),
-    about=(*_SUBJECTS,),
+    about=(*_SUBJECTS,),  # subjects of a finding
     explained_by=("inconsistent-offset", "misplaced-ack"),
 )

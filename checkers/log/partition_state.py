@@ -15,6 +15,8 @@ clocks are needed. Lists of broker numbers look like ``1,2,3``. The checks read:
 show such an election. Before it there was no leader, and there were several members (in sync or eligible). Afterwards
 the leader is alone in the in-sync set, without eligible replicas. The check skips topics for which one in-sync replica
 is enough, or which allow unclean elections. There the same states may have another reason.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -60,6 +62,7 @@ TWO_IN_SYNC_SETS: Final = Check(
         """,
     evidence=select_first("found_two_in_sync_sets", "key, version"),
     examined="select count(*) as examined from state_versions",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="Of version {version} of the state of {key}, {one_node} had [one_isr=?no one|{one_isr}] in sync[one_elr=?| "
     "and {one_elr} eligible], and {other_node} had [other_isr=?no one|{other_isr}] in sync[other_elr=?| and "
     "{other_elr} eligible].",
@@ -85,7 +88,7 @@ EARLY_MOVE: Final = Check(
     claim="{node:capital} [gone=?ended the move of|took the replicas {gone} away from] {key} to {replicas}, when only "
     "[isr=?no one|{isr}] was in sync.",
     time="moment",
-    about=("move of {key} to {replicas}",),
+    about=("move of {key} to {replicas}",),  # subjects of a finding
     seen_again=True,  # one cause may have two findings: as the old replicas are taken away, and as the move ends
     optional=True,  # a run without a reassignment can pass
 )
@@ -142,7 +145,7 @@ OVERLOOKED_LOG: Final = Check(
     "of the members {members} that had all failed, [own_end?had a log to offset {own_end} in epoch {own_epoch}, and "
     "the leader's went to {leaders_end} in epoch {leaders_epoch}|was not asked].",
     time="moment",
-    about=(EPOCH,),
+    about=(EPOCH,),  # subjects of a finding
     explained_by=("leader-completeness",),
     seen_again=True,  # once for each member that was left out
     optional=True,  # only if all members of a partition have failed

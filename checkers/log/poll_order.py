@@ -115,11 +115,12 @@ NONMONOTONIC_POLL: Final = Check(
     evidence=select_first("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
     examined=_EXAMINED,
     kinds=("observe",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{poll_op:capital} [sought?asked for offset {sought} of {key} ({former_op:called}) and first read offset "
     "{position}, below it (poll from {poll_op:called})|read offset {position} of {key} (poll from {poll_op:called}) "
     "after offset {former} (poll from {former_op:called}), with no seek or rebalance between them].",
     operations=("poll_op", "former_op"),
-    about=("[sought?|poll_op={former_op}?|begin of poll {poll_op:number} of {key}]",),
+    about=("[sought?|poll_op={former_op}?|begin of poll {poll_op:number} of {key}]",),  # subjects of a finding
     explained_by=("position-jump",),
 )
 

@@ -9,6 +9,8 @@ reported log start, are exempt. A hole counts even if no client knows the missin
 checks report the loss.
 
 ``views`` explains the tables of the log that this module reads but does not create.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -61,7 +63,7 @@ POSITION_JUMP: Final = Check(
     kinds=("observe-end",),
     claim="{poll_op:capital} read {key} up to offset {former} (poll from {former_op:called}), and its next poll, from "
     "{poll_op:called}, began at offset {position}, with no seek or reset between them.",
-    about=("begin of poll {poll_op:number} of {key}",),
+    about=("begin of poll {poll_op:number} of {key}",),  # subjects of a finding
     optional=True,  # a run without data for it may pass
 )
 

@@ -13,6 +13,8 @@ and the high watermark that its node had stored.
   key. A record's key is the key with which its value was sent. Keys with a tombstone are not judged, because each
   replica deletes tombstones at its own time. The check detects a compaction that considers uncommitted records: it
   removes a value because of a later record, which a truncation then removes.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -60,7 +62,7 @@ REPLICA_DIVERGENCE: Final = Check(
         """,
     claim=f"Offset {{position}} of {{key}} is {_describe_record('one')} and {_describe_record('other')}, below the "
     "high watermark of both, after all replicas had rejoined.",
-    about=(OFFSET,),
+    about=(OFFSET,),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
 )
 
@@ -99,10 +101,11 @@ REPLICA_HOLE: Final = Check(
         {order_by("f.key, f.node")}
         """,
     examined="select count(*) as examined from hole_members",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{node}, a member of the in-sync set, lacks [missing>1?{missing} offsets from {position} to {last}|offset "
     "{position}] of {key}, which {witness} has, between its log start {log_start} and its high watermark "
     "{high_watermark}.",
-    about=(OffsetRange("position", "last_of_block"),),
+    about=(OffsetRange("position", "last_of_block"),),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
     seen_again=True,  # one cause may be reported several times
 )
@@ -150,7 +153,7 @@ LOST_LAST_VALUE: Final = Check(
     examined="select count(*) as examined from compacted_last",
     claim="{node:capital}, a member of the in-sync set, lacks value {value} at offset {position} of {key}, the last "
     "one of the message key {message_key}, which {witness} has; it was sent by {send_op}.",
-    about=(OFFSET,),
+    about=(OFFSET,),  # subjects of a finding
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
     seen_again=True,  # one cause may be reported several times
     optional=True,  # most workloads have no compacted topic

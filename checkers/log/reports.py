@@ -9,6 +9,8 @@ that it may have been appended again. A workload also records
 
 Each receiver must get exactly one report, which must agree with the outcome. A difference is always wrong, because the
 client library reports its own knowledge both times.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -53,9 +55,10 @@ CONTRADICTED_OUTCOME: Final = Check(
     evidence=select_first("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
     examined="select count(*) as examined from reports_by_receiver",
     kinds=("reported", "unreported"),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="Value {value} of {key}, sent by {own_op} at {own_op:called}, was "
     f"{_describe_outcome('outcome', 'position')} by its outcome, but {{source}} [times=0?was not informed of it at "
     f"all|times>1?was informed {{times}} times|said that it was {_describe_outcome('reported', 'reported_position')}].",
-    about=(VALUE,),
+    about=(VALUE,),  # subjects of a finding
     optional=True,  # most producers report nothing
 )

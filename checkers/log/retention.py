@@ -15,6 +15,8 @@
 
 A start goes back only if one incarnation of one node reports it in one leader epoch. Replicas delete on their own, so a
 new leader's start may rightly be lower.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -223,6 +225,7 @@ FORBIDDEN_DELETION: Final = Check(
         """,
     examined="select count(*) as examined from log_start_reports",
     kinds=("start",),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="value {value} at offset {position} of {key}, sent by {send_op} at {send_op:called}, lies below the start "
     f"{{start}} that {{start_op}} got at {{reported:time}}, though records are kept for [ms<{INFINITY}?{{ms}} "
     "ms|ever][max_bytes?, and of the {bytes} bytes that the log may hold at most {max_bytes} were there].",

@@ -121,7 +121,7 @@ STUCK_READER: Final = Check(
     "its polls found nothing there, though value {value} at offset {there} had been acknowledged to {ack_op} at "
     "{acked:time} and no fault was in the way.",
     more="{polls-1}",  # how many operations are not listed
-    about=("offset {there} of {key}", VALUE),
+    about=("offset {there} of {key}", VALUE),  # subjects of a finding
     needs_end=True,  # proves nothing about an interrupted run
     optional=True,  # a run without idle polls may pass
 )

@@ -16,6 +16,8 @@ Steps after missing lines of the node's event log are not judged by the last two
 The first step of an object in a controller epoch may lack ``from_state``, because a new controller begins with the
 states that it finds. So nothing is compared across controller epochs. The check misses actions that a controller did
 not log.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -28,6 +28,8 @@ A record is gone if one of these holds:
 Some records are known only because a client asked for the log end before the loss. They are gone if a record sent after
 the loss has an offset below that end, or if a lower log end was reported later. A run that was interrupted may lack
 such evidence. Then no cut is granted.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 import itertools

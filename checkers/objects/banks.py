@@ -23,6 +23,8 @@ The bounds are sound. They find anomalies that totals miss: a transfer with both
 A system that does not promise real-time order may return an old state.
 
 A system that counts wrongly may show any number, so sums have more than 64 bits.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -81,8 +83,9 @@ BANK_TOTAL: Final = Check(
     violations="select * from bank_totals where value <> total or shown <> accounts",
     evidence=select_first("found_bank_total", "key, op", also="op as reader_op"),
     examined="select count(*) as examined from bank_totals",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim=_READ + "[shown={accounts}?|{shown} of ]{accounts} accounts, and {total} had been opened.",
-    about=("read {reader_op:number}",),
+    about=("read {reader_op:number}",),  # subjects of a finding
     needs_close=True,  # proves nothing about a run that was cut short
 )
 """A read may lack rows if the history was not closed, so this check sets ``needs_close``."""
@@ -95,7 +98,7 @@ BANK_NEGATIVE: Final = Check(
     evidence=select_first("found_bank_negative", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_shown",
     claim=_READ + "account {owner}.",
-    about=("read {reader_op:number}",),
+    about=("read {reader_op:number}",),  # subjects of a finding
 )
 
 
@@ -168,7 +171,7 @@ BANK_UNACCOUNTED: Final = Check(
     ),
     claim=_READ + "account {owner}; by what was acknowledged before, and what may have been done by then, it held "
     "[least={most}?{least}|{least} to {most}].",
-    about=("read {reader_op:number}",),
+    about=("read {reader_op:number}",),  # subjects of a finding
     lacks="no account that was read has a known opening balance",
     explained_by=("bank-total", "bank-negative"),
 )

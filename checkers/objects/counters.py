@@ -17,6 +17,8 @@ The check has three parts:
 In part 3 the latest possible call rises with the slot, so it is best to give the k-th missing slot to the k-th
 earliest-called add (exchange argument). This suffices: adds of unknown outcome have no return, so they never constrain
 each other, and surplus adds may never have happened. A counter is linearizable iff all three parts hold.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -82,6 +84,7 @@ COUNTER_DUPLICATE: Final = Check(
         {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('many')} as examined from counter_places where adds = 1",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {low_op} (called at {low_op:called}) and {high_op} (called at {high_op:called})[many>2?, and "
     "{many-2} others] were given the same {value}, so their adds count as one.",
     more="{many-2}",  # how many operations are not listed

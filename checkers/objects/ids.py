@@ -44,11 +44,12 @@ ID_DUPLICATE: Final = Check(
         where rank <= 2 group by key, value, name, times {order_by("key, value, name")}
         """,
     examined=f"select {total_of('times')} as examined from ids_generated",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {first_op} got [{name:quoted}|{value}] [first_op={again_op}?twice in one answer at "
     "{first_op:returned}|at {first_op:returned}, and {again_op} got it again at {again_op:returned}][times>2?, and "
     "{times-2} more did].",
     more="{times-2}",  # how many operations are not listed
-    about=("[name?|value {value} of {key}]",),
+    about=("[name?|value {value} of {key}]",),  # subjects of a finding
 )
 
 UNIQUE_IDS: Final = declare_family("unique-ids", (ID_DUPLICATE,), ID_VIEWS)

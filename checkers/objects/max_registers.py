@@ -35,6 +35,8 @@ So the new places obey rule U for all operations. A read of u still finds u: e(u
 write of more than u has a place below 2u + 2.
 
 ``exposure_bound`` has the time of the last heal (``checkers.exposure``).
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -94,6 +96,7 @@ MAX_PHANTOM: Final = Check(
         group by f.key, f.value, f.read_op, f.looked {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('looked')} as examined from max_levels",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {read_op} read {value} at {read_op:called}, but [its write by {failed_op} at {failed_op:called} had "
     "definitely failed|no one wrote it].",
     more="{looked-1}",  # how many operations are not listed

@@ -31,6 +31,8 @@ leads to all operations that saw the next higher number, and to the next level. 
 even if many operations saw less than others.
 
 ``txn_declared`` holds values of the contract.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ NONMONOTONIC_READ: Final = Check(
     # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {less_op} saw {former} at {former_op:returned}, and only "
     f"[value={NOTHING}?nothing|{{value}}] in an operation that it called at {{less_op:called}}.",
-    about=("what operation {less_op:number} saw",),
+    about=("what operation {less_op:number} saw",),  # subjects of a finding
 )
 
 
@@ -99,7 +101,7 @@ def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ..
         meaning,
         found="monotonic_found",
         examined="monotonic_seen",
-        about=(EachOperation("ops", "what operation {} saw"),),
+        about=(EachOperation("ops", "what operation {} saw"),),  # subjects of a finding
         explained_by=explained_by,
     )
 

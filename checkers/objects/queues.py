@@ -33,6 +33,8 @@ and put back.
    different moments.
 
 Each copy of an equal element counts. Copies enqueued beyond the number dequeued count as never returned.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -160,12 +162,13 @@ QUEUE_LOST: Final = Check(
         remedy="drain each queue at the end (as queues.traffic() does)",
         each_key=True,
     ),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: [excuses=0?{value} was acknowledged to {add_op} at {ret:time} and never dequeued, though the drain "
     "that was called at {drained:time} found the end|{losses} acknowledged elements were never dequeued, though the "
     "drain that was called at {drained:time} found the end, and only {excuses} dequeues have an unknown outcome; one "
     "of them is {value}, which was acknowledged to {add_op} at {ret:time}].",
     operations=("add_op", "drain_op"),
-    about=("[excuses=0?element {value} of {key} by operation {add_op:number}]",),
+    about=("[excuses=0?element {value} of {key} by operation {add_op:number}]",),  # subjects of a finding
     needs_close=True,  # proves nothing about a run that was cut short
 )
 """If n dequeues have an unknown outcome, they are assumed to have taken the n elements acknowledged first."""
@@ -332,7 +335,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
     "this time acknowledged elements were inside that no dequeue of unknown outcome may have taken: {inside} at its "
     f"end, of which {{due}} were dequeued later, and [unknown<{ANY_NUMBER}?{{unknown}}|any number of] such dequeues"
     "[add_op?; one of them is {value}, acknowledged to {add_op} at {add_op:returned}].",
-    about=("[add_op?[due=0?element {value} of {key} by operation {add_op:number}]]",),
+    about=("[add_op?[due=0?element {value} of {key} by operation {add_op:number}]]",),  # subjects of a finding
     explained_by=("queue-lost",),
     seen_again=True,  # one lost element may be found by many false answers
     needs_close=True,  # proves nothing about a run that was cut short

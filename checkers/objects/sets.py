@@ -27,6 +27,8 @@ one of two reads must show all elements of the other. Reads are sorted by their 
 contains the previous one, all reads agree.
 
 ``exposure_bound`` has the time of the last heal (``checkers.exposure``). ``set_declared`` holds values of the contract.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -181,7 +183,7 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure:
         operations=("known_op", "reader_op", "third_op"),
         more="{missing-1}",  # how many operations are not listed
         moments=("contradicted_at", "acked"),  # further times of cause and effect
-        about=("what read {reader_op:number} lacks[ by {node}]",),
+        about=("what read {reader_op:number} lacks[ by {node}]",),  # subjects of a finding
         needs_close=True,
         seen_again=True,  # a read may lack many elements for one reason
         explained_by=() if anomaly == "set-lost" else ("set-lost",),

@@ -12,6 +12,8 @@ returned before its call. Between chains, only time gives an order (Gibbons and 
 4. A sort by the begin of zones and a running maximum of the ends of forward zones find violations: O(n log n).
 
 Each late call is one instance.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -25,7 +27,7 @@ from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number, total_of
 
 _DIFFERENT_VALUES: Final = f"coalesce(g.earlier_value, {INITIAL}) <> g.late_value"
-"""SQL: whether the chain of the late call was seen earlier with another value than that of the late call."""
+"""SQL: whether an earlier operation on the late call's chain had another value than the late call."""
 
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
@@ -38,16 +40,17 @@ STALE_READ: Final = Check(
     anomaly="stale-read",
     meaning="a value was read, or replaced by a CAS, after another value had replaced it",
     views=parse_views(f"""
-        -- Late calls inside a chain. `reach`: the latest call at an earlier place, which is the late call.
+        -- Late calls inside a chain. `late_call`: the latest call at an earlier place. It is late if it is after
+        -- `first_ret`, the first return at this place.
         create view register_late_inside as
-        select key, reach, first_ret, versioned from (
+        select key, late_call, first_ret, versioned from (
             select key, versioned, first_ret,
-                {greatest_before("last_call", by="key, chain", order="place")} as reach
+                {greatest_before("last_call", by="key, chain", order="place")} as late_call
             from (
                 select key, chain, place, max(versioned) as versioned, min(first_ret) as first_ret,
                     max(last_call) as last_call
                 from register_placed group by key, chain, place) as places) as ordered
-        where reach > first_ret
+        where late_call > first_ret
 
         -- The zone of each chain.
         create table register_zones (high_cardinality) as
@@ -59,26 +62,27 @@ STALE_READ: Final = Check(
                 max(last_call) as last_call
             from register_placed where versioned = 0 group by key, chain) as chains
 
-        -- Late calls between chains. Here `reach` is the latest end of an earlier forward zone.
+        -- Late calls between chains. `late_call`: the latest end of an earlier forward zone, which is the last call
+        -- of this zone's chain.
         create view register_late_across as
-        select key, reach, first_ret, last_call from (
+        select key, late_call, first_ret, last_call from (
             select key, forward, low, high, first_ret, last_call,
                 {greatest_before("case when forward = 1 then high end", by="key", order="low, forward, chain")}
-                as reach
+                as late_call
             from register_zones) as ordered
-        where (forward = 1 and reach > low) or (forward = 0 and reach > high)
+        where (forward = 1 and late_call > low) or (forward = 0 and late_call > high)
 
         create table found_stale_read (high_cardinality) as
-        select key, reach, min(first_ret) as value_time, count(*) as overtaken, min(across) as across,
+        select key, late_call, min(first_ret) as value_time, count(*) as overtaken, min(across) as across,
             max(versioned) as versioned
         from (
-            select key, reach, first_ret, 0 as across, versioned from register_late_inside
-            union all select key, reach, first_ret, 1, 0 from register_late_across) as late
-        group by key, reach
+            select key, late_call, first_ret, 0 as across, versioned from register_late_inside
+            union all select key, late_call, first_ret, 1, 0 from register_late_across) as late
+        group by key, late_call
         """),
     evidence_views=parse_views(f"""
         create table register_first as
-        select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}
+        select * from found_stale_read order by key nulls first, late_call nulls first limit {MOST_FINDINGS}
 
         -- Operations on each value, with its place.
         create view register_uses as
@@ -89,11 +93,11 @@ STALE_READ: Final = Check(
 
         -- For each late call, the last operation on a newer value that had returned.
         create table register_witnesses as
-        select key, reach, chain, op, value, call, ret from (
-            select f.key, f.reach, l.chain, w.op, w.value, w.call, w.ret,
-                {row_number(by="f.key, f.reach", order="w.back, w.op, w.value")} as rank
-            from register_first f join register_uses l on f.key = l.key and f.reach = l.call
-                join register_uses w on f.key = w.key and w.ret < f.reach
+        select key, late_call, chain, op, value, call, ret from (
+            select f.key, f.late_call, l.chain, w.op, w.value, w.call, w.ret,
+                {row_number(by="f.key, f.late_call", order="w.back, w.op, w.value")} as rank
+            from register_first f join register_uses l on f.key = l.key and f.late_call = l.call
+                join register_uses w on f.key = w.key and w.ret < f.late_call
                 left join register_zones z on f.across = 1 and f.key = z.key and l.chain = z.chain
             where (f.across = 0 and w.chain = l.chain and w.place > l.place)
                 or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
@@ -101,9 +105,9 @@ STALE_READ: Final = Check(
 
         -- The last operation of the late call's chain that had returned before the witness was called.
         create view register_earlier_witnesses as
-        select key, reach, op, value, ret from (
-            select w.key, w.reach, b.op, b.value, b.ret,
-                {row_number(by="w.key, w.reach", order="b.back, b.op, b.value")} as rank
+        select key, late_call, op, value, ret from (
+            select w.key, w.late_call, b.op, b.value, b.ret,
+                {row_number(by="w.key, w.late_call", order="b.back, b.op, b.value")} as rank
             from register_witnesses w join register_uses b on w.key = b.key and w.chain = b.chain and b.ret < w.call
             ) as candidates
         where rank = 1
@@ -132,14 +136,14 @@ STALE_READ: Final = Check(
         create table register_first_zones as
         select z.key, z.first_ret, z.last_call
         from register_zones z join register_first f on z.key = f.key
-        where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.value_time)
+        where f.across = 1 and (z.last_call = f.late_call or z.first_ret = f.value_time)
         group by z.key, z.first_ret, z.last_call
 
         -- The operations at the moments that the first findings name.
         create table register_first_moments as
         select m.key, m.moment, m.is_return, m.op, m.kind, m.value
         from register_moments m join (
-            select key, reach as moment from register_first
+            select key, late_call as moment from register_first
             union select key, value_time from register_first
             union select key, first_ret from register_first_zones
             union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
@@ -148,22 +152,23 @@ STALE_READ: Final = Check(
         select g.*, case when {_DIFFERENT_VALUES} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
             b.op as earlier_place_op, r.op as replacer_op, n.op as earlier_replacer_op
         from (
-            select f.key, f.reach, coalesce(min(w.ret), f.value_time) as value_time, f.overtaken, f.across, f.versioned,
+            select f.key, f.late_call, coalesce(min(w.ret), f.value_time) as value_time,
+                f.overtaken, f.across, f.versioned,
                 min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
                 coalesce(min(w.op), min(t.op)) as value_op, coalesce(min(w.value), min(t.value)) as value,
                 coalesce(min(n.ret), min(z.first_ret)) as earlier_time, coalesce(min(n.op), min(b.op)) as earlier_op,
                 coalesce(min(n.value), min(b.value)) as earlier_value, min(w.call) as value_call,
                 case when min(w.op) is null then min(e.op) end as last_op
             from register_first f
-                left join register_witnesses w on f.key = w.key and f.reach = w.reach
-                left join register_earlier_witnesses n on f.across = 1 and f.key = n.key and f.reach = n.reach
-                left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
+                left join register_witnesses w on f.key = w.key and f.late_call = w.late_call
+                left join register_earlier_witnesses n on f.across = 1 and f.key = n.key and f.late_call = n.late_call
+                left join register_first_moments l on f.key = l.key and f.late_call = l.moment and l.is_return = 0
                 left join register_first_moments t on f.key = t.key and f.value_time = t.moment and t.is_return = 1
-                left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
+                left join register_first_zones z on f.across = 1 and f.key = z.key and f.late_call = z.last_call
                 left join register_first_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
                 left join register_first_zones x on f.across = 1 and f.key = x.key and f.value_time = x.first_ret
                 left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
-            group by f.key, f.reach, f.value_time, f.overtaken, f.across, f.versioned) g
+            group by f.key, f.late_call, f.value_time, f.overtaken, f.across, f.versioned) g
             left join register_placers p on g.across = 0 and g.key = p.key and g.value = p.value
             left join register_placers l on (g.versioned = 1 or (g.across = 1 and {_DIFFERENT_VALUES}))
                 and g.key = l.key and g.late_value = l.value
@@ -173,7 +178,7 @@ STALE_READ: Final = Check(
                 and g.key = r.key and g.late_value = r.value
             left join register_replacers n on g.across = 1 and {_DIFFERENT_VALUES}
                 and g.key = n.key and coalesce(g.earlier_value, {INITIAL}) = n.value
-        {order_by("g.key, g.reach")}
+        {order_by("g.key, g.late_call")}
         """,
     examined="select count(*) as examined from register_placed",
     exposure=Exposure(
@@ -203,13 +208,14 @@ STALE_READ: Final = Check(
     # - between chains: "key r held 1 by T (C); then 2 was there by T (A), called at T; then B began to read 1 at T."
     # - the first chain was there from the beginning: "key r had its initial value; then 2 was there by T (A), ..."
     # - no single operation lies in between: "key r held 1 by T (C); 2 was still in use after that (D, called at T) ..."
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim=f"[across=0?In {{key}} {describe_value('value')} comes after {describe_value('late_value')} by "
     f"[versioned=1?version|its CAS ([{{place_op}}|an unknown process])], and {_VALUE_SEEN}, yet {_LATE} only at "
-    f"{{reach:time}}|[earlier_time={-INFINITY}?key {{key}} had its initial value|key {{key}} held "
+    f"{{late_call:time}}|[earlier_time={-INFINITY}?key {{key}} had its initial value|key {{key}} held "
     f"{describe_value('earlier_value')} by {{earlier_time:time}} ({{earlier_op}})]; [value_call?then {_VALUE_SEEN}, "
     f"called at {{value_call:time}}|{describe_value('value')} was still in use after that ({{last_op}}, called at "
     f"{{last_op:called}}), and {_VALUE_SEEN}]; then {_LATE}[chained=1? (of the same chain of CAS operations)] at "
-    "{reach:time}].",
+    "{late_call:time}].",
     operations=(
         "late_op",
         "value_op",

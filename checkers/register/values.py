@@ -5,6 +5,8 @@ The tables of ``register.views`` and ``register.chains`` are read here:
 - ``register_kept``: the writes and CAS operations that count, because they were acknowledged, read or expected
 - ``register_seen``: reads, each with the write of its value
 - ``register_links``: each kept CAS, with the writer of the value that it expected
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -82,13 +84,14 @@ MISSING_WRITER: Final = Check(
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
     evidence_views=(OBSERVERS,),
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim=describe_value("value", capital=True)
     + " of {key} was observed by {seen_op} at {seen_op:called}, but [why=circle?the CAS operations that lead to it go "
     "round in a circle: no one ever began it|why=version?at versions {low_version} and {high_version}, though it was "
     "written once|failed_op?its write by {failed_op} at {failed_op:called} had definitely failed|no one wrote it].",
     operations=("seen_op", "failed_op", "shown_op"),
     more="{observed-1}",  # how many operations are not listed
-    about=(VALUE,),
+    about=(VALUE,),  # subjects of a finding
     explained_by=("refused-but-done",),
     needs_close=True,  # proves nothing about a run that was cut short
 )

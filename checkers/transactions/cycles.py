@@ -7,6 +7,8 @@
 An instance is one component, reported as the strongest class of cycle that it has.
 
 ``views`` and ``edges`` create the tables that this module reads. ``txn_declared`` holds values of the contract.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from __future__ import annotations
@@ -284,7 +286,7 @@ def declare_cycle_check(
         cycle="cycle",
         reasons="reasons",
         branches="branches",
-        about=about,
+        about=about,  # subjects of a finding
         explained_by=explained_by,
     )
 

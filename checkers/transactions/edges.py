@@ -39,20 +39,20 @@ _MANY_SUBS: Final = 2**20
 """More than the rows of a transaction. A fan's id is computed from its first follower's ``op`` and ``sub``."""
 
 EDGE_VIEWS: Final = parse_views(f"""
-    -- The last run of each list. A run is a sequence of adjacent elements of one transaction (`txn_slots`).
+    -- The last run of each list. A run is a sequence of adjacent elements of one transaction (`txn_list_order`).
     create table txn_ends as
-    select key, max(run) as run from txn_slots group by key
+    select key, max(run) as run from txn_list_order group by key
 
     -- Transactions that appended the last known element of each list. Their unseen elements directly follow it.
     create table txn_last as
     select s.key, s.op, max(s.value) as value
-    from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
+    from txn_list_order s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
 
     -- The followers of each version: for a register, `version` is its value; for a list, 0 is its longest read.
     create table txn_followers as
     select key, version, op, min(sub) as sub, min(value) as value, min(call) as call from (
         select w.key, cast(0 as bigint) as version, w.op, w.sub, w.value, w.call
-        from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
+        from txn_writers w left join txn_list_order s on w.key = s.key and w.value = s.value
             left join txn_disordered d on w.key = d.key left join txn_last l on w.key = l.key and w.op = l.op
         where w.listed = 1 and s.key is null and d.key is null and l.op is null
         union all
@@ -101,7 +101,7 @@ EDGE_VIEWS: Final = parse_views(f"""
 
     -- `low`: the version before the edge, null for the initial one. `high`: the version after the edge.
     create table txn_edges as
-    select former as source, op as target, {WW} as kind, key, former_value as low, value as high from txn_slots
+    select former as source, op as target, {WW} as kind, key, former_value as low, value as high from txn_list_order
     where changed = 1 and former is not null
     union all
     select writer, op, {WR}, key, value, value from txn_list_seen where writer is not null and writer <> op
@@ -109,7 +109,7 @@ EDGE_VIEWS: Final = parse_views(f"""
     select writer, op, {WR}, key, value, value from txn_register_seen where writer is not null and writer <> op
     union all
     select r.op, s.op, {RW}, r.key, r.value, s.value
-    from txn_list_seen r join txn_slots s on r.key = s.key and s.run = r.run + 1
+    from txn_list_seen r join txn_list_order s on r.key = s.key and s.run = r.run + 1
     where s.changed = 1 and s.op <> r.op and (r.writer is null or r.writer <> r.op)
     union all
     select s.op, f.least, s.kind, s.key, s.low, f.value

@@ -9,6 +9,8 @@
 - ``incompatible-order``: two reads of a key differ within the length of the shorter one.
 
 ``views`` creates the tables ``txn_...`` that these checks read, and explains them.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
@@ -21,7 +23,7 @@ from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, s
 from assay.checkers.transactions.views import declare_exposure
 
 _READS: Final = """
-    select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
+    select (select count(*) from txn_shown_elements) + (select count(*) from txn_register_reads where value is not null)
         as examined
     """
 
@@ -31,7 +33,7 @@ G1A: Final = Check(
     meaning="a transaction read a write of another that certainly failed",
     violations="""
         select f.key, f.value, f.op as read_op, min(w.op) as write_op, f.reads
-        from txn_foreign f join txn_written w on f.key = w.key and f.value = w.value
+        from txn_never_committed f join txn_written w on f.key = w.key and f.value = w.value
         group by f.key, f.value, f.op, f.reads
         """,
     evidence=select_first("found_g1a", "key, value"),
@@ -58,7 +60,7 @@ GARBAGE_READ: Final = Check(
     meaning="a transaction read a value that no transaction wrote",
     violations="""
         select f.key, f.value, f.op as read_op, f.reads
-        from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
+        from txn_never_committed f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
         """,
     evidence=select_first("found_garbage_read", "key, value"),
     examined=_READS,
@@ -74,7 +76,7 @@ G1B: Final = Check(
     violations="""
         select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
             select s.key, s.value, s.writer, s.op
-            from txn_list_seen s left join txn_blurred b on s.op = b.op and s.sub = b.read_sub
+            from txn_list_seen s left join txn_ambiguous_ends b on s.op = b.op and s.sub = b.read_sub
             where s.final = 0 and s.writer <> s.op and b.op is null
             union all
             select r.key, r.value, w.op, r.op from txn_register_reads r
@@ -140,7 +142,7 @@ INTERNAL: Final = Check(
             select key, op, value, sub, position, {previous("position", by="key, op", order="sub")} as former
             from (
                 select w.key, w.op, w.value, w.sub, coalesce(s.position, {INFINITY}) as position
-                from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
+                from txn_writers w left join txn_list_order s on w.key = s.key and w.value = s.value
                     left join txn_disordered d on w.key = d.key
                 where w.listed = 1 and d.key is null) as placed) as paired
         where former > position
@@ -150,11 +152,11 @@ INTERNAL: Final = Check(
         {order_by("key, read_op, sub, value, why")}
         limit {MOST_FINDINGS}
         """,
-    examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
+    examined="select (select count(*) from txn_shown_elements) + (select count(*) from txn_register_reads) as examined",
     # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="Transaction {read_op:number} of {read_op} [why=lacks?wrote {value} to {key}, and then read {key} without "
     "it|why=early?read {value} of {key} before it wrote it itself|appended {value} to {key} after another element of "
-    "its own that is behind it, or missing].",
+    "its own, which reads show behind {value} or do not show].",
 )
 
 
@@ -165,7 +167,7 @@ DUPLICATE_ELEMENTS: Final = Check(
         select key, value, min(op) as read_op, count(*) as reads from (
             select e.key, e.value, e.op, e.read_sub
             from txn_elements e join (
-                select c.key, c.value from txn_cells c
+                select c.key, c.value from txn_shown_elements c
                     left join txn_ambiguous a on c.key = a.key and c.value = a.value
                 where a.key is null group by c.key, c.value having count(*) > 1) c
                 on e.key = c.key and e.value = c.value
@@ -173,7 +175,7 @@ DUPLICATE_ELEMENTS: Final = Check(
         group by key, value
         """,
     evidence=select_first("found_duplicate_elements", "key, value"),
-    examined="select count(*) as examined from txn_cells",
+    examined="select count(*) as examined from txn_shown_elements",
     claim="Transaction {read_op:number} of {read_op} read {key} with {value} in it more than once, which no one "
     "appended twice.",
     more="{reads-1}",  # how many operations are not listed
@@ -185,9 +187,9 @@ INCOMPATIBLE_ORDER: Final = Check(
     meaning="a list was read in two orders that contradict each other",
     violations="""
         select c.key, c.position, min(c.value) as low, max(c.value) as high, count(*) as rivals
-        from txn_ordered_cells c join (
+        from txn_ordered_elements c join (
                 select key, min(position) as position from (
-                    select key, position from txn_ordered_cells
+                    select key, position from txn_ordered_elements
                     group by key, position having count(*) > 1) as clashes
                 group by key) f
             on c.key = f.key and c.position = f.position
@@ -196,13 +198,13 @@ INCOMPATIBLE_ORDER: Final = Check(
     evidence=f"""
         select f.key, f.position, f.low, f.high, f.rivals, min(a.op) as low_op, min(b.op) as high_op
         from {first_rows_subquery("found_incompatible_order", "key")} f
-            join txn_ordered_cells a on f.key = a.key and f.position = a.position and f.low = a.value
-            join txn_ordered_cells b on f.key = b.key and f.position = b.position and f.high = b.value
+            join txn_ordered_elements a on f.key = a.key and f.position = a.position and f.low = a.value
+            join txn_ordered_elements b on f.key = b.key and f.position = b.position and f.high = b.value
         group by f.key, f.position, f.low, f.high, f.rivals {order_by("f.key")}
         """,
-    examined="select count(*) as examined from txn_cells",
-    claim="{key} was read as two lists of which neither begins the other: element {position} is {low} to transaction "
-    "{low_op:number} of {low_op}, and {high} to transaction {high_op:number} of {high_op}.",
+    examined="select count(*) as examined from txn_shown_elements",
+    claim="{key} was read as two lists, and neither is a prefix of the other: element {position} is {low} to "
+    "transaction {low_op:number} of {low_op}, and {high} to transaction {high_op:number} of {high_op}.",
     more="{rivals-2}",  # how many operations are not listed
 )
 """Reports only one instance per key: the first position at which its reads differ."""

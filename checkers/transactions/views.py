@@ -5,8 +5,8 @@
 twice to a key is *ambiguous*: it is removed from the reads, because it has no single writer.
 
 Failed transactions never count. Transactions of unknown outcome count if one of their writes was read: then they were
-committed, or the read itself was wrong. A value that no committed transaction wrote is *foreign*: it is removed from
-the reads before any order is derived, and reported as ``G1a`` or ``garbage-read``.
+committed, or the read itself was wrong. A value that no committed transaction wrote is removed from the reads before
+any order is derived, and reported as ``G1a`` or ``garbage-read``.
 
 Lists show their order (Kingsbury and Alvaro, Elle, VLDB 2020): each read is a prefix of the longest one. All reads
 start at position 0, so they are prefixes of one order iff all agree on the element at each position: one grouping. Keys
@@ -91,8 +91,8 @@ SOURCE_VIEWS: Final = parse_views(f"""
     from txn_rows r left join txn_unclear u on r.key = u.key
     where r.kind = 'txn-read' and r.judged = 1 and r.position is not null and u.key is null
 
-    -- The elements that reads show at a position, and the first operation that shows each.
-    create table txn_cells as
+    -- One row for each element that reads show at a position: the first and the last operation that show it there.
+    create table txn_shown_elements as
     select key, position, value, min(op) as op, max(op) as last_op, count(*) as reads
     from txn_elements group by key, position, value
 
@@ -106,23 +106,24 @@ SOURCE_VIEWS: Final = parse_views(f"""
     -- Each value that was read, and the first and the last operation that read it.
     create view txn_readers as
     select key, value, min(op) as op, max(last_op) as last_op from (
-        select key, value, op, last_op from txn_cells
+        select key, value, op, last_op from txn_shown_elements
         union all select key, value, op, op from txn_register_reads where value is not null) as shown
     group by key, value
 
     -- Values that were read, although no transaction that may be committed wrote them.
-    create table txn_foreign as
+    create table txn_never_committed as
     select s.key, s.value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads, max(s.listed) as listed
     from (
-        select key, value, op, reads, 1 as listed from txn_cells
+        select key, value, op, reads, 1 as listed from txn_shown_elements
         union all select key, value, op, 1, 0 from txn_register_reads where value is not null) s
         left join txn_possible p on s.key = p.key and s.value = p.value
         left join txn_ambiguous a on s.key = a.key and s.value = a.value
     where p.key is null and a.key is null group by s.key, s.value
 
-    -- Foreign and ambiguous elements of lists. They are removed from the reads.
+    -- Elements of lists that were never committed, or are ambiguous. They are removed from the reads.
     create view txn_removed as
-    select key, value from txn_foreign where listed = 1 union all select key, value from txn_ambiguous where listed = 1
+    select key, value from txn_never_committed where listed = 1
+    union all select key, value from txn_ambiguous where listed = 1
 
     -- The reads of lists with such elements, without those elements.
     create table txn_ranked as
@@ -132,7 +133,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     where f.key is null
 
     -- Reads of lists whose last element is ambiguous. So it is unknown whether they show an intermediate version.
-    create table txn_blurred as
+    create table txn_ambiguous_ends as
     select e.op, e.read_sub
     from (select e.op, e.read_sub, max(e.position) as position
             from txn_elements e join (select key from txn_ambiguous group by key) k on e.key = k.key
@@ -140,23 +141,24 @@ SOURCE_VIEWS: Final = parse_views(f"""
         join txn_elements e on e.op = l.op and e.read_sub = l.read_sub and e.position = l.position
         join txn_ambiguous a on e.key = a.key and e.value = a.value
 
-    -- The cells without removed elements.
-    create table txn_ordered_cells as
+    -- The rows of `txn_shown_elements`, without removed elements.
+    create table txn_ordered_elements as
     select c.key, c.position, c.value, c.op
-    from txn_cells c left join (select key from txn_removed group by key) k on c.key = k.key where k.key is null
+    from txn_shown_elements c left join (select key from txn_removed group by key) k on c.key = k.key
+    where k.key is null
     union all select key, position, value, min(op) from txn_ranked group by key, position, value
 
     -- Lists whose reads disagree on a position, or show an element at two positions.
     create table txn_disordered as
     select key from (
-        select key from txn_ordered_cells group by key, position having count(*) > 1
-        union all select key from txn_ordered_cells group by key, value having count(*) > 1) as twice
+        select key from txn_ordered_elements group by key, position having count(*) > 1
+        union all select key from txn_ordered_elements group by key, value having count(*) > 1) as twice
     group by key
 
     -- Transactions of unknown outcome that count, because one of their writes was read.
     create table txn_observed as
     select p.op from (select key, value, op from txn_possible where outcome = 'info') p join (
-        select key, value from txn_cells union all select key, value from txn_register_reads) s
+        select key, value from txn_shown_elements union all select key, value from txn_register_reads) s
         on p.key = s.key and p.value = s.value
     group by p.op
 
@@ -165,9 +167,9 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select p.key, p.value, p.op, p.sub, p.call, p.listed, p.final
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
 
-    -- Each list's order. A *run* is a sequence of adjacent elements of one transaction. Runs count from 1; 0 stands for
-    -- the empty list.
-    create table txn_slots as
+    -- Each list's order, one row per element. A *run* is a sequence of adjacent elements of one transaction.
+    -- Runs count from 1; 0 stands for the empty list.
+    create table txn_list_order as
     select key, position, value, op, sub, final, former, former_value, changed,
         {sum_so_far("changed", by="key", order="position")} as run
     from (
@@ -177,7 +179,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
             select c.key, c.position, c.value, w.op, w.sub, w.final,
                 {previous("w.op", by="c.key", order="c.position")} as former,
                 {previous("w.value", by="c.key", order="c.position")} as former_value
-            from txn_ordered_cells c join txn_writers w on c.key = w.key and c.value = w.value
+            from txn_ordered_elements c join txn_writers w on c.key = w.key and c.value = w.value
                 left join txn_disordered d on c.key = d.key
             where d.key is null) as placed) as compared
 
@@ -199,7 +201,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     -- Each read of an ordered list: its length, and the writer of its last element.
     create table txn_list_seen as
     select r.op, r.read_sub as sub, r.key, r.length, s.value, s.op as writer, s.final, coalesce(s.run, 0) as run
-    from txn_list_reads r left join txn_slots s on r.key = s.key and r.length - 1 = s.position
+    from txn_list_reads r left join txn_list_order s on r.key = s.key and r.length - 1 = s.position
         left join txn_disordered d on r.key = d.key
     where d.key is null
 
@@ -211,6 +213,6 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as rank
     from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key
         left join txn_writers w on r.key = w.key and r.value = w.value
-        left join txn_foreign x on r.key = x.key and r.value = x.value
+        left join txn_never_committed x on r.key = x.key and r.value = x.value
     where (f.op is null or r.sub < f.sub) and x.key is null
     """)

@@ -10,7 +10,7 @@ from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import OVERTAKING, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Edge
 
-_SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
+_SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_elements group by key, value)"
 """SQL: the first reader of each list element."""
 
 

@@ -359,11 +359,11 @@ def test_each_wrong_read_is_reported_with_its_reader_and_writer(tmp_path: Path) 
         ("garbage-read", "Transaction 3 of process 3 read 7 of g, which no transaction wrote.", (3,), 1),
         ("internal", "Transaction 20 of process 20 wrote 1 to i, and then read i without it.", (20,), 0),
         ("internal", "Transaction 21 of process 21 read 1 of j before it wrote it itself.", (21,), 0),
-        ("internal", "Transaction 22 of process 22 appended 2 to k after another element of its own that is behind it, "
-         "or missing.", (22,), 0),
+        ("internal", "Transaction 22 of process 22 appended 2 to k after another element of its own, which reads show "
+         "behind 2 or do not show.", (22,), 0),
         ("duplicate-elements", "Transaction 11 of process 11 read d with 1 in it more than once, which no one appended "
          "twice.", (11,), 1),
-        ("incompatible-order", "o was read as two lists of which neither begins the other: element 0 is 1 to "
+        ("incompatible-order", "o was read as two lists, and neither is a prefix of the other: element 0 is 1 to "
          "transaction 17 of process 17, and 3 to transaction 19 of process 19.", (17, 19), 1),
     ]  # fmt: skip
 
