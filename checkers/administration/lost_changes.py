@@ -53,6 +53,7 @@ DONE_BUT_LOST: Final = Check(
             {RETURNED} as ended
         from effects e where e.kind = 'setting' and e.outcome <> 'fail' and e.name is not null
 
+        -- The topics and names of all settings that were ever changed.
         create view lost_settings_named as
         select topic, name from lost_settings group by topic, name
 

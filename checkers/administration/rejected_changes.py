@@ -50,9 +50,11 @@ REFUSED_BUT_DONE: Final = Check(
     anomaly="refused-but-done",
     meaning="a change that was certainly rejected has taken effect",
     views=parse_views(f"""
+        -- Calls of changes, with any outcome.
         create table change_requests as
         {_select_rows(quote_texts(("commit", "setting", "move", "topic-create", "partitions-add")))}
 
+        -- Reads that returned: one row for each value that a read shows, with the columns of `change_requests`.
         create table change_reads as
         select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as reads
         where outcome = 'ok' and ret is not null

@@ -59,6 +59,7 @@ EARLY_EXPIRY: Final = Check(
             on e.key = n.key and e.op = n.op
         where e.kind = 'keep' and e.outcome <> 'fail' and e.retention_ms is not null
 
+        -- Reads of commits. `at_end`: 1 for a read of the drain.
         create table expiry_reads as
         select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
             case when e.phase = 'drain' then 1 else 0 end as at_end

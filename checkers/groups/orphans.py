@@ -161,6 +161,7 @@ ORPHANED_PARTITION: Final = Check(
             cross join group_declared d
         where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
 
+        -- The groups and topics with a row in `orphan_gaps`.
         create table orphan_topics as
         select group_name, topic from orphan_gaps group by group_name, topic
 
@@ -195,6 +196,7 @@ ORPHANED_PARTITION: Final = Check(
                 as begins
             from orphan_states) as compared
 
+        -- Intervals in which a member certainly lives, and that are judged.
         create table orphan_stretches as
         select group_name, topic, min(moment) as since, max(next_moment) as until from orphan_begins
         where counts = 1 and next_moment is not null group by group_name, topic, stretch

@@ -206,12 +206,14 @@ DOUBLE_OWNERSHIP: Final = Check(
     explained_by=("generation-reuse",),
     seen_again=True,  # in each partition of a generation that was given out twice
     evidence_views=parse_views("""
+        -- The processes of the violations without terms, and the times until which they certainly held.
         create table double_owned_until as
         select c.process, c.until
         from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
             and c.until = f.before
         where c.term is null group by c.process, c.until
 
+        -- The operation of each of these processes that was called at this time.
         create view double_owned_last as
         select e.process, e.call, min(e.op) as op
         from effects e join double_owned_until d on e.process = d.process and e.call = d.until

@@ -97,15 +97,19 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
         create table deletion_unended as
         {select_lasting("deletion_requests", "key, zxid", "deletion_deadline")}
 
+        -- Violation 2: files on a disk.
         create table deletion_uncleaned as
         {select_lasting("deletion_files", "key, node, zxid", "deletion_deadline")}
 
+        -- Violation 3: a broker knows the topic.
         create table deletion_remembered as
         {select_lasting("deletion_known_topics", "key, node", "deletion_deadline")}
 
+        -- Violation 5: the topic's settings.
         create table deletion_outlived as
         {select_lasting("deletion_settings", "key", "deletion_deadline")}
 
+        -- Violation 4: the topic exists after its deletion was acknowledged.
         create table deletion_undone as
         {select_lasting("deletion_survivors", "key, op", "deletion_deadline", duration="0")}
         """),

@@ -71,12 +71,14 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
         where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
             and n.times = 0 and a.target is not null
 
+        -- States of violation 2: no move is under way, and the replicas are not where the last accepted move puts them.
         create view move_forgotten as
         select p.look, a.key, a.op, a.target, p.replicas as present
         from move_accepted a join looks p on p.key = a.key and p.what = 'partition'
             left join looks m on m.look = p.look and m.what = 'move' and m.key = p.key
         where p.replicas <> a.target and m.key is null
 
+        -- States of violation 3: files of a replica on a broker to which the partition is not assigned.
         create view move_left_behind as
         select f.look, f.key, f.node, p.replicas as present
         from looks f
@@ -85,6 +87,7 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
             left join rest_busy m on m.look = f.look and m.key = f.key
         where f.what = 'folder' and not {list_contains("p.replicas", "b.broker")} and m.key is null
 
+        -- `select_lasting` selects the states that all looks up to the last one show for longer than the deadline.
         create table move_unended as
         {select_lasting("move_pending", "key, target, going, epoch", "move_deadline")}
 

@@ -78,12 +78,14 @@ ALTERED_RECORD: Final = Check(
         where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
             or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
 
+        -- The times and message keys that polls showed, for values with a row in `log_metadata_conflicts`.
         create table log_metadata_seen as
         select e.key, e.value, e.position, e.timestamp, e.message_key, min(e.op) as op
         from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
         where e.kind = 'observe' and e.silent = 0 and e.position is not null
         group by e.key, e.value, e.position, e.timestamp, e.message_key
 
+        -- The times and message keys with which these values were sent.
         create table log_metadata_sent as
         select e.key, e.value, e.timestamp, e.message_key, min(e.op) as op
         from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
@@ -167,6 +169,7 @@ RESURRECTED: Final = Check(
             and {extract_incarnation("key")} > 1
         group by key
 
+        -- Each partition with its topic's name and incarnation. `partition_key`: the key without the incarnation.
         create view log_incarnations as
         select key, {strip_partition_incarnation("key")} as partition_key,
             {strip_topic_incarnation(extract_topic("key"))} as name,

@@ -160,6 +160,7 @@ LEADER_COMPLETENESS: Final = Check(
         select min(key) as key from epoch_begins group by {strip_incarnation("key")}
         having min(key) = max(key)
 
+        -- Nodes whose event logs lack no line.
         create view epoch_nodes as
         {COMPLETE_EVENT_LOGS}
 
@@ -274,15 +275,18 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
     anomaly="epoch-history-divergence",
     meaning="replicas recorded different start offsets for one leader epoch",
     views=parse_views("""
+        -- The first offset of each replica's log.
         create table epoch_firsts as
         select key, node, min(position) as first from replicas group by key, node
 
+        -- The start of each epoch in each replica's log. `first`: the first offset of this log.
         create table epoch_starts as
         select r.key, r.epoch, r.node, r.epoch_start as start, min(f.first) as first
         from replicas r join epoch_firsts f on r.key = f.key and r.node = f.node
         where r.below_hw and r.epoch is not null and r.epoch_start is not null
         group by r.key, r.epoch, r.node, r.epoch_start
 
+        -- The starts of one epoch in the logs of two replicas, if they can be compared.
         create view epoch_pairs as
         select a.key, a.epoch, a.node as one_node, a.start as one_start, b.node as other_node, b.start as other_start
         from epoch_starts a join epoch_starts b on a.key = b.key and a.epoch = b.epoch

@@ -98,9 +98,11 @@ OVERLOOKED_LOG: Final = Check(
     anomaly="overlooked-log",
     meaning="a leader was elected by log length, although another replica had a longer log or was not asked",
     views=parse_views(f"""
+        -- Nodes whose event logs lack no line, with their broker numbers.
         create view election_nodes as
         select b.node, b.broker from ({BROKERS}) b join ({COMPLETE_EVENT_LOGS}) c on c.node = b.node
 
+        -- States of partitions that forbid unclean elections, one row per version that a controller wrote.
         create view election_states as
         select key, epoch, controller_epoch, value as leader, isr, elr, min_insync, time from events
         where event = 'partition-state-written' and key not like '%#0-%' and epoch is not null

@@ -33,10 +33,12 @@ _LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
 
 
 POLL_VIEWS: Final = parse_views(f"""
+    -- Rows of polls, seeks and resets with an offset.
     create view log_reading_rows as
     select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
     from log_effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
 
+    -- Chains with a poll that showed records and did not end ok.
     create table log_broken_chains as
     select process, key, assignment from log_reading_rows where kind = 'observe' and outcome <> 'ok'
     group by process, key, assignment

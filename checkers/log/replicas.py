@@ -71,11 +71,13 @@ REPLICA_HOLE: Final = Check(
     anomaly="replica-hole",
     meaning="a replica in the in-sync set lacks a record below its high watermark",
     views=parse_views("""
+        -- The last row of each in-sync replica that is judged: log start and high watermark.
         create table hole_members as
         select r.key, r.node, r.log_start, r.high_watermark
         from replicas r left join log_compacted c on r.key = c.key
         where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
 
+        -- The records of all replicas.
         create view hole_records as
         select key, node, position from replicas where high_watermark is null
 

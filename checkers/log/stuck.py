@@ -90,6 +90,7 @@ STUCK_READER: Final = Check(
                 where j.acks > 0 and j.judged = 1 and j.position is not null) as points) as ordered
         where is_stay = 1 and acked < last_call
 
+        -- `since`: the latest of the record's acknowledgement, the reader's assignment and the end of the last fault.
         create table log_waits as
         select a.process, a.key, a.assignment, a.position, a.last_call, a.acked,
             greatest(a.acked, a.begun, coalesce(max(f.until), 0)) as since

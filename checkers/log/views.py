@@ -117,6 +117,7 @@ LOG_VIEWS: Final = (
         union all
         select op, key, segment, {_RANGE_COLUMNS} from log_multi_poll_ranges) as ranges
 
+    -- Polls that pass the offsets of their range.
     create view log_passes as
     select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1
 
@@ -203,6 +204,7 @@ LOG_VIEWS: Final = (
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
     from log_value_offsets group by key, value
 
+    -- The highest log start that was reported of each key.
     create table log_starts as
     select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
 

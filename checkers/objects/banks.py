@@ -136,9 +136,11 @@ BANK_UNACCOUNTED: Final = Check(
     anomaly="bank-unaccounted",
     meaning="an account has a balance that no order of its deposits and withdrawals explains",
     views=parse_views(f"""
+        -- Sums of the transfers that certainly happened before a read took effect.
         create view bank_certain as
         {_select_sums(certain=True)}
 
+        -- Sums of the transfers that may have happened before a read took effect.
         create view bank_possible as
         {_select_sums(certain=False)}
         """),

@@ -52,6 +52,7 @@ COUNTER_VIEWS: Final = parse_views(f"""
     create table counter_unclear as
     select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key
 
+    -- Operations with a known count, of keys that can be judged.
     create view counter_known as
     select r.key, r.value, r.adds, r.op, r.sub, r.call, r.ret
     from counter_rows r left join counter_unclear u on r.key = u.key

@@ -75,6 +75,7 @@ MONOTONIC_VIEWS: Final = parse_views(f"""
         from effects where (kind = 'monotonic-read' or (kind = 'monotonic-add' and value is not null))
             and outcome = 'ok' group by op, key, process) as seen
 
+    -- Values that are smaller than the value that their process saw before (`former`).
     create table monotonic_falls as
     select * from monotonic_seen where value < former
     """)

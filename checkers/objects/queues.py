@@ -59,10 +59,12 @@ QUEUE_VIEWS: Final = parse_views(f"""
     select e.op, e.sub, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
 
+    -- Enqueues. `rank` numbers those of one value by their calls.
     create table queue_adds as
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="call, op, sub")} as rank
     from queue_rows where kind = 'queue-enqueue' and value is not null
 
+    -- Dequeues that returned an element. `rank` numbers those of one value by their returns.
     create table queue_takes as
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as rank
     from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null

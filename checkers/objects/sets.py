@@ -53,9 +53,11 @@ SET_VIEWS: Final = parse_views(f"""
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
         or (e.kind = 'set-read' and e.outcome = 'ok')
 
+    -- Reads, one row each.
     create table set_reads as
     select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'set-read' group by key, op
 
+    -- The elements that each read shows.
     create table set_shown as
     select key, value, op, min(call) as call, min(ret) as ret from set_rows
     where kind = 'set-read' and value is not null group by key, value, op

@@ -112,6 +112,7 @@ STALE_READ: Final = Check(
             ) as candidates
         where rank = 1
 
+        -- The keys of the first findings.
         create view register_first_keys as
         select key, max(versioned) as versioned from register_first group by key
 

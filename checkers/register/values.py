@@ -128,6 +128,7 @@ LOST_UPDATE: Final = Check(
             from register_clusters c join register_versioned v on c.key = v.key
             where c.value <> {INITIAL}) as versions
 
+        -- One operation that wrote or read each value.
         create view register_holders as
         select key, value, min(op) as op from (
             select key, value, op from register_kept union all select key, value, op from register_seen) as users

@@ -45,6 +45,7 @@ ROWS: Final = View(
 
 
 SOURCE_VIEWS: Final = parse_views(f"""
+    -- Writes and CAS operations that did not fail.
     create table register_writers as
     select key, value, op, sub, kind, expected, version, call, ret, outcome
     from register_rows where kind in ('write', 'cas') and outcome <> 'fail'
@@ -57,11 +58,13 @@ SOURCE_VIEWS: Final = parse_views(f"""
         from register_writers group by key, value) as written
     where writers > 1 or repeated = 1 group by key
 
+    -- Reads that ended ok, of keys that can be judged.
     create view register_reads as
     select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret
     from register_rows r left join register_unclear u on r.key = u.key
     where r.kind = 'read' and r.outcome = 'ok' and r.ret < {INFINITY} and u.key is null
 
+    -- Values whose write was not acknowledged.
     create table register_unknown_outcomes as
     select key, value from register_writers where outcome <> 'ok' group by key, value
 

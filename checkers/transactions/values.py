@@ -108,6 +108,7 @@ INTERNAL: Final = Check(
     anomaly="internal",
     meaning="a transaction's reads contradict its own writes",
     views=parse_views("""
+        -- Appends of a transaction to a list that it also read: one row for each pair of append and read.
         create view txn_own_lists as
         select w.key, w.op, w.value, w.sub, r.read_sub
         from txn_writers w join (
@@ -118,6 +119,7 @@ INTERNAL: Final = Check(
             on w.op = r.op and w.key = r.key
         where w.listed = 1
 
+        -- Reads of a register after a write of the reading transaction. `sub`: the last such write before the read.
         create view txn_own_registers as
         select r.op, r.key, r.sub as read_sub, r.value as read_value, max(w.sub) as sub
         from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key

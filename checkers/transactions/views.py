@@ -82,6 +82,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
         left join txn_ambiguous a on w.key = a.key and w.value = a.value
     where w.outcome <> 'fail' and u.key is null and a.key is null
 
+    -- The keys that are lists.
     create table txn_lists as
     select key from txn_written where listed = 1 group by key
 
@@ -96,6 +97,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select key, position, value, min(op) as op, max(op) as last_op, count(*) as reads
     from txn_elements group by key, position, value
 
+    -- Reads of registers, except those of ambiguous values.
     create table txn_register_reads as
     select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
@@ -205,6 +207,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
         left join txn_disordered d on r.key = d.key
     where d.key is null
 
+    -- The first write of each transaction to each register.
     create view txn_first_writes as
     select op, key, min(sub) as sub from txn_written where listed = 0 group by op, key
 
