@@ -36,6 +36,9 @@ DEFAULT_MEMORY: Final = "4GB"
 RUN_MEMORY: Final = "700MB"
 """Memory limit of the engine in a session, where the cluster needs memory, too. The whole process then takes about
 1 GB. A log of 3 million effects is judged as fast as without the limit. A log of 11 million takes a third longer."""
+RUN_MEMORY_EFFECTS: Final = 40_000_000
+"""Maximum number of effects of a history that is judged within ``RUN_MEMORY``. A query over 100 million effects of a
+log ran out of memory with 600 MB."""
 NO_SPACE: Final = "No space left on device"
 KEPT_VALUES: Final = 250_000_000
 """Maximum number of values of a decoded table in memory, which takes about 1 GB. It counts rows times columns with

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineUnavailable
-from assay.checkers.engine.duck import DEFAULT_MEMORY, RUN_MEMORY, DuckDB
+from assay.checkers.engine.duck import DEFAULT_MEMORY, RUN_MEMORY, RUN_MEMORY_EFFECTS, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.parquet_stats import read_sizes
 from assay.checkers.engine.sqlite import SQLite, is_available, require_sqlite
@@ -170,7 +170,9 @@ class Engines:
                 threads = 1 if effects <= ONE_GROUP and self._threads is None else self._threads
                 # Few effects need less than these limits, so such histories share a database.
                 few = effects <= FEW_EFFECTS and self._memory in (DEFAULT_MEMORY, RUN_MEMORY)
-                with DuckDB(memory=self._memory, threads=threads, small=few) as duck:
+                many = self._memory == RUN_MEMORY and effects > RUN_MEMORY_EFFECTS
+                memory = DEFAULT_MEMORY if many else self._memory
+                with DuckDB(memory=memory, threads=threads, small=few) as duck:
                     yield duck
 
     def close(self) -> None:

@@ -938,7 +938,7 @@ def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.
 def test_the_footers_of_files_are_read_once(tmp_path: Path) -> None:
     """A large history is scanned some hundred times."""
     path = write(tmp_path / "history", book().rows)
-    with DuckDB(kept_cells=0) as engine:
+    with DuckDB(kept_values=0) as engine:
         engine.register("effects", sorted((path / "effects").glob("*.parquet")), SCHEMAS["effects"])
         rows = "select count(*) as many, max(position) as last from effects where kind = 'append'"
         first = engine.rows(rows)
@@ -946,12 +946,16 @@ def test_the_footers_of_files_are_read_once(tmp_path: Path) -> None:
         assert engine.rows(rows) == first
 
 
-@pytest.mark.parametrize(("few", "limit"), [(0, "667.5 MiB"), (1_000_000, "3.7 GiB")])
+@pytest.mark.parametrize(
+    ("few", "limited", "limit"),
+    [(0, 1_000_000, "667.5 MiB"), (0, 1, "3.7 GiB"), (1_000_000, 1_000_000, "3.7 GiB")],
+)
 def test_a_session_of_pytest_limits_the_memory_of_large_histories(
-    few: int, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few: int, limited: int, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Histories of few effects share a database, which never needs its limit."""
+    """Histories of few effects share a database, which never needs its limit. Very large ones need more memory."""
     monkeypatch.setattr(engine_selection, "FEW_EFFECTS", few)
+    monkeypatch.setattr(engine_selection, "RUN_MEMORY_EFFECTS", limited)
     history = HistoryReader(write(tmp_path / "history", book().rows))
     with Engines("duckdb", memory=RUN_MEMORY).open(history) as engine:
         assert engine.rows("select current_setting('memory_limit') as memory") == [{"memory": limit}]
