@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class ProcessState(enum.StrEnum):
@@ -233,8 +233,15 @@ class SupportsDiskFull(Protocol):
     async def free_disk(self) -> None:
         """Frees the filled space again. It is no error if the disk was not filled."""
 
-    async def room(self) -> tuple[int, bool]:
-        """Returns the free bytes, and whether a write was tried just now and rejected (ENOSPC)."""
+    async def room(self) -> DiskRoom:
+        """Tries a write now, and returns the disk's free space."""
+
+
+class DiskRoom(NamedTuple):
+    """The free space of a disk. ``free``: in bytes. ``refused``: whether a write was just rejected (ENOSPC)."""
+
+    free: int
+    refused: bool
 
 
 @dataclass(frozen=True)

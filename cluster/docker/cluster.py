@@ -132,7 +132,7 @@ class DockerCluster(SshCluster):
             self._make_container(item, images[item.role].id, net, hosts, archives, disks, journal)
 
         await gather_all(self._in_thread(make, item) for item in self._plans)
-        self._all_nodes = [self._prepare_node(item, logins[item.name], journal) for item in self._plans]
+        self._all_nodes = [self._create_ssh_node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(self._connect(node, deadline) for node in self._all_nodes)
         await gather_all(self._try_preloads(node) for node in self._all_nodes)
@@ -235,7 +235,7 @@ class DockerCluster(SshCluster):
                 client.api.put_archive(container["Id"], "/", data)
             client.api.start(container["Id"])
 
-    def _prepare_node(self, item: PlannedNode, login: Login, journal: undo_journal.UndoJournal) -> SshNode:
+    def _create_ssh_node(self, item: PlannedNode, login: Login, journal: undo_journal.UndoJournal) -> SshNode:
         container = self._container(item.name)
         undo_log = NodeUndoLog(journal, lambda _, argv: undo_journal.RunInContainer(container, tuple(argv)))
         freezer = DockerFreezer(journal, container, item.name)

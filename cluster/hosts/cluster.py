@@ -68,19 +68,19 @@ class HostCluster(SshCluster):
         self._addresses = {item.name: chosen[item.role][item.index - 1].ssh for item in plans}
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
         self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner)
-        self._all_nodes = [await self._in_thread(self._prepare_node, item, journal) for item in plans]
+        self._all_nodes = [await self._in_thread(self._create_ssh_node, item, journal) for item in plans]
         _require_distinct(self._all_nodes)
         self._progress(f"connecting to {', '.join(str(ssh) for ssh in self._addresses.values())}")
         deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(node.connect(deadline) for node in self._all_nodes)
-        await gather_all(self._prepare(node, code, journal) for node in self._all_nodes)
+        await gather_all(self._prepare_host(node, code, journal) for node in self._all_nodes)
         offsets = await gather_all(map(self._measure_clock, self._all_nodes))
         self.description = {
             "hosts": ", ".join(f"{name} {ssh}" for name, ssh in self._addresses.items()),
             "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._all_nodes, offsets, strict=True)),
         }
 
-    def _prepare_node(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> SshNode:
+    def _create_ssh_node(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> SshNode:
         ssh = self._addresses[item.name]
         connection = SshConnection(item.name, ssh.login())
         undo_log = NodeUndoLog(journal, self._to_undo_action)
@@ -105,7 +105,8 @@ class HostCluster(SshCluster):
         main = Program(read_command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
-    async def _prepare(self, node: SshNode, code: bytes, journal: undo_journal.UndoJournal) -> None:
+    async def _prepare_host(self, node: SshNode, code: bytes, journal: undo_journal.UndoJournal) -> None:
+        """Claims the node's host for this run, and copies the code and the system's files to it."""
         where = f"{node.name} ({self._addresses[node.name]})"
         files = self._files_for(node)
         created = await self._plan_created_paths(node, where, files)
@@ -154,7 +155,7 @@ class HostCluster(SshCluster):
     def _list_written(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:
         """Returns the folders and files that the system writes.
 
-        The folders of files that it gets below ``/var`` are included, because they are data folders.
+        Includes the folders of ``files`` below ``/var``, which are data folders. The harness writes these files itself.
         """
         paths = [path.rpartition("/")[0] for path in files if path.startswith("/var/") and path.count("/") > 3]
         if node.role == ZOOKEEPER_ROLE:
@@ -212,7 +213,8 @@ def _require_distinct(nodes: Sequence[Node]) -> None:
     first: dict[str, Node] = {}
     for node in nodes:
         if (other := first.setdefault(node.address, node)) is not node:
-            raise NodeError(f"{other.name} and {node.name} are one machine ({node.address}): name another for one")
+            raise NodeError(f"{other.name} and {node.name} are one machine ({node.address}): name another"
+                " machine for one of these nodes")
         if (":" in node.address) != (":" in nodes[0].address):
             raise NodeError(
                 f"{nodes[0].name} is known by {nodes[0].address} and {node.name} by {node.address}: rules for packets "

@@ -48,7 +48,7 @@ class DurableContent:
 class Inode:
     """A file."""
 
-    __slots__ = ("_flights", "_fsyncs", "content", "cuts", "durable", "holds_lock", "reserved")
+    __slots__ = ("_fsyncs", "_running_fsyncs", "content", "cuts", "durable", "holds_lock", "reserved")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -60,7 +60,8 @@ class Inode:
         self.holds_lock: Callable[[], bool] | None = None
         """Whether the process that locked the file last still has the lock; None if no process locked it."""
         self._fsyncs = 0
-        self._flights: list[DurableContent] = []
+        self._running_fsyncs: list[DurableContent] = []
+        """For each fsync that has begun and not ended: the content that it makes durable."""
 
     @property
     def size(self) -> int:
@@ -80,7 +81,8 @@ class Inode:
     def write(self, position: int, data: bytes) -> None:
         """Writes ``data`` at ``position``. A gap behind the end of the content becomes zeros.
 
-        A process appends at the end of the file that it knows. A second process may have written beyond that end.
+        A process appends at what it believes to be the end of the file. A second process may have written beyond that
+        position.
         """
         content = self.content
         if position == len(content):
@@ -102,22 +104,22 @@ class Inode:
     def _before_cut(self, size: int) -> None:
         """Saves durable bytes. Must be called before the content from ``size`` on is truncated or replaced."""
         self.durable.before_cut(self.content, size)
-        for flight in self._flights:
-            flight.before_cut(self.content, size)
+        for saved in self._running_fsyncs:
+            saved.before_cut(self.content, size)
 
     def begin_fsync(self) -> DurableContent:
         """Begins an fsync. Returns the content that it makes durable, even if the file changes until its end."""
         self._fsyncs += 1
         flight = DurableContent(len(self.content), b"", self._fsyncs, self.reserved)
-        self._flights.append(flight)
+        self._running_fsyncs.append(flight)
         return flight
 
     def abandon_fsync(self, flight: DurableContent) -> None:
-        self._flights.remove(flight)
+        self._running_fsyncs.remove(flight)
 
     def finish_fsync(self, flight: DurableContent) -> None:
         """Finishes an fsync. Changes nothing if a later fsync has finished already."""
-        self._flights.remove(flight)
+        self._running_fsyncs.remove(flight)
         if flight.number > self.durable.number:
             self.durable = flight
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from assay.cluster.node import (
+    DiskRoom,
     CommandResult,
     DiskChange,
     DiskErrorEffects,
@@ -367,9 +368,9 @@ class SimNode:
         self._require_reachable()
         self.disk.capacity = None
 
-    async def room(self) -> tuple[int, bool]:
+    async def room(self) -> DiskRoom:
         self._require_reachable()
-        return self.disk.free, self.disk.free < PROBE_BYTES
+        return DiskRoom(self.disk.free, self.disk.free < PROBE_BYTES)
 
     def own_disk_unavailable(self) -> str | None:
         return None

@@ -81,7 +81,7 @@ class SshConnection:
         """Held while a session is opened, because paramiko stores the reason of a rejection once for all threads."""
         self._transport: paramiko.Transport | None = None
         self._jump_transports: list[paramiko.Transport] = []
-        """Connections to jump hosts, the nearest last."""
+        """Connections to jump hosts, in the order of the hops from here."""
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
         self._closed = False

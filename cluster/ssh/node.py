@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from signal import Signals
 from typing import Protocol, TypeVar
 
-from assay.cluster.node import CommandResult, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
+from assay.cluster.node import CommandResult, DiskRoom, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
 from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node_processes import Program
@@ -273,8 +273,9 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             await self.shell(shlex.join(disk_filling.undo_command(self._disk.folder)))
             await self._mark_undone("fill")
 
-    async def room(self) -> tuple[int, bool]:
-        return disk_filling.parse_room(await self.shell(disk_filling.probe_command(self._require_disk("looked at"))))
+    async def room(self) -> DiskRoom:
+        output = await self.shell(disk_filling.probe_command(self._require_disk("looked at")))
+        return DiskRoom(*disk_filling.parse_room(output))
 
     def _require_disk(self, what: str) -> str:
         if isinstance(self._disk, str):

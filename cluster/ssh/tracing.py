@@ -11,6 +11,8 @@ shared mapping. Mode, owner and times of a file do not count. The program may be
 32-bit program, a path that it may not look up). Then it notes the reason, because a count of 0 proves nothing. If the
 command cannot be traced at all, it runs untraced, and the reason is noted.
 
+The command is the second copy of a server (:mod:`assay.cluster.ssh.second_copy`), so messages call it the copy.
+
 This module runs on the node, as the user of the command (:func:`command`). It uses only the standard library of Python
 3.9.
 """
@@ -50,7 +52,7 @@ DESCRIPTOR, NAME, OPEN, MAPPING, OPAQUE = "descriptor", "name", "open", "mapping
 
 
 class Call(NamedTuple):
-    """A system call that may change a file. ``places``: indexes of the arguments that its kind lists here:
+    """A system call that may change a file. ``places``: the indexes of these arguments, by ``kind``:
 
     - ``DESCRIPTOR``: the descriptor
     - ``NAME``: pairs of a folder's descriptor (None: the call has none) and a path
@@ -118,8 +120,8 @@ class Tracer:
 
     folder: str
     excluded_file: str
-    counts: str
-    status: str
+    counts_file: str
+    status_file: str
     changes: int = 0
     doubt: str = ""
     _pending_calls: dict[int, bool] = field(default_factory=dict)
@@ -154,7 +156,7 @@ class Tracer:
             self._pending_calls.pop(thread, None)
             if thread == child:
                 code = os.waitstatus_to_exitcode(wait_status)
-                Path(self.status).write_text(f"{128 - code if code < 0 else code}\n")
+                Path(self.status_file).write_text(f"{128 - code if code < 0 else code}\n")
 
     def _seize(self, child: int) -> None:
         if not self.folder:
@@ -285,7 +287,7 @@ class Tracer:
 
     def _note(self) -> None:
         """Writes the count without truncating, so that no reader finds the file empty. The text never gets shorter."""
-        file = os.open(self.counts, os.O_WRONLY | os.O_CREAT, 0o644)
+        file = os.open(self.counts_file, os.O_WRONLY | os.O_CREAT, 0o644)
         os.write(file, f"{self.changes} {self.doubt}\n".encode())
         os.close(file)
 
@@ -317,10 +319,10 @@ def execute(argv: list[str]) -> NoReturn:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def command(argv: Sequence[str], folder: str, excluded_file: str, counts: str, status: str) -> list[str]:
+def command(argv: Sequence[str], folder: str, excluded_file: str, counts_file: str, status_file: str) -> list[str]:
     """Returns the command line that runs ``argv`` under this tracer."""
-    return ["python3", "-Ic", Path(__file__).read_text(), folder, excluded_file, counts, status, *argv]
+    return ["python3", "-Ic", Path(__file__).read_text(), folder, excluded_file, counts_file, status_file, *argv]
 
 
 if __name__ == "__main__":
-    Tracer(folder=sys.argv[1], excluded_file=sys.argv[2], counts=sys.argv[3], status=sys.argv[4]).run(sys.argv[5:])
+    Tracer(folder=sys.argv[1], excluded_file=sys.argv[2], counts_file=sys.argv[3], status_file=sys.argv[4]).run(sys.argv[5:])

@@ -94,7 +94,7 @@ def _render_run(path: Path, target: Path | None) -> Path:
     if target is not None:
         _require_page(target)
     history = open_history(stored.history)
-    history.require_values()
+    history.require_no_missing_values()
     for line in describe_outside_logs(stored.run):
         note(line)
     return render(stored.run, history, target)

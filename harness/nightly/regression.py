@@ -1,5 +1,7 @@
 """Finds the cells that got worse, by exact statistical tests with one error level for all cells of a night.
 
+A figure is a number that describes a cell on each night: a latency, a rate, a time, or the frequency of an event.
+
 1. The newest nights of a cell are compared with the nights before them.
 2. Latencies, rates and times have one value per night, because the runs of a night share their machine and are not
    independent. They are compared by the one-sided Mann-Whitney test, which assumes no distribution: without a change,
@@ -44,8 +46,8 @@ Value = float | EventCount
 
 
 @dataclass(frozen=True)
-class Series:
-    """The values of one metric of a cell, one per night, oldest first. ``sign``: -1 if a smaller value is worse."""
+class FigureSeries:
+    """The values of one figure of a cell, one per night, oldest first. ``sign``: -1 if a smaller value is worse."""
 
     name: str
     nights: tuple[int, ...]
@@ -55,9 +57,9 @@ class Series:
 
 @dataclass(frozen=True)
 class FigureRegression:
-    """A metric that got worse. ``since``: the first of the newest nights, in the comparison of the smallest p-value."""
+    """A figure that got worse. ``since``: the first of the newest nights, in the comparison of the smallest p-value."""
 
-    series: Series
+    series: FigureSeries
     since: int
     nights: int
     nights_before: int
@@ -72,8 +74,8 @@ class _SmallestPValue(NamedTuple):
     newest: int
 
 
-def find_regressions(series: Sequence[Series]) -> tuple[list[FigureRegression], int]:
-    """Returns the figures that got worse, smallest p-value first, and the number of series that were compared."""
+def find_regressions(series: Sequence[FigureSeries]) -> tuple[list[FigureRegression], int]:
+    """Returns the figures that got worse, smallest p-value first, and the number of figures that were compared."""
     tested = [(one, smallest) for one in series if (smallest := _find_smallest_p_value(one)) is not None]
     if not tested:
         return [], 0
@@ -87,7 +89,7 @@ def find_regressions(series: Sequence[Series]) -> tuple[list[FigureRegression], 
     return sorted(changes, key=lambda change: (change.probability, change.series.name)), len(tested)
 
 
-def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
+def _find_smallest_p_value(one: FigureSeries) -> _SmallestPValue | None:
     """Returns the smallest p-value with its number of newest nights, or None if there are too few nights."""
     windows = [newest for newest in WINDOWS if len(one.values) >= newest + MIN_BASELINE]
     if not windows:
@@ -96,12 +98,12 @@ def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
     return _SmallestPValue(min(1.0, len(windows) * probability), newest)
 
 
-def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def _split(one: FigureSeries, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """Returns the values before the newest nights, and the values of the newest nights."""
     return one.values[-newest - MAX_BASELINE : -newest], one.values[-newest:]
 
 
-def _compute_p_value(one: Series, newest: int) -> float:
+def _compute_p_value(one: FigureSeries, newest: int) -> float:
     before, now = _split(one, newest)
     if isinstance(now[0], EventCount):
         return _fisher_exact(_sum_counts(before), _sum_counts(now))
@@ -132,7 +134,7 @@ def _sum_counts(counts: Sequence[Value]) -> EventCount:
     return EventCount(sum(one.events for one in event_counts), sum(one.runs for one in event_counts))
 
 
-def _make_figure_regression(one: Series, newest: int, probability: float) -> FigureRegression | None:
+def _make_figure_regression(one: FigureSeries, newest: int, probability: float) -> FigureRegression | None:
     """Returns the change, or None if it is too small to be listed."""
     before, now = (_compute_rate_or_median(part) for part in _split(one, newest))
     if not isinstance(one.values[0], EventCount) and abs(now - before) < MARGIN * abs(before):

@@ -17,7 +17,7 @@ from assay.harness.nightly.regression import (
     WINDOWS,
     EventCount,
     FigureRegression,
-    Series,
+    FigureSeries,
     Value,
     find_regressions,
 )
@@ -130,14 +130,14 @@ def _series_name(cell: CellKey, figure: str) -> str:
     return "\n".join((*cell, figure))
 
 
-def _make_series(cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
+def _make_series(cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, FigureSeries]]:
     """Yields the series of each figure that has a value on at least one night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
         points = [(places[row["night"]], value) for row in rows if (value := _find_value(row, figure)) is not None]
         if points:
             numbers, values = zip(*points, strict=True)
             sign = MEASURED[figure].sign if figure in MEASURED else 1
-            yield figure, Series(_series_name(cell, figure), numbers, values, sign)
+            yield figure, FigureSeries(_series_name(cell, figure), numbers, values, sign)
 
 
 def _find_value(row: NightRow, figure: str) -> Value | None:

@@ -64,8 +64,8 @@ class OtherPlugins:
             handler(number, frame)
         except BaseException as error:  # noqa: BLE001 - raised when the phase of the test ends
             self._expired = error
-            if self._signals.run is not None:
-                self._signals.run.end(str(error))  # needed if user code catches the exception below
+            if self._signals.current_interrupt is not None:
+                self._signals.current_interrupt.end(str(error))  # needed if user code catches the exception below
             if self._may_raise:
                 raise TimeLimitInterrupt(str(error)) from None
 

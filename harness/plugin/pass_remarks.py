@@ -1,7 +1,7 @@
 """Summary of runs and searches that passed: how much was examined, and remarks.
 
-It is printed at the end of a session, because a run that passed prints nothing itself. It shows a run that passed only
-because almost nothing was examined.
+It is printed at the end of a session, because a run that passed prints nothing itself. It reveals a run that passed
+only because almost nothing was examined.
 """
 
 from collections import Counter

@@ -63,7 +63,7 @@ def make_reset(options: Iterable[str]) -> str:
 
 
 def format_nodes(settings: Settings) -> str:
-    """Returns ``3``, ``server=1`` or ``2,sentinel=3``; no plain number if the first role has the same number."""
+    """Returns ``3``, ``server=1`` or ``2,sentinel=3``; the plain number is left out if it equals the first role's."""
     first = settings.role_nodes[0].rpartition("=")[2] if settings.role_nodes else ""
     plain = [] if first == str(settings.nodes) else [str(settings.nodes)]
     return ",".join([*plain, *settings.role_nodes])

@@ -93,7 +93,9 @@ class Experiment:
         return with_counts(settings, option, self.system, self.node_counts)
 
     def deployed_system(self, system: System | None = None) -> System:
-        """Returns the system, or this variant of it, with client nodes if the experiment uses them."""
+        """Returns the system that a cluster runs: ``system``, with client nodes if the experiment uses them.
+
+        The default is the experiment's own system. A run passes a copy with its settings and its defect."""
         system = self.system if system is None else system
         return SystemWithClientNodes(system, self.client) if self.client_nodes else system
 

@@ -73,8 +73,8 @@ class StopSignals:
         self._first_at = 0.0
         self._process = os.getpid()
         self._actions: list[Callable[[signal.Signals], None]] = []
-        self.run: Interrupt | None = None
-        """The interrupt of the current run."""
+        self.current_interrupt: Interrupt | None = None
+        """The interrupt of the current run; None between runs."""
         self.received: signal.Signals | None = None
         """The signal of the first request."""
         self.before_abort: Callable[[signal.Signals], None] | None = None
@@ -146,13 +146,13 @@ class Interrupt:
         """
         if self._signals.received is not None:
             self.request()
-        before = self._signals.before_abort, self._signals.run
-        self._signals.before_abort, self._signals.run = before_abort, self
+        before = self._signals.before_abort, self._signals.current_interrupt
+        self._signals.before_abort, self._signals.current_interrupt = before_abort, self
         try:
             with self._signals.installed(), self._signals.handling_first(lambda number: self.request()):
                 yield
         finally:
-            self._signals.before_abort, self._signals.run = before
+            self._signals.before_abort, self._signals.current_interrupt = before
 
     @contextmanager
     def raising_requests(self) -> Iterator[None]:

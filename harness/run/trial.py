@@ -307,8 +307,8 @@ class Trial:
     async def _run_main_phase(
         self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
     ) -> None:
-        """Runs the main phase. At its end every fault is healed, and every server ready or past the contract's
-        deadline.
+        """Runs the main phase. When it returns, every fault is healed. Every server is ready, or the contract's deadline
+        is over.
         """
         self.tally.stage = "main"
         nemesis = asyncio.get_running_loop().create_task(conductor.run(), name="nemesis")
@@ -454,9 +454,9 @@ def make_trial(
 
     ``experiment`` and ``settings`` already include their mixes. ``run_id`` marks the run's containers.
     """
-    variant = apply_settings(with_defect(experiment.system, settings.defect), settings.configuration)
-    experiment = replace(experiment, contract=complete_contract(experiment.contract, variant))
-    system = experiment.deployed_system(variant)
+    configured = apply_settings(with_defect(experiment.system, settings.defect), settings.configuration)
+    experiment = replace(experiment, contract=complete_contract(experiment.contract, configured))
+    system = experiment.deployed_system(configured)  # perhaps with client nodes
     drawn = [registry.faults[name] for name in select_possible_faults(system, settings, registry.faults)]
     world = open_world(system, settings, run_id=run_id, needs=FaultRequirements.of_faults(drawn))
     return Trial(experiment, system, settings, world, output, registry.faults, interrupt, progress)

@@ -308,7 +308,7 @@ class Explorer:
         self.reached.update(outcome.states)
         self.code |= outcome.code
         self.tally.states, self.tally.corpus = len(self.reached), len(self._corpus)
-        self.tally.lines = sum(place.outcome is None for place in self.code)
+        self.tally.lines = sum(place.branch is None for place in self.code)
         self.tally.branches = len(self.code) - self.tally.lines
         self.tally.seconds = self._clock() - self._began
         self.on_progress(self.tally)

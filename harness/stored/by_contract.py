@@ -60,12 +60,12 @@ class StoredHistory:
     modules: Sequence[str] = ()
     """The modules that added the extensions, according to the run. Their names are printed; they are never imported."""
     lost: str | None = None
-    seal: LiveManifest | None = None
+    live_manifest: LiveManifest | None = None
     """For a running or killed run: the complete part of its history, and its files in progress."""
 
     def open_complete_part(self) -> HistoryReader:
         """Opens the complete part of the history. Raises ``HistoryError``."""
-        return open_history(self.history, None if self.seal is None else self.seal.paths(self.history))
+        return open_history(self.history, None if self.live_manifest is None else self.live_manifest.paths(self.history))
 
     @property
     def report(self) -> Path | None:
@@ -135,7 +135,7 @@ def open_stored(path: Path) -> StoredHistory:
         info=info,
         contract=contract,
         closed=(history / CLOSED).exists() or run is None,
-        seal=read_manifest(history),
+        live_manifest=read_manifest(history),
         extensions=settings.get("extensions", {}),
         modules=settings.get("extension_modules", []),
         lost=lost,
@@ -168,8 +168,8 @@ def judge_again(
         engines,
         registry,
         interrupted=stored.interrupted,
-        complete=stored.closed or stored.seal is not None,
-        still_running=stored.seal is not None,
+        complete=stored.closed or stored.live_manifest is not None,
+        still_running=stored.live_manifest is not None,
         notes=notes,
         missing=registry.find_missing_checks(stored.extensions, stored.load_command),
         load_command=stored.load_command,

@@ -34,9 +34,9 @@ from assay.harness.stored.transaction_reads import (
 
 LIMIT: Final = 2**63
 """Numbers of the checks in SQL are below this limit."""
-DELAY: Final = 2
-"""Nanoseconds by which all operations are delayed, so that an added operation comes before them. It is the opening of a
-bank, or the drain of a queue that need not be drained."""
+SHIFT: Final = 2
+"""Nanoseconds by which the times of all operations are shifted, so that an added operation comes before them. It is the
+opening of a bank, or the drain of a queue that need not be drained."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         opening += _make_opening_effects(key, accounts[key], bank_total, initial)
     first = make_added_operation(done, "opening", "open", 0)
     return WorkloadEffects(
-        [(first, opening), *((delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
+        [(first, opening), *((shift_times(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
         "; ".join(notes),
         added=(first, opening),
     )
@@ -295,9 +295,10 @@ def require_64_bits(number: int, name: str) -> None:
         raise HistoryError(f"{name} is {number}, which has more than 64 bits; numbers of accounts and counters have 64")
 
 
-def delay(completed: Completed) -> Completed:
-    ret = None if completed.ret is None else completed.ret + DELAY
-    return msgspec.structs.replace(completed, call=completed.call + DELAY, ret=ret)
+def shift_times(completed: Completed) -> Completed:
+    """Returns a copy whose times are later by ``SHIFT``."""
+    ret = None if completed.ret is None else completed.ret + SHIFT
+    return msgspec.structs.replace(completed, call=completed.call + SHIFT, ret=ret)
 
 
 def find_key(completed: Completed, nameless: str) -> str:

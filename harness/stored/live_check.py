@@ -99,15 +99,15 @@ def watch_run(
     """
     seen, waited = 0, 0.0
     while store.is_active(run):
-        seal = read_manifest(run / "history")
-        if seal is None or seal.number == seen:  # nothing has been sealed since
+        manifest = read_manifest(run / "history")
+        if manifest is None or manifest.number == seen:  # nothing has been sealed since
             sleep(POLL)
             waited += POLL
             if waited >= SILENCE:
                 waited = 0.0
                 _report_silence(run, on_silence)
             continue
-        seen, waited = seal.number, 0.0
+        seen, waited = manifest.number, 0.0
         judged = _judge_so_far(run, engines, registry)
         if judged is not None:
             yield judged
@@ -130,14 +130,14 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
     """Judges the history so far. Returns None if the writer has replaced the files in progress meanwhile."""
     start = time.monotonic()
     stored = open_stored(run)
-    if stored.seal is None:
+    if stored.live_manifest is None:
         return None
     with tempfile.TemporaryDirectory(prefix="assay-watch-") as copies:
-        replaceable = set(stored.seal.under_way.values())  # files of unfinished operations, which each seal replaces
+        replaceable = set(stored.live_manifest.under_way.values())  # files of unfinished operations, which each seal replaces
         try:
             paths = {
                 name: [Path(shutil.copy(path, copies)) if path.name in replaceable else path for path in files]
-                for name, files in stored.seal.paths(stored.history).items()
+                for name, files in stored.live_manifest.paths(stored.history).items()
             }
         except FileNotFoundError:
             return None

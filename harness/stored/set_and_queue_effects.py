@@ -2,10 +2,10 @@
 
 *Final read*: for ``set``, only the last read that ended counts, as in Jepsen's checker.
 
-*Stale reads*: for ``set-full``, an element is lost if the last read that could show it does not. Could means: the read
-was called after the element was known, because its add was acknowledged or a read showed it. If the last such read
-shows the element, earlier reads may lack it. Such an element then counts as shown in those reads too, and the note has
-the number of such elements. With ``--linearizable`` all reads count as they are.
+*Stale reads*: for ``set-full``, an element is known once its add was acknowledged or a read showed it. It is lost if it
+is missing from the last read that was called after it was known. If that read shows it, earlier reads may lack it for a
+while. This module adds the element to them, and the note has the number of such elements. With ``--linearizable`` all
+reads count as they are.
 
 *Drain*: a ``:drain`` takes all elements that it returns. For ``total-queue`` the file ends with a complete drain, as in
 Jepsen's checker: its own ``:drain`` operations, or dequeues until nothing is left. For ``queue`` elements may stay
@@ -22,7 +22,7 @@ from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.stored.effects_of_workload import (
     WorkloadEffects,
-    delay,
+    shift_times,
     find_key,
     is_ok,
     make_added_operation,
@@ -67,7 +67,7 @@ def _show_stale_elements(
     added = {numbers.number(one.operation.argument) for one in ones if one.operation.f == "add" and not _failed(one)}
     in_order = sorted(reads, key=lambda one: one.call)
     last: dict[int, int] = {}  # the call of the last read that shows each element
-    times: dict[int, int] = {}  # the number of reads that show it, and were called since it is known
+    reads_showing: dict[int, int] = {}  # how many reads show each element and were called after it was known
     for read in in_order:
         for element in set(shown[read.index]) & added:
             if read.ret is not None:
@@ -75,14 +75,14 @@ def _show_stale_elements(
             last[element] = read.call
     for read in in_order:
         for element in set(shown[read.index]) & added:
-            times[element] = times.get(element, 0) + (read.call > known[element])
+            reads_showing[element] = reads_showing.get(element, 0) + (read.call > known[element])
     calls = [read.call for read in in_order]
     stale = 0
     for element, since in known.items():
         if element not in last or last[element] < calls[-1]:
             continue
         first = bisect_right(calls, since)
-        if times[element] < len(calls) - first:
+        if reads_showing[element] < len(calls) - first:
             stale += 1
             for read in in_order[first:]:
                 if element not in shown[read.index]:
@@ -109,7 +109,8 @@ def make_queue_effects(done: Sequence[Completed], *, drained: bool) -> WorkloadE
     """Makes the effects of queues. ``drained``: the file ends with a complete drain of each queue."""
     numbers = ElementNumbers()
     keys = dict.fromkeys(find_key(one, "queue") for one in done)
-    rows = [(delay(one), list(_make_effects_of_queue(one, numbers))) for one in done]  # so ``end`` may precede them
+    # All times are shifted, so that a drain can be added before the first operation.
+    rows = [(shift_times(one), list(_make_effects_of_queue(one, numbers))) for one in done]
     last = max((one.call if one.ret is None else one.ret for one, _ in rows), default=0)
     # A drain that ends before the first operation demands nothing of the elements that stay inside.
     end = make_added_operation(done, "end", "drain", last + 1 if drained else 0)

@@ -5,7 +5,7 @@
   believe for a moment that it still leads. A long garbage collection pause has the same effect.
 - ``freeze``: the whole machine stops, including its network stack, like a virtual machine suspended by its host.
   Nothing is acknowledged: peers see a machine that has vanished, retransmit, and may give up. A frozen machine cannot
-  be changed, so no other fault may hold it, and the random nemesis adds no second fault.
+  be changed, so no other fault may act on it meanwhile, and the random nemesis adds no second fault.
 
 Proof: the process, or the machine, was seen paused (``T`` in ``/proc/PID/stat``) after the injection and still at the
 heal, and the process is the same incarnation.
@@ -20,7 +20,7 @@ from assay.cluster.system import System
 from assay.nemesis.faults.fault import Census, Impact, Injection, Scope
 from assay.nemesis.faults.process import ServerFault, evidence_of, process_or_node, read_status, resume_stopped
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, means_clients, servers
+from assay.nemesis.schedule.target import Target, may_hit_clients, servers
 
 
 class Stop(ServerFault):
@@ -31,7 +31,7 @@ class Stop(ServerFault):
     impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        if target is not None and means_clients(target, any):
+        if target is not None and may_hit_clients(target):
             # A contract may tolerate effects of a paused client, and identifies this fault by its name, stop-consumer.
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return super().draw(rng, census, target)

@@ -178,9 +178,14 @@ def list_groups(system: System) -> tuple[str, ...]:
     return tuple(system.groups) if isinstance(system, SupportsGroups) else ()
 
 
-def means_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Returns whether the target means client nodes. With names, ``how`` (all or any) of them must be client nodes."""
-    return target.kind in CLIENT_KINDS or _is_named_like(r"client\d+", target, how)
+def means_clients(target: Target) -> bool:
+    """Returns whether the target means client nodes only, by kind or by name."""
+    return target.kind in CLIENT_KINDS or _is_named_like(r"client\d+", target, all)
+
+
+def may_hit_clients(target: Target) -> bool:
+    """Returns whether the target can be a client node, by kind or by one of its names."""
+    return target.kind in CLIENT_KINDS or _is_named_like(r"client\d+", target, any)
 
 
 def means_zookeepers(target: Target) -> bool:

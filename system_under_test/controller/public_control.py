@@ -148,7 +148,7 @@ class PublicControl:
     async def _may_stop(self, partition: PartitionId, *, delete: bool) -> bool:
         """Returns whether this broker may stop its replica.
 
-        - A replica that is the leader or a member must not be stopped.
+        - The leader, and a member of the in-sync set or of ``elr`` (the eligible leader replicas), must not be stopped.
         - An assigned replica must not be deleted unless the deletion of its topic has begun.
         """
         cluster = await self._read([partition])

@@ -44,7 +44,7 @@ _CLIENT_ERRORS = {
 
 @dataclass(eq=False)
 class StoredGroups:
-    """Groups of one partition. ``wall_clock`` returns seconds since the epoch. The owner must call :meth:`end`."""
+    """The groups of one partition, during one term of this broker as their coordinator. ``wall_clock`` returns seconds since the epoch. The owner must call :meth:`end`."""
 
     partition: Partition
     term: LeaderTerm

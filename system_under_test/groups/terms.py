@@ -49,7 +49,8 @@ NO_TOPIC: Final = OffsetsTopic(-1, 0)
 
 
 class GroupTerms:
-    """The terms, one for each partition of the offsets topic that this broker leads.
+    """The terms, one for each partition of the offsets topic that this broker leads. A term has the type
+    :class:`StoredGroups`: the groups that the broker coordinates in it.
 
     The number of partitions is read from ZooKeeper, because a broker's metadata may be incomplete. The topic may be
     deleted in ZooKeeper and created again with another number of partitions. So a term serves only while its partition

@@ -87,7 +87,7 @@ class ReplicaAgreement:
         self._copies: dict[tuple[str, str], ReplicaCopy] = {}
         self._references: dict[ReferenceId, _ReferenceLog] = {}
         self._compared: dict[tuple[ReferenceId, str], tuple[int, int]] = {}
-        """By reference log and node: the log's number of changes, and the offset up to which it was compared."""
+        """By reference log and node: the log's ``rewrites``, and the offset up to which it was compared."""
         self._pending: dict[str, tuple[str, ObservedRole]] = {}
         """By partition: the leader whose acknowledged records are not entered yet."""
         self._terms: dict[tuple[str, int | None], int] = {}
@@ -151,8 +151,8 @@ class ReplicaAgreement:
             self._copies[name, key] = ReplicaCopy(self._nodes[name].disk, f"{self._data}/{key}")
         copy, reference = self._copies[name, key], self._references.setdefault(reference_id, _ReferenceLog())
         copy.refresh()
-        changes, begin = self._compared.get((reference_id, name), (0, 0))
-        begin = max(copy.find_unchanged(changes, begin), copy.start)
+        rewrites, begin = self._compared.get((reference_id, name), (0, 0))
+        begin = max(copy.find_unchanged(rewrites, begin), copy.start)
         end = begin
         for offset, crc in copy.between(begin, high_watermark).items():
             self.checks += 1
@@ -162,7 +162,7 @@ class ReplicaAgreement:
                 yield self._make_violation(key, offset, first, found, high_watermark)
                 return
             end = max(end, offset + 1)
-        self._compared[reference_id, name] = copy.changes, end
+        self._compared[reference_id, name] = copy.rewrites, end
 
     def _make_violation(
         self, key: str, offset: int, first: _Entry, found: _Entry, high_watermark: int

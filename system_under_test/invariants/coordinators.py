@@ -4,9 +4,9 @@ The fold of a log consists of the last record of each key.
 
 - *Loading*: After a coordinator has loaded, its state is the fold of the log up to the start of its own term: groups,
   their generations, and committed offsets.
-- *Accepting*: It accepts a commit only after it has loaded, and only in the stored generation. So before the commit's
-  record, the log has no later generation of the group that was in force. A generation was in force if this coordinator
-  announced or loaded it. The log may have generations that were never in force: if the write of a generation has an
+- *Accepting*: It accepts a commit only after it has loaded, and only in the stored generation. So the
+  group's newest generation in force that precedes the commit's record in the log is not later than the commit's. A
+  generation was in force if this coordinator announced or loaded it. The log may have generations that were never in force: if the write of a generation has an
   unknown outcome, the group may continue in the earlier one.
 - *Storing*: An accepted commit is in the coordinator's log, and in the log of each in-sync member that counts. Such a
   member is alive, not paused, and still under the same registration (see ``watermarks``). Commits are checked ten times
@@ -63,7 +63,7 @@ class GroupJournal(ReplicaLog[Record | None]):
         self._new_records: list[tuple[int, Record | None]] = []
         self._records: dict[int, Record | None] = {}
         self._indexed: int | None = None
-        """The log's ``changes`` when the indexes were built."""
+        """The log's ``rewrites`` when the indexes were built."""
         self._term: tuple[int, int] | None = None
         """The leader epoch, and the log end when it began."""
         self.seen_below = 0
@@ -78,11 +78,11 @@ class GroupJournal(ReplicaLog[Record | None]):
         self.refresh()
         new, self._new_records = dict(self._new_records), []
         term = role.epoch, role.start
-        if self.changes != self._indexed:
+        if self.rewrites != self._indexed:
             seen = self._records if self._term == term else {}
             kept = {position: record for position, record in seen.items() if position >= role.start}
             new = dict(sorted((kept | self.between(0, LOG_END)).items()))
-            self._indexed, self._records, self.generations, self.commits = self.changes, {}, {}, {}
+            self._indexed, self._records, self.generations, self.commits = self.rewrites, {}, {}, {}
         if self._term != term:
             self._term, self.seen_below = term, role.start
         self._records |= new
@@ -154,7 +154,7 @@ class CoordinatorFold:
             yield from self._check_group_event(node, line)
         elif line.event == "high-watermark" and (node, line.key) in self._waiting:
             key = line.key or ""
-            role = self._roles.find(node, key)  # still the role of the term that this event may end
+            role = self._roles.find(node, key)  # this event may end the term, but the role is still that of the term
             if role is not None:
                 yield from self._check_commits(node, key, role, line.time)
 
@@ -219,7 +219,7 @@ class CoordinatorFold:
                 position = yield from self._check_commit(node, line, key, role, journal, partition, offset)
                 highest = max(highest, position)
         lacking = self._members.find_lacking(
-            key, role.topic_zxid, role.epoch, role.committed | role.proposed, highest + 1
+            key, role.topic_zxid, role.epoch, role.committed_isr | role.proposed_isr, highest + 1
         )
         for member, has in lacking or ():
             claim = (
@@ -245,7 +245,7 @@ class CoordinatorFold:
         position = next((at for at in commits if at >= role.start), None)
         what = f"the commit of {offset} for {partition} by the group {group}"
         if position is None:
-            if journal.complete and not journal.changes:  # otherwise compaction may have removed it
+            if journal.complete and not journal.rewrites:  # otherwise compaction may have removed it
                 yield InvariantViolation(
                     self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key
                 )

@@ -134,10 +134,10 @@ class ReplicaLog(Generic[T]):
         self._names: list[str] = []
         self._empty: list[int] = []
         """Files ignored while they are empty: a failed roll may have left one, and the file before was continued."""
-        self.changes = 0
-        """Number of changes of the log, except growth and removals of its oldest files."""
-        self._changed_from: list[int] = []
-        """By change: the first offset whose record may have changed."""
+        self.rewrites = 0
+        """Number of changes of the log other than growth and removals of its oldest files, such as truncations and compactions."""
+        self._rewritten_from: list[int] = []
+        """By rewrite: the first offset whose record may have changed."""
 
     def refresh(self) -> None:
         """Reads new data. The log ends at the first invalid bytes."""
@@ -151,7 +151,7 @@ class ReplicaLog(Generic[T]):
         self._empty = [base for base in found if base not in bases]
         gone = self._files.keys() - set(bases)
         if inner := [base for base in gone if not bases or base > bases[0]]:
-            self._count_change(min(inner))
+            self._count_rewrite(min(inner))
         for base in gone:
             del self._files[base]
         for base in bases:
@@ -165,19 +165,19 @@ class ReplicaLog(Generic[T]):
         self._files[base] = SegmentFile(state.version, state.inode, self._make_table())
         self._read_growth(base)
         if changed:
-            self._count_change(base if former is None else self._find_difference(base, former, self._files[base]))
+            self._count_rewrite(base if former is None else self._find_difference(base, former, self._files[base]))
 
     def _find_difference(self, base: int, former: SegmentFile[T], current: SegmentFile[T]) -> int:
         """Returns the first offset whose record differs between two states of the file that begins at ``base``."""
         return base
 
-    def _count_change(self, first: int) -> None:
-        self.changes += 1
-        self._changed_from.append(first)
+    def _count_rewrite(self, first: int) -> None:
+        self.rewrites += 1
+        self._rewritten_from.append(first)
 
-    def find_unchanged(self, changes: int, end: int) -> int:
-        """Returns the end of the part below ``end`` that is unchanged since :attr:`changes` was ``changes``."""
-        return min((end, *self._changed_from[changes:]))
+    def find_unchanged(self, rewrites: int, end: int) -> int:
+        """Returns the end of the part below ``end`` that is unchanged since :attr:`rewrites` was ``rewrites``."""
+        return min((end, *self._rewritten_from[rewrites:]))
 
     def _read_growth(self, base: int) -> bool:
         """Reads data added to the file; returns False if the file has changed in any other way."""
@@ -222,11 +222,11 @@ class ReplicaCopy(ReplicaLog[int]):
 
     def refresh(self) -> None:
         """Reads new records, and the epoch history."""
-        known, former = self.changes, self._history
+        known, former = self.rewrites, self._history
         super().refresh()
         self._history = self._epochs.read() or []
-        if self.changes > known:
-            self._changed_from[-1] = min(self._changed_from[-1], _find_changed_epoch(former, self._history))
+        if self.rewrites > known:
+            self._rewritten_from[-1] = min(self._rewritten_from[-1], _find_changed_epoch(former, self._history))
 
     def _find_difference(self, base: int, former: SegmentFile[int], current: SegmentFile[int]) -> int:
         assert isinstance(former.records, CrcTable)

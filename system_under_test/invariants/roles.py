@@ -26,9 +26,9 @@ class ObservedRole:
     damaged: bool = False
     start: int = 0
     """A leader's log end when its term began."""
-    committed: frozenset[int] = frozenset()
+    committed_isr: frozenset[int] = frozenset()
     """The in-sync set that a leader knows to be in ZooKeeper."""
-    proposed: frozenset[int] = frozenset()
+    proposed_isr: frozenset[int] = frozenset()
     """A later in-sync set that the leader may have written to ZooKeeper; empty if there is none."""
     high_watermark: int = 0
     """The replica's highest known high watermark. A truncation lowers it to the log end."""
@@ -86,16 +86,16 @@ class ObservedRoles:
                 role.high_watermark = line.high_watermark or 0
             case "became-leader":
                 role.epoch, role.leads, role.is_prefix, role.start = _to_epoch(line), True, True, line.position or 0
-                role.committed, role.proposed = members, frozenset()
+                role.committed_isr, role.proposed_isr = members, frozenset()
                 role.high_watermark = max(role.high_watermark, line.high_watermark or 0)
             case "became-follower":
                 role.epoch, role.leads, role.is_prefix = _to_epoch(line), False, False
             case "reconciled":
                 role.is_prefix, role.damaged = role.epoch == line.epoch, False
             case "isr-proposed":
-                role.proposed = members
+                role.proposed_isr = members
             case "isr-change":
-                role.committed, role.proposed = members, frozenset()
+                role.committed_isr, role.proposed_isr = members, frozenset()
             case "high-watermark":
                 role.high_watermark = max(role.high_watermark, line.high_watermark or 0)
             case "truncated":

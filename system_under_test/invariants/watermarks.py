@@ -116,7 +116,7 @@ class RaisedHighWatermarks:
         role = self._roles.find(node, key)
         if role is None or not role.leads or role.epoch != epoch:
             return
-        lacking = self._members.find_lacking(key, line.topic_zxid, epoch, role.committed | role.proposed, end)
+        lacking = self._members.find_lacking(key, line.topic_zxid, epoch, role.committed_isr | role.proposed_isr, end)
         if lacking is None:
             return
         self.checks += 1

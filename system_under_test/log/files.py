@@ -61,7 +61,7 @@ def is_segment_file(name: str) -> bool:
 
 
 def remove_files(storage: Storage, path: str) -> None:
-    """Removes the files of the segment at ``path``, which has no suffix; the data first, because indexes need them."""
+    """Removes the files of the segment at ``path``, which has no suffix; the data first: indexes without data are ignored."""
     storage.remove(path + LOG_SUFFIX)
     remove_indexes(storage, path)
 

@@ -127,7 +127,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
     """
     prefix, int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
     position = count = 0
-    begin, newest, youngest, has_unstamped = next_offset, NO_TIMESTAMP, NO_OFFSET, False
+    begin, newest, newest_offset, has_unstamped = next_offset, NO_TIMESTAMP, NO_OFFSET, False
     problem = None
     while length - position >= MINIMUM_ENTRY_SIZE:
         offset, size, crc, magic, attributes = prefix(data, position)
@@ -157,7 +157,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
         if magic:
             (timestamp,) = int64(data, position + TIMESTAMP_POSITION)
             if timestamp > newest:
-                newest, youngest = timestamp, offset
+                newest, newest_offset = timestamp, offset
             elif timestamp < 0:
                 has_unstamped = True
         else:
@@ -167,7 +167,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
         position, next_offset, count = end, offset + 1, count + number
     if problem is None:
         problem = _find_problem_of_rest(data, position, next_offset, gaps, highest)
-    times = SetTimes(newest, youngest, has_unstamped)
+    times = SetTimes(newest, newest_offset, has_unstamped)
     return CheckResult(position, begin, next_offset, count, times, problem)
 
 

@@ -58,7 +58,7 @@ class ValidatedSet:
     """Codecs of the entries; 0 for an uncompressed message."""
     maximum_timestamp: int
     """The greatest timestamp in milliseconds; -1 if no message has one."""
-    youngest: int
+    newest_index: int
     """Index of the last message in the first entry with ``maximum_timestamp``; -1 if there is none.
 
     As in Kafka, the time index points at this message.
@@ -95,7 +95,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
     view, length = memoryview(data), len(data)
     positions: list[int] = []
     position = count = kinds = 0
-    newest, youngest, oldest = NO_TIMESTAMP, -1, None
+    newest, newest_index, oldest = NO_TIMESTAMP, -1, None
     regular = keyed = True
     has_unstamped = False
     while length - position >= MINIMUM_ENTRY_SIZE:
@@ -127,7 +127,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
         count += number
         position = end
         if timestamp > newest:
-            newest, youngest = timestamp, count - 1
+            newest, newest_index = timestamp, count - 1
         elif timestamp < 0:
             has_unstamped = True
         if magic and (oldest is None or earliest < oldest):
@@ -137,7 +137,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
         pass
     magics, codecs = _FORMATS_AND_CODECS[kinds]
     return ValidatedSet(
-        data, position, positions, count, magics, codecs, newest, youngest, has_unstamped, oldest, regular, keyed
+        data, position, positions, count, magics, codecs, newest, newest_index, has_unstamped, oldest, regular, keyed
     )
 
 
@@ -217,8 +217,8 @@ def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = No
     if append_time is not None:
         _set_time(stamped, produced.positions, append_time)
         return bytes(stamped), SetTimes(append_time, INT64.unpack_from(stamped)[0], has_unstamped=False)
-    youngest = base_offset + produced.youngest if produced.youngest >= 0 else -1
-    return bytes(stamped), SetTimes(produced.maximum_timestamp, youngest, produced.has_unstamped)
+    newest_offset = base_offset + produced.newest_index if produced.newest_index >= 0 else -1
+    return bytes(stamped), SetTimes(produced.maximum_timestamp, newest_offset, produced.has_unstamped)
 
 
 def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) -> None:

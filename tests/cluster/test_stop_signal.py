@@ -71,13 +71,13 @@ class Known:
 
 def in_docker(system: Echo, folder: Path) -> SshNode:
     cluster = DockerCluster(system, {"broker": 1}, run_id="run", seed=1, state_dir=folder)
-    return cluster._prepare_node(ITEM, LOGIN, NO_JOURNAL)
+    return cluster._create_ssh_node(ITEM, LOGIN, NO_JOURNAL)
 
 
 def on_a_host(system: Echo, folder: Path) -> SshNode:
     cluster: Any = HostCluster(system, {"broker": 1}, hosts=folder, run_id="run", seed=1, state_dir=folder)
     cluster._addresses = {ITEM.name: Known()}
-    node: SshNode = cluster._prepare_node(ITEM, NO_JOURNAL)
+    node: SshNode = cluster._create_ssh_node(ITEM, NO_JOURNAL)
     return node
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from assay.cluster.node import (
+    DiskRoom,
     DiskChange,
     DiskErrorEffects,
     Exhaustion,
@@ -205,9 +206,9 @@ class FakeNode:
         self._called("free_disk")
         self.filled = False
 
-    async def room(self) -> tuple[int, bool]:
+    async def room(self) -> DiskRoom:
         self._called("room")
-        return (0, True) if self.filled else (1 << 20, False)
+        return DiskRoom(0, True) if self.filled else DiskRoom(1 << 20, False)
 
     async def shift_clock(self, seconds: float) -> None:
         if self._called("shift_clock"):

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from assay.cluster.node import DiskChange, NodeError, ProcessState, Traffic
+from assay.cluster.node import DiskChange, DiskRoom, NodeError, ProcessState, Traffic
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.cut_ledger import CutLedger
 from assay.nemesis.engine.reporter import FailureStage, FaultPhase, FaultRow
@@ -184,7 +184,7 @@ def test_only_a_process_that_ends_may_leave_space_on_a_full_disk(ends: bool, mon
     node = play.cluster.node("n2")
     plain = node.room
 
-    async def room() -> tuple[int, bool]:
+    async def room() -> DiskRoom:
         """It has some space after the first look at it."""
         found = await plain()
         node.filled = False
@@ -831,7 +831,7 @@ def test_a_disk_on_which_something_fitted_at_the_heal_was_not_full() -> None:
     node = play.cluster.node("n2")
     room = node.room
 
-    async def roomy() -> tuple[int, bool]:
+    async def roomy() -> DiskRoom:
         found = await room()
         node.filled = False
         return found

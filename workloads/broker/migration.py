@@ -7,8 +7,8 @@
    that writes both stores.
 3. Sometimes the operator rolls back half-way: the members return to the previous mode.
 
-Only as many workers have a member as there are partitions at first. So each member holds a partition, a step takes only
-seconds, and partitions pass between members of both modes. The other workers send.
+The number of workers with a member is the initial number of partitions. So each member holds a partition, a step takes
+only seconds, and partitions pass between members of both modes. The other workers send.
 """
 
 from __future__ import annotations
@@ -115,13 +115,9 @@ class Migration(Generator, frozen=True):
                 held[event.process, note["assignment"]] = argument["step"]
             else:
                 held.pop((event.process, note["assignment"]), None)
-        for key, assignment in (completion.result or {}).get("over", ()):
+        for key, assignment in (completion.result or {}).get("over", ()):  # the holds that ended between operations
             holders.setdefault(key, {}).pop((event.process, assignment), None)
         return replace(self, members=members, holders=holders)
-
-    @property
-    def listens(self) -> bool:
-        return True
 
     def _is_next_to_switch(self, context: Context, worker: int, step: int) -> bool:
         """Returns whether the worker's member may switch to the step's mode now.

@@ -44,10 +44,10 @@ def hash_footer(path: Path) -> str | None:
 
 
 class _SharedHashes:
-    """Running hashes that columns of a data set share while they have had only nulls, or no null.
+    """Running hashes for two kinds of columns of a data set: with only nulls so far, and with no null so far.
 
     All columns with only nulls have equal null masks and equal values. All columns without a null have equal null
-    masks. So one hash stands for all columns of a kind, and a column takes a copy when it leaves its kind. Most columns
+    masks. So the columns of a kind share their hashes, and a column takes a copy when it leaves its kind. Most columns
     are empty in most histories.
     """
 
@@ -93,7 +93,7 @@ class DataSetDigest:
 
 
 class ColumnDigest:
-    """Running hash of one column. ``shared``: the hashes of all columns that are alike, updated after them."""
+    """Running hash of one column. ``shared``: updated after all columns have taken a batch."""
 
     def __init__(self, field: pa.Field, shared: _SharedHashes) -> None:
         self._name = field.name.encode()

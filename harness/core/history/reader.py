@@ -146,7 +146,7 @@ class HistoryReader:
         else:
             yield from self._stored_batches(name, SCHEMAS[name])
 
-    def require_values(self) -> None:
+    def require_no_missing_values(self) -> None:
         """Raises ``HistoryError`` if a required column has nulls, by the statistics of the files."""
         for name, schema in SCHEMAS.items():
             needed = {field.name for field in schema if not field.nullable}

@@ -1,4 +1,4 @@
-"""Code coverage by probes in the system's functions: each line and outcome is reported once.
+"""Code coverage by probes in the system's functions: each line, and each branch of a decision, is reported once.
 
 1. The source of a module is compiled again, with a probe before each statement.
 2. The loaded functions get the new code. Objects, names, lines in tracebacks and imports stay as they are.
@@ -28,11 +28,11 @@ THINNING_RUNS: Final = frozenset({4, 64, 1024})
 
 
 class CodePlace(NamedTuple):
-    """A point of a module."""
+    """A line of a module, or one ``branch`` of the decision on it: see :class:`Point`. None: the line itself."""
 
     module: str
     line: int
-    outcome: bool | None
+    branch: bool | None
 
 
 class CoverageCounter:
@@ -84,7 +84,7 @@ class CoverageCounter:
         return new
 
     def _report(self, module: str, points: Sequence[Point]) -> None:
-        places = [place for line, outcome in points if (place := CodePlace(module, line, outcome)) not in self._known]
+        places = [place for line, branch in points if (place := CodePlace(module, line, branch)) not in self._known]
         if places:
             self._known.update(places)
             self._new += places

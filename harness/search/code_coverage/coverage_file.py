@@ -74,8 +74,8 @@ class ModuleCoverage(msgspec.Struct, frozen=True, kw_only=True):
 def compute_coverage(modules: Sequence[SourceModule], places: Iterable[CodePlace]) -> tuple[ModuleCoverage, ...]:
     """Returns the coverage of each module. ``places``: the places that a search reached."""
     reached: defaultdict[str, set[Point]] = defaultdict(set)
-    for module, line, outcome in places:
-        reached[module].add(Point(line, outcome))
+    for module, line, branch in places:
+        reached[module].add(Point(line, branch))
     loaded = find_loaded(modules)
     return tuple(
         _cover_module(module, reached.get(module.name, set()), loaded.get(module.name))
@@ -133,8 +133,8 @@ def _cover_module(module: SourceModule, points: set[Point], loaded: LoadedFuncti
 
 
 def _cover_function(function: FunctionPoints, points: set[Point]) -> FunctionCoverage:
-    lines = [point.line for point in function.points if point.outcome is None]
-    branches = [(point.line, point.outcome) for point in function.points if point.outcome is not None]
+    lines = [point.line for point in function.points if point.branch is None]
+    branches = [(point.line, point.branch) for point in function.points if point.branch is not None]
     return FunctionCoverage(
         name=function.name,
         first=function.first,

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A line, or one ``outcome`` of the decision on it. A loop's outcome is true if it has an element."""
+    """A line, or one ``branch`` of the decision on it: of a test, true or false; of a loop, whether it has an element."""
 
     line: int
-    outcome: bool | None = None
+    branch: bool | None = None
 
 
 @dataclass(frozen=True)

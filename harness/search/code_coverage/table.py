@@ -63,9 +63,9 @@ def describe_function(function: FunctionCoverage) -> str:
     return f"{function.name} (lines {function.first}-{function.last})"
 
 
-def describe_branch(line: int, outcome: bool) -> str:
+def describe_branch(line: int, branch: bool) -> str:
     """Returns text such as ``61 never false``."""
-    return f"{line} never {str(outcome).lower()}"
+    return f"{line} never {str(branch).lower()}"
 
 
 def _join(names: Sequence[str]) -> str:

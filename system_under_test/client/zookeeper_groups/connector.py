@@ -366,6 +366,7 @@ class ConsumerConnector:
         # If a claim failed half-way, there may be claims of further partitions, which must be released.
         unchanged = owned == wanted and self._ownership.claimed <= wanted.keys()
         self.counters.unchanged += unchanged
+        # Members of 0.8 to 0.10.2 (`classic`) release and claim at each change, even if the group has changed since.
         if unchanged and not self._config.classic:
             return True
         await self._release()

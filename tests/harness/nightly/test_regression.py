@@ -22,7 +22,7 @@ from assay.harness.nightly.regression import (
     MIN_BASELINE,
     WINDOWS,
     EventCount,
-    Series,
+    FigureSeries,
     Value,
     find_regressions,
 )
@@ -34,8 +34,8 @@ NIGHTS = MAX_BASELINE + max(WINDOWS)
 VALUES = st.floats(0.001, 1e6, allow_subnormal=False)
 
 
-def series(*values: Value, name: str = "log", sign: int = 1) -> Series:
-    return Series(name, tuple(range(len(values))), values, sign)
+def series(*values: Value, name: str = "log", sign: int = 1) -> FigureSeries:
+    return FigureSeries(name, tuple(range(len(values))), values, sign)
 
 
 def pairs(before: list[float], now: list[float]) -> int:
@@ -78,7 +78,7 @@ def test_shares_go_through_fishers_exact_test(had: int, not_had: int, now: int, 
     assert found == pytest.approx(fisher_exact([[now, not_now], [had, not_had]], alternative="greater").pvalue)
 
 
-def quiet(chance: np.random.Generator, cells: int) -> list[Series]:
+def quiet(chance: np.random.Generator, cells: int) -> list[FigureSeries]:
     """Cells in which nothing changes: scattered, spiky, nearly always equal; and how often something rare happens."""
     found = []
     for cell in range(cells):

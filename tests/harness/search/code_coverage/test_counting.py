@@ -57,11 +57,11 @@ def line_of(text: str) -> int:
 
 
 def branches(places: frozenset[CodePlace]) -> set[tuple[int, bool]]:
-    return {(place.line, place.outcome) for place in places if place.outcome is not None}
+    return {(place.line, place.branch) for place in places if place.branch is not None}
 
 
 def lines(places: frozenset[CodePlace]) -> set[int]:
-    return {place.line for place in places if place.outcome is None}
+    return {place.line for place in places if place.branch is None}
 
 
 def traced(call: Callable[[], object], module: ModuleType, points: set[Point]) -> set[int]:

@@ -103,7 +103,7 @@ def test_the_table_says_what_was_reached_and_names_what_never_was() -> None:
 
 def test_modules_that_no_one_loaded_are_named_and_the_least_reached_come_first() -> None:
     several = [module(), module(name="toy.whole"), module(name="toy.unloaded")]
-    whole = places(*((point.line, point.outcome) for f in module().functions for point in f.points), name="toy.whole")
+    whole = places(*((point.line, point.branch) for f in module().functions for point in f.points), name="toy.whole")
     summary, first, second = make_table(compute_coverage(several, [*places(*FIRST_IS_ALIVE), *whole]))
     assert summary == "10 of 14 lines and 8 of 12 branches of the system; never loaded: toy/unloaded.py"
     assert first.startswith(FILE)

@@ -31,8 +31,8 @@ def of(text: str) -> tuple[FunctionPoints, ...]:
 
 
 def points(function: FunctionPoints) -> tuple[set[int], set[tuple[int, bool]]]:
-    lines = {point.line for point in function.points if point.outcome is None}
-    return lines, {(point.line, point.outcome) for point in function.points if point.outcome is not None}
+    lines = {point.line for point in function.points if point.branch is None}
+    return lines, {(point.line, point.branch) for point in function.points if point.branch is not None}
 
 
 def test_lines_are_those_of_statements_and_branches_those_of_decisions() -> None:
