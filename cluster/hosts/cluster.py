@@ -213,8 +213,10 @@ def _require_distinct(nodes: Sequence[Node]) -> None:
     first: dict[str, Node] = {}
     for node in nodes:
         if (other := first.setdefault(node.address, node)) is not node:
-            raise NodeError(f"{other.name} and {node.name} are one machine ({node.address}): name another"
-                " machine for one of these nodes")
+            raise NodeError(
+                f"{other.name} and {node.name} are one machine ({node.address}): name another"
+                " machine for one of these nodes"
+            )
         if (":" in node.address) != (":" in nodes[0].address):
             raise NodeError(
                 f"{nodes[0].name} is known by {nodes[0].address} and {node.name} by {node.address}: rules for packets "

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Final
 
 from assay.cluster.node import (
-    DiskRoom,
     CommandResult,
     DiskChange,
     DiskErrorEffects,
+    DiskRoom,
     Exhaustion,
     Flow,
     Node,

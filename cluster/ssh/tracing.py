@@ -325,4 +325,6 @@ def command(argv: Sequence[str], folder: str, excluded_file: str, counts_file: s
 
 
 if __name__ == "__main__":
-    Tracer(folder=sys.argv[1], excluded_file=sys.argv[2], counts_file=sys.argv[3], status_file=sys.argv[4]).run(sys.argv[5:])
+    Tracer(folder=sys.argv[1], excluded_file=sys.argv[2], counts_file=sys.argv[3], status_file=sys.argv[4]).run(
+        sys.argv[5:]
+    )

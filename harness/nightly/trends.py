@@ -130,7 +130,9 @@ def _series_name(cell: CellKey, figure: str) -> str:
     return "\n".join((*cell, figure))
 
 
-def _make_series(cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, FigureSeries]]:
+def _make_series(
+    cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, int]
+) -> Iterator[tuple[str, FigureSeries]]:
     """Yields the series of each figure that has a value on at least one night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
         points = [(places[row["night"]], value) for row in rows if (value := _find_value(row, figure)) is not None]

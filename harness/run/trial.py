@@ -307,8 +307,8 @@ class Trial:
     async def _run_main_phase(
         self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
     ) -> None:
-        """Runs the main phase. When it returns, every fault is healed. Every server is ready, or the contract's deadline
-        is over.
+        """Runs the main phase. When it returns, every fault is healed, and every server is ready or the contract's
+        deadline is over.
         """
         self.tally.stage = "main"
         nemesis = asyncio.get_running_loop().create_task(conductor.run(), name="nemesis")

@@ -197,7 +197,7 @@ def _open(path: Path, *, load: bool = True) -> _OpenedHistory | BatchResult:
     except (HistoryError, OSError) as error:
         return BatchResult(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
-    # A history with a live manifest is of a run that has not ended properly. It is judged alone, because only early checks are valid.
+    # A running or killed run has a live manifest. It is judged alone, because only early checks are valid.
     if not load or rows > SMALL_ROWS or stored.live_manifest is not None:
         return _OpenedHistory(path, stored, history)
     try:

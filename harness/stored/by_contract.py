@@ -65,7 +65,9 @@ class StoredHistory:
 
     def open_complete_part(self) -> HistoryReader:
         """Opens the complete part of the history. Raises ``HistoryError``."""
-        return open_history(self.history, None if self.live_manifest is None else self.live_manifest.paths(self.history))
+        return open_history(
+            self.history, None if self.live_manifest is None else self.live_manifest.paths(self.history)
+        )
 
     @property
     def report(self) -> Path | None:

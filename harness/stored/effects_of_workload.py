@@ -116,7 +116,10 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         opening += _make_opening_effects(key, accounts[key], bank_total, initial)
     first = make_added_operation(done, "opening", "open", 0)
     return WorkloadEffects(
-        [(first, opening), *((shift_times(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
+        [
+            (first, opening),
+            *((shift_times(completed), _make_effects_of_bank(completed, accounts)) for completed in done),
+        ],
         "; ".join(notes),
         added=(first, opening),
     )

@@ -133,7 +133,9 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
     if stored.live_manifest is None:
         return None
     with tempfile.TemporaryDirectory(prefix="assay-watch-") as copies:
-        replaceable = set(stored.live_manifest.under_way.values())  # files of unfinished operations, which each seal replaces
+        replaceable = set(
+            stored.live_manifest.under_way.values()
+        )  # files of unfinished operations, which each seal replaces
         try:
             paths = {
                 name: [Path(shutil.copy(path, copies)) if path.name in replaceable else path for path in files]

@@ -22,10 +22,10 @@ from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.stored.effects_of_workload import (
     WorkloadEffects,
-    shift_times,
     find_key,
     is_ok,
     make_added_operation,
+    shift_times,
 )
 from assay.harness.stored.element_numbers import ElementNumbers
 

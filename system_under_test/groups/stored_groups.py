@@ -44,7 +44,10 @@ _CLIENT_ERRORS = {
 
 @dataclass(eq=False)
 class StoredGroups:
-    """The groups of one partition, during one term of this broker as their coordinator. ``wall_clock`` returns seconds since the epoch. The owner must call :meth:`end`."""
+    """The groups of one partition, during one term of this broker as their coordinator.
+
+    ``wall_clock`` returns seconds since the epoch. The owner must call :meth:`end`.
+    """
 
     partition: Partition
     term: LeaderTerm

@@ -6,8 +6,9 @@ The fold of a log consists of the last record of each key.
   their generations, and committed offsets.
 - *Accepting*: It accepts a commit only after it has loaded, and only in the stored generation. So the
   group's newest generation in force that precedes the commit's record in the log is not later than the commit's. A
-  generation was in force if this coordinator announced or loaded it. The log may have generations that were never in force: if the write of a generation has an
-  unknown outcome, the group may continue in the earlier one.
+  generation was in force if this coordinator announced or loaded it. The log
+  may have generations that were never in force: if the write of a generation has an unknown outcome, the group may
+  continue in the earlier one.
 - *Storing*: An accepted commit is in the coordinator's log, and in the log of each in-sync member that counts. Such a
   member is alive, not paused, and still under the same registration (see ``watermarks``). Commits are checked ten times
   a second, and at the end of a term.

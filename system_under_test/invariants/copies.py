@@ -135,7 +135,7 @@ class ReplicaLog(Generic[T]):
         self._empty: list[int] = []
         """Files ignored while they are empty: a failed roll may have left one, and the file before was continued."""
         self.rewrites = 0
-        """Number of changes of the log other than growth and removals of its oldest files, such as truncations and compactions."""
+        """Number of truncations, compactions and the like. Growth and removals of the oldest files do not count."""
         self._rewritten_from: list[int] = []
         """By rewrite: the first offset whose record may have changed."""
 

@@ -61,7 +61,9 @@ def is_segment_file(name: str) -> bool:
 
 
 def remove_files(storage: Storage, path: str) -> None:
-    """Removes the files of the segment at ``path``, which has no suffix; the data first: indexes without data are ignored."""
+    """Removes the files of the segment at ``path``, which has no suffix. The data go first: without them, the indexes
+    are ignored.
+    """
     storage.remove(path + LOG_SUFFIX)
     remove_indexes(storage, path)
 

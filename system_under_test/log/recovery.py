@@ -13,9 +13,10 @@ A link or another special file in the place of a segment's file counts as damage
 opened nor removed, because it may lead to records or to another program's file.
 
 The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
-the log's end above the recovery point. So recovery accepts an offset after a gap only if it is below the base of the
-next segment. After a clean stop, the recovery point is the log's end, so that offset must also be below the recovery
-point. In a log that may have gaps, every entry lost after a clean stop is damage.
+the log's end above the recovery point. Fsynced records that are missing after it would then not count as damage. So
+recovery accepts an offset after a gap only if it is below the base of the next segment. After a clean stop, the
+recovery point is the log's end, so that offset must also be below the recovery point. In a log that may have
+gaps, every entry lost after a clean stop is damage.
 """
 
 import asyncio
@@ -236,11 +237,11 @@ async def _make_durable(
     last = good[-1]
     if last.file.size > last.size:
         last.truncate(last.size, last.next_offset)
-    # A truncation that was not flushed lowered the durable offset to the base of the segment after the truncated one,
-    # or further. So if the next segment begins below `durable_below`, this segment has no such truncation.
+    # A truncation that was not fsynced has lowered the durable offset at least to the base of the following segment. So
+    # if the following segment begins below `durable_below`, this segment has no such truncation.
     for segment, following in zip(good, [*good[1:], None], strict=True):
         if durable_below is None or (following is not None and following.base_offset < durable_below):
-            segment.durable_changes = segment.changes  # numbers of changes of the file: none has to be fsynced
+            segment.durable_changes = segment.changes  # all changes of the file are durable
         else:
             await segment.fsync()
     if durable_below is not None:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from assay.cluster.node import (
-    DiskRoom,
     DiskChange,
     DiskErrorEffects,
+    DiskRoom,
     Exhaustion,
     Flow,
     Node,

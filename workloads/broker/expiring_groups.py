@@ -1,4 +1,8 @@
-"""Short-lived groups whose offsets are retained briefly: operations and traffic."""
+"""Short-lived groups whose offsets are retained briefly: operations and traffic.
+
+The operations are ``keep`` (commit), ``look`` (fetch offsets), ``part`` (leave all groups), and ``renew`` (commit
+twice). Their effects are ``keep`` for each committed offset, ``kept`` for each fetched offset, and ``part``.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,8 +66,8 @@ class OffsetsSession(Session):
         self.former: Generation | None = None
         self.brief: dict[str, Membership] = {}
 
-    def join(self, group: str, topics: Sequence[str], retention: float | None) -> Membership:
-        """Returns a new membership, which the session does not close."""
+    def make_membership(self, group: str, topics: Sequence[str], retention: float | None) -> Membership:
+        """Returns a new membership, which has not joined yet, and which the session does not close."""
         config = MemberConfig(
             session_timeout=SESSION_SECONDS,
             rebalance_timeout=SESSION_SECONDS,
@@ -76,7 +80,7 @@ class OffsetsSession(Session):
         self, name: str, group: str, topics: Sequence[str] = (), retention: float | None = None
     ) -> Membership:
         """Returns the membership of this name in the group. A membership without topics never joins."""
-        return self.get_or_make((name, group, retention), lambda: self.join(group, topics, retention))
+        return self.get_or_make((name, group, retention), lambda: self.make_membership(group, topics, retention))
 
     async def close(self) -> None:
         for member in self.brief.values():
@@ -114,12 +118,12 @@ class BriefVerb(Verb):
 class CommitOffsets(BriefVerb):
     """Commits all offsets of its argument at once.
 
-    Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``.
+    Argument: ``{"group", "number", "offsets": {key: offset}, "retention_ms", "own", "member"}``.
 
     - ``number``: the commit's number, which is stored as the metadata of its offsets.
     - ``member``: whether the client commits as a member. If necessary, it joins first, and stays until ``part``. While
       a group has members, brokers reject commits of other clients.
-    - ``kept``: the retention of the offsets in milliseconds.
+    - ``retention_ms``: the retention of the offsets in milliseconds.
     - ``own``: whether the client requests this retention. If not, and always for members, it is the brokers' setting.
 
     Result: ``{"generation", "owner"}``, null for a client that is not a member.
@@ -131,10 +135,10 @@ class CommitOffsets(BriefVerb):
         argument = operation.argument
         group = argument["group"]
         if not argument["member"]:
-            outsider = self.get_outsider(group, argument["kept"] if argument["own"] else None)
+            outsider = self.get_outsider(group, argument["retention_ms"] if argument["own"] else None)
             return await self.commit(outsider, argument, None)
         if group not in self.session.brief:
-            self.session.brief[group] = self.session.join(group, ("orders",), None)
+            self.session.brief[group] = self.session.make_membership(group, ("orders",), None)
         member = self.session.brief[group]
         return await self.commit(member, argument, member.generation or await member.enter())
 
@@ -152,7 +156,7 @@ class CommitOffsets(BriefVerb):
                 generation=result.get("generation"),
                 owner=result.get("owner"),
                 group=group,
-                retention_ms=argument["kept"],
+                retention_ms=argument["retention_ms"],
             )
             for key, offset in argument["offsets"].items()
         ]
@@ -202,7 +206,7 @@ class RenewOffsets(BriefVerb):
     first expires, with the next number and a long retention.
 
     The broker may be about to expire the first offset, and must not expire the second. Argument: ``{"group", "number",
-    "offsets": {key: offset}, "kept"}``. Result: ``{"outcomes"}`` of both commits.
+    "offsets": {key: offset}, "retention_ms"}``. Result: ``{"outcomes"}`` of both commits.
     """
 
     f = "renew"
@@ -210,10 +214,10 @@ class RenewOffsets(BriefVerb):
     async def invoke(self, operation: Operation) -> Completion:
         argument = operation.argument
         outcomes: list[Outcome] = []
-        for number, kept in _list_commits(argument):
+        for number, retention_ms in _list_commits(argument):
             if outcomes:
-                await asyncio.sleep(argument["kept"] / 1000 + JITTER * self.session.runtime.random.random())
-            outsider = self.get_outsider(argument["group"], kept)
+                await asyncio.sleep(argument["retention_ms"] / 1000 + JITTER * self.session.runtime.random.random())
+            outsider = self.get_outsider(argument["group"], retention_ms)
             outcomes.append((await self.commit(outsider, argument | {"number": number}, None)).outcome)
             if outcomes[-1] is not Outcome.OK:
                 break
@@ -226,16 +230,22 @@ class RenewOffsets(BriefVerb):
         outcomes = [Outcome(one) for one in result.get("outcomes", (Outcome.INFO, Outcome.INFO))]
         return [
             Effect(
-                "keep", f"{group}/{key}", position=offset, value=number, group=group, retention_ms=kept, outcome=outcome
+                "keep",
+                f"{group}/{key}",
+                position=offset,
+                value=number,
+                group=group,
+                retention_ms=retention_ms,
+                outcome=outcome,
             )
-            for (number, kept), outcome in zip(_list_commits(argument), outcomes, strict=False)
+            for (number, retention_ms), outcome in zip(_list_commits(argument), outcomes, strict=False)
             for key, offset in argument["offsets"].items()
         ]
 
 
 def _list_commits(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Returns the number and the retention (in milliseconds) of both commits of a renewal."""
-    return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG_MS)]
+    return [(argument["number"], argument["retention_ms"]), (argument["number"] + 1, LONG_MS)]
 
 
 EXPIRY_VERBS: Final = (CommitOffsets, FetchOffsets, LeaveGroups, RenewOffsets)
@@ -243,8 +253,8 @@ STEPS: Final = ((RenewOffsets.f, SHORT_MS[0] + 150), (FetchOffsets.f, 300), (Fet
 """The cycle of a renewed offset: its operations, each with the milliseconds until the next one."""
 
 
-def traffic(keys: Sequence[str], kept: int) -> Generator:
-    """Yields commits, fetches of offsets, and leaves, for ever. ``kept``: the brokers' retention in milliseconds."""
+def traffic(keys: Sequence[str], broker_retention_ms: int) -> Generator:
+    """Yields commits, fetches of offsets, and leaves, for ever. ``broker_retention_ms``: the brokers' setting."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         group, chance = context.choose(BRIEF, salt=61), context.random_below(100, salt=62)
@@ -259,7 +269,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
             "group": group,
             "number": number,
             "offsets": {key: context.random_below(OFFSETS, salt=65) for key in some},
-            "kept": context.choose((*SHORT_MS, LONG_MS), salt=66) if own else kept,
+            "retention_ms": context.choose((*SHORT_MS, LONG_MS), salt=66) if own else broker_retention_ms,
             "own": own,
             "member": member,
         }
@@ -291,7 +301,7 @@ class RenewalGenerator(Generator, frozen=True):
         if f == FetchOffsets.f:
             return Operation(FetchOffsets.f, argument={"group": RENEWED, "keys": [key]})
         offsets = {key: context.random_below(OFFSETS, salt=67)}
-        argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT_MS[0]}
+        argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "retention_ms": SHORT_MS[0]}
         return Operation(RenewOffsets.f, argument=argument)
 
 

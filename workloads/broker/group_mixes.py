@@ -274,10 +274,10 @@ COMMITTERS: Final = WorkloadMix(
 
 
 def _add_expiring_groups(system: System, settings: Settings) -> WeightedSources:
-    kept = expiring_groups.traffic(list(system.keys())[:2], require_broker(system).offsets_retention_ms)
+    traffic = expiring_groups.traffic(list(system.keys())[:2], require_broker(system).offsets_retention_ms)
     shifts = topic_changes.move_and_revert([find_coordinator_partition(group) for group in BRIEF], settings.nodes)
     renewed = expiring_groups.renewals(list(system.keys()))
-    return [(100, kept), (100, renewed), pace(1.0, shifts)]
+    return [(100, traffic), (100, renewed), pace(1.0, shifts)]
 
 
 def _adapt_contract_to_expiry(contract: Contract, system: System) -> Contract:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A line, or one ``branch`` of the decision on it: of a test, true or false; of a loop, whether it has an element."""
+    """A line, or one ``branch`` of the decision on it: the result of a test, or whether a loop has an element."""
 
     line: int
     branch: bool | None = None
