@@ -169,6 +169,7 @@ class Pending:
     run_id: str
     actions: Sequence[tuple[int, Action]]
     kept: bool = False
+    """Whether the user wants to look at the cluster: see :class:`KeptMarker`."""
     machine: str = ""
 
     def may_be_of_other_machine(self) -> bool:

@@ -491,6 +491,7 @@ class Broker:
         return [*([FirstTopic(self.topic, self.partitions, own)] if self.partitions else []), *self.further_topics]
 
     async def _create(self, brokers: Sequence[Node], answers: Sequence[MetadataResponse | None]) -> tuple[bool, str]:
+        """Creates the first topics if all brokers name one controller. Returns whether they exist, and the errors."""
         controllers = {answer.controller_id for answer in answers if answer is not None}
         chosen = [node for node in brokers if controllers == {node.index}]
         if not chosen:

@@ -87,6 +87,7 @@ class Listener(Protocol):
     """A listening socket."""
 
     local: bool
+    """Whether it listens on the loopback address, which no other host can reach."""
     process: Process | None
 
     def connection_context(self) -> Context: ...

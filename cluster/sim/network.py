@@ -172,6 +172,7 @@ class Network:
         return transport, protocol
 
     def _find_current_host(self) -> tuple[Process | None, SimHost]:
+        """Returns the running process, and its host. Code of the harness has no process and runs outside."""
         process = PROCESS.get()
         return (None, self.outside) if process is None else (process, process.host)
 

@@ -234,6 +234,7 @@ def _is_complete(run: Path) -> bool:
 
 
 def _identify(run: store.RunInfo) -> tuple[object, ...]:
+    """Returns what is equal in all copies of a run's ``run.json``, and differs between runs."""
     return (run.test, run.owner, run.seed, run.started)
 
 
@@ -277,6 +278,7 @@ class _NightState:
         return self.continues(one) and self._end() > one._end()
 
     def _end(self) -> tuple[bool, str]:
+        """Returns the end of the night by ``night.json``, in a form that is greater for a later state."""
         return (False, "") if self.night is None else (True, self.night.ended or "")
 
 

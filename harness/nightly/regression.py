@@ -57,7 +57,12 @@ class FigureSeries:
 
 @dataclass(frozen=True)
 class FigureRegression:
-    """A figure that got worse. ``since``: the first of the newest nights, in the comparison of the smallest p-value."""
+    """A figure that got worse, by the comparison with the smallest p-value.
+
+    - ``since``: the first of the newest nights
+    - ``nights``, ``nights_before``: the numbers of nights that were compared
+    - ``now``, ``before``: the medians or frequencies in these nights
+    """
 
     series: FigureSeries
     since: int
@@ -70,6 +75,8 @@ class FigureRegression:
 
 
 class _SmallestPValue(NamedTuple):
+    """``newest``: in which comparison, by its number of newest nights."""
+
     probability: float
     newest: int
 

@@ -82,6 +82,7 @@ def run_attempt(
 def _wait_or_stop(
     process: subprocess.Popen[bytes], limits: AttemptLimits, interrupt: Interrupt, stopping: Callable[[str], None]
 ) -> tuple[AttemptOutcome | None, str]:
+    """Waits for the end of the process. Returns the outcome and the reason if it was stopped, else None and no text."""
     began = time.monotonic()
     while not _has_ended(process, POLL):
         spent = time.monotonic() - began
@@ -99,6 +100,7 @@ def _wait_or_stop(
 def _stop(
     process: subprocess.Popen[bytes], limits: AttemptLimits, why: str, stopping: Callable[[str], None]
 ) -> tuple[AttemptOutcome, str]:
+    """Stops the process as Ctrl-C does. Returns the outcome and the reason. ``stopping`` is called with ``why``."""
     signal_group(process.pid, signal.SIGINT)
     stopping(why)
     ended = _has_ended(process, limits.grace)

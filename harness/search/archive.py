@@ -30,6 +30,7 @@ class ArchiveEntry(Generic[T]):
 
     - ``cells``: the cells that were new when the run reached them
     - ``favour``: a factor on its weight
+    - ``chosen``: how often a run was started from it
     - ``cost``: the work left to be played, in one unit for all fork points
     """
 

@@ -112,7 +112,7 @@ FOUND_KINDS: Final = frozenset({TargetKind.LEADER, TargetKind.FOLLOWER, TargetKi
 class SystemParts:
     """The parts of a system that descriptions may name. A system may have no ZooKeeper, or no leader.
 
-    ``missing``: kinds of targets that the system does not have.
+    ``zookeeper``: whether it has ZooKeeper. ``missing``: kinds of targets that the system does not have.
     """
 
     zookeeper: bool = True

@@ -244,6 +244,7 @@ class Explorer:
     def _shrink_by_hypothesis(
         self, number: int, drawing: SearchStrategy[Example], first: Example
     ) -> tuple[Example, Example]:
+        """Returns the failing example before and after shrinking. ``number``: of the batch, which is drawn again."""
         wanted = self._outcomes[_make_example_key(first)].failures
         failing = [first]
 

@@ -227,7 +227,12 @@ def _is_drawable(fault: Fault, census: Census) -> bool:
 
 @dataclass
 class _Episode:
-    """A first fault, and its companions: faults that begin while it is active."""
+    """A first fault, and its companions: faults that begin while it is active.
+
+    - ``at``: the injection of the first fault, in seconds of the run
+    - ``interval``: seconds, of which durations and the time to the next episode are shares
+    - ``end``: the time at which all its faults must be healed
+    """
 
     rng: random.Random
     catalogue: FaultCatalogue

@@ -193,6 +193,7 @@ class MultiFetch:
     def _to_result(
         self, one: Partition, offset: int, found: protocol.FetchPartitionResponse | None, leader: BrokerNode
     ) -> tuple[FetchResult, bool]:
+        """Returns the result, and whether the answer had only a part of one message."""
         error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)
         if error in STALE_METADATA:
             self._metadata.forget(*one)

@@ -67,6 +67,7 @@ class Group:
     _storing_generation: bool = False
     """Whether the next generation is being written. A member that joins or leaves meanwhile needs another rebalance."""
     _changed: bool = False
+    """Whether a member joined or left while the next generation was being written."""
     _assigning_generation: int = NO_GENERATION
     _timer: asyncio.TimerHandle | None = None
 

@@ -57,6 +57,7 @@ class StoredGroups:
     wall_clock: Callable[[], float]
     groups: dict[str, Group] = field(default_factory=dict)
     ready: bool = False
+    """Whether all groups are loaded, and the term has not ended."""
     ended: bool = False
     deleted_topics: set[str] = field(default_factory=set)
     """The topics that were deleted while the groups were being loaded."""

@@ -222,6 +222,7 @@ class Connection:
         await self._wire.closed.wait()
 
     def _make_frame(self, request: object, version: int) -> tuple[bytes, int]:
+        """Returns the encoded request, and its correlation id. Raises ``NotSent`` if the connection is not usable."""
         if not self.usable:
             raise NotSent(f"{type(request).__name__} to {self.peer}: {self._broken or self._suspect}")
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF

@@ -134,6 +134,10 @@ def _read(
     version: int,
     out_of_range: list[_OutOfRangeAnswer],
 ) -> tuple[messages.FetchResponse, int, bool, list[WaitingReaders]]:
+    """Returns the response, its bytes of records, and whether a partition failed.
+
+    Also returns the waiting readers of each partition, among which the request can wait for more records.
+    """
     bytes_left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
     if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES:
         bytes_left = min(bytes_left, request.max_bytes)
@@ -235,6 +239,7 @@ async def replica_fetch(
 def _read_for_follower(
     manager: ReplicaManager, request: internal.ReplicaFetchRequest, rejected: dict[tuple[str, int], ErrorCode]
 ) -> tuple[internal.ReplicaFetchResponse, int, list[WaitingReaders]]:
+    """Returns the response, its bytes of records, and the waiting readers of each partition. Adds to ``rejected``."""
     size = 0
     readers: list[WaitingReaders] = []
     parts = []

@@ -37,6 +37,7 @@ class PartitionDrain(msgspec.Struct, frozen=True):
     - ``reader``: process that reads the partition
     - ``open``: whether an operation on the partition is in flight
     - ``not_before``: time of the next operation
+    - ``done``: whether a process has read past the sentinel
     """
 
     key: str

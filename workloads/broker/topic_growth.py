@@ -28,6 +28,8 @@ class Growth(Generator, frozen=True):
     - ``asking``: whether a request is in flight
     - ``asked``: whether an earlier request for this growth had an unknown outcome
     - ``rejecting``: whether the next request, or the one in flight, must be rejected
+    - ``tries``: number of requests so far
+    - ``value``: next value to send
     - ``later``: time of the next request, in nanoseconds since the run began
     """
 

@@ -45,6 +45,7 @@ class LockedSet(sets.SetClient):
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     fenced: bool = False
+    """Whether the system writes only if the lock is still held: ``store`` then gets the lock, else None."""
 
     def acquire(self) -> Any:
         """Waits for the lock. Returns a value that the other methods get as ``lock``."""
@@ -121,6 +122,7 @@ class Leases:
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     token: int | None = None
+    """The token of this client's lock; None: it holds no lock, as far as it knows."""
 
     def acquire(self, name: str) -> int | None:
         """Returns a token above all earlier tokens, or None if another client holds the lock."""

@@ -88,7 +88,7 @@ class Mix(Generator, frozen=True):
 
 
 class Limit(Wrapper, frozen=True):
-    """See :func:`limit`."""
+    """See :func:`limit`. ``left``: how many operations it may still emit."""
 
     left: int
 
@@ -100,7 +100,7 @@ class Limit(Wrapper, frozen=True):
 
 
 class Repeat(Wrapper, frozen=True):
-    """See :func:`repeat`. ``fresh``: the current round has emitted nothing yet."""
+    """See :func:`repeat`. ``left``: remaining rounds. ``fresh``: the current round has emitted nothing yet."""
 
     current: Generator
     left: int | None

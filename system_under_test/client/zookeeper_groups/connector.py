@@ -100,7 +100,10 @@ class ChangeKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipChange:
-    """Begin or end of one hold (a thread's ownership of a partition), with the ``offset`` to read next."""
+    """Begin or end of one hold (a thread's ownership of a partition), with the ``offset`` to read next.
+
+    ``hold``: the number of the hold.
+    """
 
     kind: ChangeKind
     topic: str

@@ -30,7 +30,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Result of one fetch of one partition: all messages from offset ``begin`` to before ``end``."""
+    """Result of one fetch of one partition: all messages from offset ``begin`` to before ``end``.
+
+    ``hold``: the number of the hold under which the partition was fetched.
+    """
 
     topic: str
     partition: int
@@ -45,6 +48,7 @@ class MessageStream:
     """The stream of one thread, read by one task.
 
     - ``holds`` returns the thread's current holds; it is called before and after each fetch
+    - ``reset``: where to start without a valid committed offset; a value of ``RESETS``
     - ``fetch_bytes`` is the size of one fetch
     """
 

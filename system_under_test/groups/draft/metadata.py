@@ -187,6 +187,7 @@ class MetadataStore:
         return ABSENT if found is None else found[1]
 
     async def _read(self, path: str) -> tuple[bytes, int] | None:
+        """Returns a znode's data and version; None if it does not exist. Retries until ZooKeeper answers."""
         while True:
             try:
                 data, stat = await self._zookeeper.get(path)
