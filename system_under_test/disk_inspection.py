@@ -34,7 +34,7 @@ class StoredRecord:
     - ``crc``: the CRC of the uncompressed message. A compressed set is not compared, because compaction rebuilds it
     - ``epoch``: the record's leader epoch by the replica's own epoch history
     - ``epoch_start``: the first offset of that epoch
-    - ``below_hw``: whether it is below the high watermark: that of the leader for an in-sync replica, else the stored one
+    - ``below_hw``: whether it is below the high watermark: the leader's if the replica is in sync, else the stored one
     - ``in_isr``: whether the replica is in sync, according to the leader
 
     The last row of each replica is no record. Its ``position`` is the log end, and it has ``log_start`` and the

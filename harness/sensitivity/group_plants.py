@@ -334,7 +334,7 @@ def _resume_below(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_kept(rows: Rows, bound: int) -> list[Claim]:
-    """Lists looks (``kept``) that found a commit. They are exposed if no commit that may be the last had expired."""
+    """Lists fetches of offsets (``kept``) that found a commit. They are exposed if no commit that may be the last had expired."""
     keeps = [
         row for row in rows if row["kind"] == "keep" and row["outcome"] != "fail" and row["retention_ms"] is not None
     ]
@@ -371,7 +371,7 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
-    """Lists looks (``kept``). A look is exposed if a commit had been replaced by another one before its call."""
+    """Lists fetches of offsets (``kept``). A fetch is exposed if a commit had been replaced by another one before its call."""
     acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=get_return_time)
     claims = []
     for look in rows:
@@ -384,14 +384,14 @@ def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _revive_commit(rows: Rows, claim: Claim) -> Rows:
-    """Makes the look find a commit that had been replaced."""
+    """Makes the fetch find a commit that had been replaced."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.row, value=claim.other["value"])
 
 
 def _forget_commit(rows: Rows, claim: Claim) -> Rows:
-    """Makes the look find nothing."""
+    """Makes the fetch find nothing."""
     if claim.row is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, value=None)
