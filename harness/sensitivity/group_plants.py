@@ -334,7 +334,7 @@ def _resume_below(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_kept(rows: Rows, bound: int) -> list[Claim]:
-    """Lists fetches of offsets (``kept``) that found a commit. They are exposed if no commit that may be the last had expired."""
+    """Lists fetches (``kept``) that found a commit. They are exposed if no commit that may be the last had expired."""
     keeps = [
         row for row in rows if row["kind"] == "keep" and row["outcome"] != "fail" and row["retention_ms"] is not None
     ]
@@ -353,14 +353,14 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
         last_of_member = last_call[row["generation"], row["owner"]] if row["outcome"] == "ok" else 0
         return max(int(row["call"]) + int(row["retention_ms"]) * NANOSECONDS_PER_MILLISECOND, last_of_member)
 
-    def is_exposed(look: Row) -> bool:
-        since = max((row["call"] for row in keeps if get_return_time(row) < look["call"]), default=None)
+    def is_exposed(fetch: Row) -> bool:
+        since = max((row["call"] for row in keeps if get_return_time(row) < fetch["call"]), default=None)
         return since is not None and all(
-            stays_until(row) > look["ret"] + SLACK
+            stays_until(row) > fetch["ret"] + SLACK
             for row in keeps
             if get_return_time(row) >= since
-            and row["call"] < look["ret"]
-            and (row["outcome"] != "ok" or row["sub"] == last_sub[row["op"]] or get_return_time(row) > look["call"])
+            and row["call"] < fetch["ret"]
+            and (row["outcome"] != "ok" or row["sub"] == last_sub[row["op"]] or get_return_time(row) > fetch["call"])
         )
 
     return [
@@ -371,15 +371,15 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
-    """Lists fetches of offsets (``kept``). A fetch is exposed if a commit had been replaced by another one before its call."""
+    """Lists fetches of offsets. A fetch is exposed if a commit had been replaced by another one before its call."""
     acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=get_return_time)
     claims = []
-    for look in rows:
-        if is_ok(look, "kept"):
-            last = max((row["call"] for row in acked if get_return_time(row) < look["call"]), default=-1)
-            replaced = [row for row in acked if get_return_time(row) < last and row["value"] != look["value"]]
+    for fetch in rows:
+        if is_ok(fetch, "kept"):
+            last = max((row["call"] for row in acked if get_return_time(row) < fetch["call"]), default=-1)
+            replaced = [row for row in acked if get_return_time(row) < last and row["value"] != fetch["value"]]
             older = replaced[-1] if replaced else None
-            claims.append(Claim(f"the answer of operation {look['op']}", older is not None, row=look, other=older))
+            claims.append(Claim(f"the answer of operation {fetch['op']}", older is not None, row=fetch, other=older))
     return claims
 
 
