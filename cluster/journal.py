@@ -161,7 +161,7 @@ class UndoJournal:
 
 
 @dataclass(frozen=True)
-class Pending:
+class StoredJournal:
     """A journal as read from disk: the actions not yet undone, the latest first."""
 
     path: Path
@@ -183,7 +183,7 @@ def state_folder() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "assay"
 
 
-def read_journal(path: Path) -> Pending:
+def read_journal(path: Path) -> StoredJournal:
     """Returns a journal. Raises :class:`JournalError`.
 
     A last line that a crash cut short is ignored, because its action was not begun.
@@ -207,8 +207,8 @@ def read_journal(path: Path) -> Pending:
             kept = True
     if header is None:
         # Without the first line nothing was done. The file name still has the owner.
-        return Pending(path, owner.parse_owner(".".join(path.name.split(".")[:4])), "?", ())
-    return Pending(
+        return StoredJournal(path, owner.parse_owner(".".join(path.name.split(".")[:4])), "?", ())
+    return StoredJournal(
         path, owner.parse_owner(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
     )
 
@@ -231,9 +231,9 @@ def _read_regular(path: Path) -> bytes:
         return file.read()
 
 
-def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
+def read_journals(state: Path) -> tuple[list[StoredJournal], list[str]]:
     """Returns every journal, in the order of their names, and the errors of journals that cannot be read."""
-    found: list[Pending] = []
+    found: list[StoredJournal] = []
     broken: list[str] = []
     for path in sorted((state / JOURNALS).glob("*.jsonl"), key=lambda path: path.name):
         try:

@@ -20,7 +20,7 @@ from assay.cluster.file_lock import LockHeldError, hold_lock
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.journal import (
     Action,
-    Pending,
+    StoredJournal,
     RemoveContainer,
     RunInContainer,
     RunOnHost,
@@ -115,7 +115,7 @@ def _is_dead(creator: owner.Owner, running: bool) -> bool:
     return not creator.alive() and (creator.is_of_this_boot() or not running)
 
 
-def _describe_left(journal: Pending) -> str:
+def _describe_left(journal: StoredJournal) -> str:
     machine = f"machine {journal.machine}" if journal.machine else "an unknown machine"
     return (
         f"run {journal.run_id} may go on, in process {journal.owner.pid} of {machine}; if it does not, "
@@ -123,7 +123,7 @@ def _describe_left(journal: Pending) -> str:
     )
 
 
-def _is_of_hosts(journal: Pending) -> bool:
+def _is_of_hosts(journal: StoredJournal) -> bool:
     """Returns whether the journal's cluster consists of a user's machines, so that its undo needs no engine."""
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
@@ -134,7 +134,7 @@ def _undo_on_host(undoer: HostUndoer, action: Action) -> bool:
     return True
 
 
-def _replay(perform: Callable[[Action], bool], journal: Pending, report: SweepReport) -> None:
+def _replay(perform: Callable[[Action], bool], journal: StoredJournal, report: SweepReport) -> None:
     removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
     failed = False
     for _, action in journal.actions:
@@ -150,7 +150,7 @@ def _replay(perform: Callable[[Action], bool], journal: Pending, report: SweepRe
         journal.path.unlink(missing_ok=True)
 
 
-def _report_missing_engine(journal: Pending, report: SweepReport) -> None:
+def _report_missing_engine(journal: StoredJournal, report: SweepReport) -> None:
     if journal.actions:
         report.failed.append(f"run {journal.run_id}: no Docker engine answers; start it, then `assay heal`")
     else:

@@ -221,6 +221,7 @@ class SshConnection:
             return self._transport
 
     def _open(self, login: Login) -> paramiko.Transport:
+        """Connects and logs in, through the login's jump hosts."""
         transport: paramiko.Transport | None = None
         try:
             raw = self._open_socket(login)
@@ -261,6 +262,7 @@ class SshConnection:
         return transport
 
     def _open_socket(self, login: Login) -> socket.socket | paramiko.Channel:
+        """Opens a TCP connection, or a channel to the same address through the jump host."""
         where = (login.address, login.port)
         if login.jump is None:
             return socket.create_connection(where, CONNECT_TIMEOUT)

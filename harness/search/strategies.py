@@ -295,8 +295,8 @@ def _mutate_example(draw: st.DrawFn, example: Example, space: SearchSpace, corpu
 def make_playable(example: Example, space: SearchSpace) -> Example:
     """Returns a playable copy: each step ends in time and names existing nodes, and the contract still applies.
 
-    All faults of a run that lose unsynced data (a power loss, damage) hit the same server, because contracts promise
-    only this: acknowledged records survive if at most one server loses data.
+    All faults of a run that lose unsynced data (a power loss, damage) hit the same server. Contracts promise only
+    that acknowledged records survive if at most one server loses data.
     """
     steps = sorted(
         (fit_step_into_run(step, example, space) for step in example.schedule.steps), key=lambda step: step.at

@@ -135,6 +135,7 @@ class _OpenedHistory:
 
 
 def _judge_batch(paths: Sequence[Path], engines: Engines, registry: Registry) -> Iterator[BatchResult]:
+    """Judges histories, small ones together, up to ``BATCH_ROWS`` rows at a time."""
     part: list[_OpenedHistory | BatchResult] = []
     for one in map(_open, paths):
         if part and sum(map(_count_rows, part)) + _count_rows(one) > BATCH_ROWS:

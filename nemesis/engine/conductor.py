@@ -250,6 +250,7 @@ class Conductor:
         return errors
 
     async def _play(self) -> None:
+        """Injects and heals, one action after another, until nothing is left to do."""
         while not self._halted and (self._steps or self._waiting or self._heal_times.keys() - self._failed_heals):
             self._wake.clear()
             at, turn, number = min(self._agenda())

@@ -83,7 +83,7 @@ class StateMachines:
         """Records a partition that has no state in ZooKeeper yet."""
         if partition not in self._partitions:
             self._partitions[partition] = _P.NON_EXISTENT
-            self._move(partition, _P.NEW)
+            self._move_partition(partition, _P.NEW)
             self._add_assigned(partition)
 
     def record_state(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
@@ -91,7 +91,7 @@ class StateMachines:
         known = self._partitions.get(partition)
         now = _P.ONLINE if leaders.has_live_leader(state, self._cluster.brokers) else _P.OFFLINE
         if known is not now or (elected and now is _P.ONLINE):
-            self._move(partition, now)
+            self._move_partition(partition, now)
         if known is not None:
             self._add_assigned(partition)
         self.follow_brokers(partition)
@@ -168,8 +168,8 @@ class StateMachines:
                     self._move_replica(partition, replica, _R.OFFLINE)
             if partition in self._partitions:
                 if self._partitions[partition] is not _P.OFFLINE:
-                    self._move(partition, _P.OFFLINE)
-                self._move(partition, _P.NON_EXISTENT)
+                    self._move_partition(partition, _P.OFFLINE)
+                self._move_partition(partition, _P.NON_EXISTENT)
                 del self._partitions[partition]
             del self._replicas[partition]
 
@@ -181,7 +181,7 @@ class StateMachines:
             if known.setdefault(replica, _R.NON_EXISTENT) is _R.NON_EXISTENT:
                 self._move_replica(partition, replica, _R.NEW)
 
-    def _move(self, partition: PartitionId, now: PartitionStateName) -> None:
+    def _move_partition(self, partition: PartitionId, now: PartitionStateName) -> None:
         former = self._partitions.get(partition)
         self._partitions[partition] = now
         if former is not None and former not in PARTITION_TRANSITIONS[now]:

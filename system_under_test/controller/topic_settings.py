@@ -137,11 +137,13 @@ class ConfigChanges:
         await self._delete_old_announcements()
 
     async def _read(self, topic: str, zxid: int) -> None:
+        """Reads and applies a topic's settings."""
         settings = await read_settings(self.zookeeper, topic, zxid)
         if settings is not None:
             await self.apply(topic, settings)
 
     async def _read_own(self) -> None:
+        """Reads and applies the broker's own settings."""
         try:
             found = await znodes.read(self.zookeeper, znodes.TopicSettings, paths.broker_config(self.broker_id))
         except znodes.ZnodeError as error:

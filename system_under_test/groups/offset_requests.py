@@ -113,6 +113,7 @@ class OffsetRequests:
     async def _commit_records(
         self, request: group_offsets.OffsetCommitRequest, records: Sequence[OffsetRecord]
     ) -> ErrorCode:
+        """Appends the records of one request. Returns the error code of all its offsets."""
         try:
             stored = self.terms.get_stored_groups(request.group_id)
             self._check_commit(stored, request)

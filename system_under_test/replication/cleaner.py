@@ -58,7 +58,7 @@ class LogCleaner:
 
     async def prepare_truncation(self, replica: Replica, offset: int) -> None:
         """Lowers the checkpoint before a truncation to ``offset``. The caller holds ``checkpointing``."""
-        if offset < self._clean_to(replica):
+        if offset < self._read_cleaned_end(replica):
             await self._checkpoint.write({(replica.topic, replica.index): offset})
         await replica.log.prepare_truncation(offset)
 
@@ -66,14 +66,15 @@ class LogCleaner:
         """Removes the entry of a deleted log."""
         await self._checkpoint.remove((topic, index))
 
-    def _clean_to(self, replica: Replica) -> int:
+    def _read_cleaned_end(self, replica: Replica) -> int:
+        """Returns the offset below which the log has been compacted, by the checkpoint."""
         return self._checkpoint.load().get((replica.topic, replica.index), 0)
 
     def _plan(self, replica: Replica) -> cleaner.CleaningPlan | None:
         if not replica.is_configured or not replica.config.compacts:
             return None
         try:
-            clean_to = self._clean_to(replica)
+            clean_to = self._read_cleaned_end(replica)
             return cleaner.plan_cleaning(replica.log, clean_to, replica.high_watermark, replica.config)
         except CorruptLog as damage:
             _log.error("%s: %s", replica.key, damage)

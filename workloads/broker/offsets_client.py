@@ -113,7 +113,7 @@ class Commit(OffsetsVerb):
         if client != NEWCOMER:
             regular = self.session.membership("regular", TOOLS, retention=TOOLS_RETENTION)
             return await self.commit(regular, operation, None)
-        newcomer = self.session.join(TOOLS, (), TOOLS_RETENTION)
+        newcomer = self.session.make_membership(TOOLS, (), TOOLS_RETENTION)
         try:
             return await self.commit(newcomer, operation, None)
         finally:
