@@ -20,10 +20,10 @@ from assay.cluster.file_lock import LockHeldError, hold_lock
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.journal import (
     Action,
-    StoredJournal,
     RemoveContainer,
     RunInContainer,
     RunOnHost,
+    StoredJournal,
     Unpause,
     describe,
     read_journals,

@@ -46,7 +46,7 @@ Line: Final = _define_line()
 """A line of an event log."""
 
 
-class TopicIncarnations:
+class TopicKeys:
     """Gives topics of one name distinct keys, as the history does: ``orders-0``, ``orders#2-0``, ``orders#3-0``.
 
     Lines identify a topic by the zxid of its creation. Topics are numbered as their lines arrive. If the first line of
@@ -80,7 +80,7 @@ class EventLogCollector:
     on_line: Callable[[str, str], None] | None
     """Called with a node's name and each line as soon as it arrives."""
     problems: list[str] = field(default_factory=list)
-    _incarnations: TopicIncarnations = field(default_factory=TopicIncarnations)
+    _incarnations: TopicKeys = field(default_factory=TopicKeys)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:

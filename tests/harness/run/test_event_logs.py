@@ -12,11 +12,11 @@ import pytest
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history.in_memory import HistoryInMemory
 from assay.harness.core.timestamps import Stamps
-from assay.harness.run.event_logs import UNREADABLE, EventLogCollector, TopicIncarnations
+from assay.harness.run.event_logs import UNREADABLE, EventLogCollector, TopicKeys
 
 
 def test_lives_of_a_topic_are_numbered_as_they_are_heard_of() -> None:
-    lives = TopicIncarnations()
+    lives = TopicKeys()
     heard = [("orders-0", 40), ("orders-1", 40), ("bills-0", 41), ("orders-0", 77), ("orders-0", 40), ("orders-2", 77)]
     assert [lives.to_history_key(*one) for one in heard] == [
         "orders-0", "orders-1", "bills-0", "orders#2-0", "orders-0", "orders#2-2",
@@ -24,14 +24,14 @@ def test_lives_of_a_topic_are_numbered_as_they_are_heard_of() -> None:
 
 
 def test_one_that_was_missed_is_none_of_those_that_were_counted() -> None:
-    lives = TopicIncarnations()
+    lives = TopicKeys()
     assert [lives.to_history_key("orders-0", life) for life in (40, 90, 77, 95)] == [
         "orders-0", "orders#2-0", "orders#0-0", "orders#3-0",
     ]  # fmt: skip
 
 
 def test_what_says_no_topic_stays_as_it_is() -> None:
-    lives = TopicIncarnations()
+    lives = TopicKeys()
     assert [lives.to_history_key(None, None), lives.to_history_key("workers", None), lives.to_history_key(None, 5)] == [
         None,
         "workers",
