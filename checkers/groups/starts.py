@@ -54,7 +54,7 @@ MISPLACED_START: Final = Check(
         where kind = 'seek' and former_kind = 'fetched' and first_kind = 'acquire' and outcome = 'ok'
             and former_position is not null and position is not null and assignment = first_assignment
 
-        -- Positions at which new owners were told to begin. `log`: the log's key, without the group's name.
+        -- Positions at which new owners had to begin. `log`: the log's key, without the group's name.
         create table start_resumed as
         select e.op, e.sub, e.key, e.group as group_name, e.process, e.position, e.ret,
             substring(e.key, length(e.group) + 2) as log
