@@ -5,8 +5,8 @@
 - ``unknown``: otherwise, if there is a reason not to pass. The judgement names every such reason.
 - ``pass``: otherwise.
 
-Checks of deadlines prove nothing about an interrupted run. A history that was not closed may lack operations, so it
-proves nothing that a value in it has no sender.
+Checks of deadlines prove nothing about an interrupted run. A history that was not closed may lack operations. So a
+value without a sender proves nothing there.
 """
 
 from __future__ import annotations

@@ -232,6 +232,7 @@ def _search_element(history: KeyHistory, element: int, parts: Sequence[Part], de
         call=history.call[rows],
         ret=history.ret[rows],
         action=np.array(action, dtype=np.int64),
+        # blind: the state after a write does not depend on the state before.
         actions=[Action(kind, value, reads=kind == FIND, blind=kind == WRITE) for kind, value, _ in numbers],
         texts=[text for _, _, text in numbers],
         values=history.values,

@@ -7,8 +7,9 @@ assignment. The reader is stuck if a poll was called after the contract's ``read
 ``MIN_POLLS`` such polls were called in the last half of this time.
 
 ``log.positions`` creates ``log_positions``. ``log.views`` creates ``log_reads``, ``log_judged`` and
-``log_value_offsets``. ``log_declared`` has the fields of the contract. :class:`assay.checkers.check.Check` explains the
-fields of a check.
+``log_value_offsets``.
+
+``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final
