@@ -62,8 +62,8 @@ __all__ = [
 ]
 
 MANY_OPERATIONS: Final = 100_000
-"""Minimum number of operations of a simulated run whose memory is returned before it is judged. Below, the disks take
-less than the judge itself."""
+"""Minimum number of operations of a simulated run whose cluster is removed before the run is judged. The disks of
+shorter runs take less memory than the judge itself."""
 
 
 class ReportPolicy(enum.Enum):
@@ -277,7 +277,7 @@ class Attempt:
             problem="; ".join(end.problems) or None,
         )
         self._world.loop.run_until_complete(self._trial.keep_logs())
-        if not self._world.outlives_process:
+        if not self._world.outlives_process and self._tally.operations >= MANY_OPERATIONS:
             self._remove_simulation()
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
@@ -332,10 +332,9 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - of user code; the run must be judged all the same
             self._removal_error = error
         self._trial = None
-        if self._tally.operations >= MANY_OPERATIONS:
-            del world
-            gc.collect()
-            return_free_memory()
+        del world
+        gc.collect()
+        return_free_memory()
 
     def _remove_cluster(self, world: World) -> None:
         try:

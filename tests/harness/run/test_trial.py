@@ -355,6 +355,7 @@ def test_a_simulated_cluster_that_cannot_be_removed_costs_no_verdict(
         raise OSError("a bug in the removal")
 
     monkeypatch.setattr("assay.harness.run.environments.SimWorld.close", broken)
+    monkeypatch.setattr(attempts, "MANY_OPERATIONS", 1)
     run = attempt(toy, tmp_path)
     run.set_up()
     assert run.run() is None

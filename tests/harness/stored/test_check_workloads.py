@@ -362,7 +362,7 @@ def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: py
     ):
         assert words in rejected(capsys, str(path), *options)
     (tmp_path / "sub").mkdir()
-    assert "--workload is for a file" in rejected(capsys, str(tmp_path / "sub"), "--workload=bank")
+    assert "neither a run nor a history folder" in rejected(capsys, str(tmp_path / "sub"), "--workload=bank")
 
 
 def test_micro_operations_are_shown_in_the_notation_of_the_file(
