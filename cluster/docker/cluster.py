@@ -21,7 +21,14 @@ from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import list_written_paths, read_command
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
-from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_docker, run_labels, undo_action
+from assay.cluster.docker.engine import (
+    DockerEngineError,
+    DockerFreezer,
+    make_stream_command,
+    open_docker,
+    run_labels,
+    undo_action,
+)
 from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
@@ -120,8 +127,11 @@ class DockerCluster(SshCluster):
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
         self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner)
         net = await self._in_thread(self._make_network, journal)
-        logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
-        hosts = {item.name: logins[item.name].address for item in self._plans}
+        hosts = {item.name: net.address(item.number) for item in self._plans}
+        logins = {
+            name: Login(address, "root", key, host_key, stream=make_stream_command(self._container(name)))
+            for name, address in hosts.items()
+        }
         secrets = archive_keys(key, host_key)
         disks = await self._in_thread(self._make_disks, journal)
         preloads = await self._in_thread(self._make_preloads)

@@ -18,8 +18,10 @@ from docker.errors import APIError, DockerException, NotFound
 
 from assay.cluster import journal, owner
 from assay.cluster.docker import disk
+from assay.cluster.docker.layer import command_environment
 from assay.cluster.journal import UndoJournal, Unpause
 from assay.cluster.node import NodeError
+from assay.cluster.ssh.command_stream import StreamCommand
 
 LABEL = "assay"
 RUN_LABEL = "assay.run"
@@ -50,6 +52,16 @@ def open_docker(timeout: float = CALL_TIMEOUT) -> Iterator[docker.DockerClient]:
         raise DockerEngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
     finally:
         client.close()
+
+
+def make_stream_command(container: str) -> StreamCommand:
+    """Returns the command that starts an sshd in a container and connects it with its own input and output."""
+    sshd = 'exec "$(command -v sshd)" -i -e -f /etc/ssh/assay_sshd_config'
+    return StreamCommand(
+        ("docker", "exec", "-i", "-u", "0", container, "/bin/sh", "-c", sshd),
+        command_environment(),
+        "is the container running, and not paused?",
+    )
 
 
 def _find_remedy(error: APIError) -> str:

@@ -146,7 +146,7 @@ def docker_build(options: Sequence[str], on_step: Progress, timeout: float = 180
     Raises :class:`ImageError` with the step and the last lines on failure, or after ``timeout`` seconds.
     """
     argv = ["docker", "build", "--force-rm", *options]
-    environment = _environment() | {"BUILDKIT_PROGRESS": "plain"}
+    environment = command_environment() | {"BUILDKIT_PROGRESS": "plain"}
     step, pending, lines = "", False, deque[str](maxlen=TAIL)
     try:
         run = subprocess.Popen(
@@ -194,7 +194,9 @@ def _kill_after(run: "subprocess.Popen[str]", seconds: float) -> Iterator[thread
 def run_command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     """Runs a command. Raises :class:`ImageError` if it fails, is missing, or lasts over ``timeout`` seconds."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=timeout, check=False, env=command_environment()
+        )
     except NO_PROGRAM as error:
         raise ImageError(_not_installed_message(argv[0])) from error
     except subprocess.TimeoutExpired as error:
@@ -212,7 +214,7 @@ def _not_installed_message(program: str) -> str:
     return f"{program} is not installed, or this user may not run it; on Debian, as root: {remedy}"
 
 
-def _environment() -> dict[str, str]:
+def command_environment() -> dict[str, str]:
     """Returns an environment in which the docker command uses the same engine as the SDK, which ignores contexts."""
     environment = dict(os.environ)
     if not environment.get("DOCKER_HOST"):
@@ -278,7 +280,7 @@ def _import(root: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            env=_environment(),
+            env=command_environment(),
         )
     if done.returncode != 0 or tar.returncode != 0:
         raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {last_lines(done.stderr)}")

@@ -1,6 +1,7 @@
 """Machines reached over SSH.
 
 - ``connection``: commands, files and streamed lines of one machine
+- ``command_stream``: a local command that carries the connection
 - ``ssh_address``: how to reach a machine, as plain data
 - ``process``: shell commands for one process
 - ``node_processes``: all processes of a node, or one alone

@@ -18,11 +18,14 @@ from dataclasses import dataclass
 import paramiko
 
 from assay.cluster.node import CommandResult, NodeError, join_host_port
+from assay.cluster.ssh.command_stream import CommandStream, StreamCommand
 
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds of one attempt to connect."""
 COMMAND_TIMEOUT = 30.0
 """Default time limit of a command in seconds."""
+ERRORS_TIMEOUT = 1.0
+"""Maximum seconds to wait for the errors of a command that should have carried a connection."""
 KEEPALIVE = 5
 """Seconds between keep-alive packets, which detect a dead peer."""
 GRACE = 5.0
@@ -56,6 +59,12 @@ class Login:
     """The jump host through which this machine is reached."""
     plain_shell: bool = True
     """Whether the user's login shell understands the syntax of ``sh``."""
+    stream: StreamCommand | None = None
+    """The command that carries the connection. None: a TCP connection to ``address``."""
+
+    def __str__(self) -> str:
+        where = join_host_port(self.address, self.port)
+        return f"{self.user}@{where}" if self.stream is None else f"{self.user} through `{self.stream}`"
 
 
 class UnansweredError(NodeError):
@@ -63,7 +72,10 @@ class UnansweredError(NodeError):
 
 
 class RefusedError(NodeError):
-    """The machine rejects this user, or has another host key. Retries are useless and may cause a ban."""
+    """The machine rejects this user, or has another host key, or this machine lacks the program that reaches it.
+
+    Retries are useless and may cause a ban.
+    """
 
 
 class CommandTimeoutError(NodeError):
@@ -223,8 +235,9 @@ class SshConnection:
     def _open(self, login: Login) -> paramiko.Transport:
         """Connects and logs in, through the login's jump hosts."""
         transport: paramiko.Transport | None = None
+        stream = None if login.stream is None else self._start_stream(login.stream)
         try:
-            raw = self._open_socket(login)
+            raw = self._open_socket(login) if stream is None else stream.socket
             try:
                 transport = paramiko.Transport(raw)
             except BaseException:
@@ -244,22 +257,25 @@ class SshConnection:
         except paramiko.AuthenticationException as error:
             assert transport is not None, "only the transport raises it"
             transport.close()
-            raise RefusedError(
-                f"{self._name}: {login.user}@{join_host_port(login.address, login.port)} rejects this key: {error}"
-            ) from error
+            raise RefusedError(f"{self._name}: {login} rejects this key: {error}") from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
                 transport.close()
-            raise UnansweredError(
-                f"{self._name}: no SSH connection to {login.user}@{join_host_port(login.address, login.port)}: "
-                f"{error!r}; "
-                "is the machine up and sshd running?"
-            ) from error
+            reason = f"{error!r}; is the machine up and sshd running?"
+            if stream is not None:
+                reason = f"{stream.read_errors(ERRORS_TIMEOUT) or repr(error)}; {stream.command.remedy}"
+            raise UnansweredError(f"{self._name}: no SSH connection to {login}: {reason}") from error
         except BaseException:
             if transport is not None:
                 transport.close()
             raise
         return transport
+
+    def _start_stream(self, command: StreamCommand) -> CommandStream:
+        try:
+            return CommandStream(command)
+        except OSError as error:
+            raise RefusedError(f"{self._name}: `{command}` cannot be started: {error}; {command.remedy}") from error
 
     def _open_socket(self, login: Login) -> socket.socket | paramiko.Channel:
         """Opens a TCP connection, or a channel to the same address through the jump host."""

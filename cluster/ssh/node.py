@@ -94,7 +94,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that cuts and packet shaping spare. If empty, cuts spare no port, and shaping spares port 22."""
+        """TCP ports that cuts and packet shaping spare: those of SSH, if SSH uses the network under test."""
         self.monotonic_ahead = 0.0
         """Seconds by which the node's monotonic clock, which times its events, is ahead of this machine's."""
         self._streams: set[LineStream] = set()
@@ -355,7 +355,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._require_reachable()
         await self._record_undo("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
-        await self.shell(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._iptables))
+        await self.shell(packets.command(asdict(traffic), addresses, self.spared_ports, self._iptables))
 
     async def shaped(self) -> Mapping[str, int]:
         counts: dict[str, int] = json.loads(await self.shell(packets.READ))

@@ -2,7 +2,7 @@
 
 Kernels of containers often lack ``netem``. Instead, a rule passes each outgoing packet to this program (``NFQUEUE``),
 which releases the packet when it is due. If the program ends, held packets go out at once, and further packets pass as
-without the rule (``--queue-bypass``). SSH always passes.
+without the rule (``--queue-bypass``). SSH passes on machines that are reached through the network.
 
 The format of messages is that of ``linux/netfilter/nfnetlink_queue.h``. The kernel splits large segments and fills in
 checksums before it queues a packet, so the counts are those of packets on the wire.
@@ -65,7 +65,7 @@ READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
 def command(
     traffic: Mapping[str, float],
     addresses: Sequence[str] | None,
-    spared: Sequence[int] = (22,),
+    spared: Sequence[int] = (),
     tables: str = "iptables",
 ) -> str:
     """Returns the command that shapes packets to these addresses, or to all with None.

@@ -45,6 +45,7 @@ LARGER = {
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
 ELSEWHERE = {
     "explorers", "figures", "broker", "linearizability", "published_histories", "sets_and_queues", "store_on_spark",
+    "control",
 }  # fmt: skip
 """Modules that the other benchmarks share, and benchmarks that have tests of their own below."""
 
@@ -133,6 +134,14 @@ def test_text_goes_to_stdout_without_json() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "pairs/s" in done.stdout
     assert "{" not in done.stdout
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_the_benchmark_of_control_compares_both_ways() -> None:
+    found = figures("control", "--commands=3", "--megabytes=1", "--rounds=1")
+    assert found.keys() == {"connect", "commands", "megabytes"}
+    assert min(found.values()) > 0
 
 
 @pytest.mark.spark

@@ -77,6 +77,26 @@ def test_a_real_zookeeper_serves(live: Any) -> None:
     live.run(body())
 
 
+def test_commands_need_no_network(live: Any) -> None:
+    """Commands pass while a node can neither receive nor send a packet, also on a new connection."""
+
+    async def body() -> None:
+        node = live.node("n1")
+        cut = "iptables -w -I INPUT 1 -j DROP && iptables -w -I OUTPUT 1 -j DROP"
+        await node.run(cut, changes=True, undo="iptables -w -D INPUT 1 && iptables -w -D OUTPUT 1")
+        try:
+            assert not await reaches(node, live.node("n2"))
+            assert not await reaches(live.node("n2"), node)
+            assert await node.shell("echo here") == "here\n"
+            with pytest.raises(NodeError, match="n1"):
+                await node.shell("kill $PPID; sleep 5")
+            assert await node.shell("echo again") == "again\n"
+        finally:
+            await node.run("iptables -w -D INPUT 1 && iptables -w -D OUTPUT 1", changes=True)
+
+    live.run(body())
+
+
 def test_start_kill_and_start_give_two_incarnations_and_leave_no_child(live: Any) -> None:
     async def body() -> None:
         node = live.node("n1")

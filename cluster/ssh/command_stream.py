@@ -1,0 +1,76 @@
+"""A command whose standard input and output carry an SSH connection, for machines that have no address to dial.
+
+The command runs on this machine: ``docker exec -i CONTAINER sshd -i`` starts an sshd in a container and connects it
+with its own input and output. It ends when the socket is closed, and when this process dies.
+"""
+
+import contextlib
+import socket
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+END_SECONDS = 2.0
+"""Seconds that a command has to end by itself after its output has ended. Then it is killed."""
+KEPT_LINES = 3
+"""Number of its last lines of errors that a message shows."""
+LINE_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class StreamCommand:
+    """``argv``: the command; ``environment``: its environment variables; ``remedy``: what helps if it fails."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] | None = None
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(self.argv)
+
+
+class CommandStream:
+    """A running command. ``socket`` reads its output and writes its input."""
+
+    def __init__(self, command: StreamCommand) -> None:
+        """Raises ``OSError`` if the command cannot be started."""
+        self.command = command
+        self._errors: deque[str] = deque(maxlen=KEPT_LINES)
+        self.socket, far_end = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                command.argv, stdin=far_end, stdout=far_end, stderr=subprocess.PIPE, env=_copy(command.environment),
+                start_new_session=True,  # Ctrl-C must not end it before the faults are healed
+            )  # fmt: skip
+        except OSError:
+            self.socket.close()
+            raise
+        finally:
+            far_end.close()
+        self._reaper = threading.Thread(target=self._reap, daemon=True, name=f"errors of {command.argv[0]}")
+        self._reaper.start()
+
+    def read_errors(self, timeout: float) -> str:
+        """Returns the last lines of the command's errors. Waits up to ``timeout`` seconds for the end of a command."""
+        self._reaper.join(timeout)
+        return " | ".join(self._errors)
+
+    def _reap(self) -> None:
+        """Reads the errors, so that the command never waits for a reader, and then collects its exit status."""
+        assert self._process.stderr is not None
+        with self._process.stderr as errors:
+            while line := errors.readline(LINE_LENGTH):
+                if text := line.decode("utf-8", "replace").strip():
+                    self._errors.append(text)
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+
+
+def _copy(environment: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if environment is None else dict(environment)

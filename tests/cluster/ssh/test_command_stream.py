@@ -1,0 +1,99 @@
+"""Tests SSH connections that a local command carries: commands, files, errors, and the end of the command."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.node import NodeError
+from assay.cluster.ssh.command_stream import StreamCommand
+from assay.cluster.ssh.connection import Login, RefusedError, SshConnection, UnansweredError
+
+from helpers.ssh_machine import Machine, machine
+
+RELAY = """
+import os, socket, sys, threading
+with open(sys.argv[2], "a") as file:
+    print(os.getpid(), file=file)
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    def forward():
+        while data := os.read(0, 65536):
+            connection.sendall(data)
+        os._exit(0)
+    threading.Thread(target=forward, daemon=True).start()
+    while data := connection.recv(65536):
+        os.write(1, data)
+"""
+
+
+def relayed(to: Machine, pids: Path) -> Login:
+    """Returns a login whose address leads nowhere: only the command does. ``pids``: file of the commands' pids."""
+    command = StreamCommand((sys.executable, "-c", RELAY, str(to.login.port), str(pids)), None, "look at the relay")
+    return replace(to.login, address="192.0.2.1", stream=command)
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_command_carries_commands_and_files_and_ends_with_the_connection(tmp_path: Path) -> None:
+    with machine() as there:
+        connection = SshConnection("n1", relayed(there, tmp_path / "pids"))
+        try:
+            connection.connect(time.monotonic() + 10)
+            assert connection.run("echo here") == "here\n"
+            connection.write(str(tmp_path / "file"), b"data" * 100_000)
+            assert (tmp_path / "file").read_bytes() == b"data" * 100_000
+            (pid,) = map(int, (tmp_path / "pids").read_text().split())
+            assert lives(pid)
+        finally:
+            connection.close()
+        deadline = time.monotonic() + 10
+        while lives(pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not lives(pid), "it was ended and collected"
+
+
+def test_a_connection_whose_command_died_is_opened_again(tmp_path: Path) -> None:
+    with machine() as there:
+        connection = SshConnection("n1", relayed(there, tmp_path / "pids"))
+        try:
+            connection.connect(time.monotonic() + 10)
+            os.kill(int((tmp_path / "pids").read_text()), 9)
+            deadline = time.monotonic() + 10
+            while connection.run("echo here") and len((tmp_path / "pids").read_text().split()) == 1:
+                assert time.monotonic() < deadline
+        finally:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("/bin/sh", "-c", "echo no such container: n1 >&2; exit 1"), "no such container: n1; start it"),
+        (("/bin/sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo last >&2"), "last; start it"),
+    ],
+    ids=["its errors are shown", "many errors do not block it"],
+)
+def test_a_command_that_carries_no_connection_is_explained(argv: tuple[str, ...], message: str) -> None:
+    with machine() as there:
+        login = replace(there.login, stream=StreamCommand(argv, None, "start it"))
+        with pytest.raises(NodeError, match=f"n1: .*{message}") as caught:
+            SshConnection("n1", login).connect(time.monotonic())
+        assert isinstance(caught.value, UnansweredError)
+
+
+def test_a_program_that_is_missing_is_named_at_once() -> None:
+    with machine() as there:
+        login = replace(there.login, stream=StreamCommand(("/nowhere/docker", "exec"), None, "install it"))
+        with pytest.raises(RefusedError, match=r"n1: `/nowhere/docker exec` cannot be started: .*; install it"):
+            SshConnection("n1", login).connect(time.monotonic() + 60)
