@@ -2,7 +2,7 @@
 
     python benchmarks/control.py [--commands 1000] [--megabytes 100] [--rounds 3] [--json]
 
-One container of the node image runs an sshd. In each round, both ways open a connection, run short commands one after
+A container of the node image runs an sshd. In each round, both ways open a connection, run short commands one after
 another, and read a file of random bytes. The ways alternate. A ratio is the time through the engine divided by the time
 over TCP. Needs a Docker engine whose networks this machine reaches.
 """

@@ -1,8 +1,8 @@
 """A cluster of containers: real processes, a real ZooKeeper, a real network, on one machine's Docker engine.
 
-A container stands for a machine. Its init runs sshd, and the harness works by SSH, as on a real host. Containers live
-as long as the run. Faults kill processes, not containers, because a restarted container gets a new network namespace
-and so loses its partition.
+A container stands for a machine. The harness works by SSH, as on a real host. ``docker exec`` carries each connection,
+so commands do not use the network under test. Containers live as long as the run. Faults kill processes, not
+containers, because a restarted container gets a new network namespace and so loses its partition.
 
 The journal entry that removes a container is written before the container is created. Each run has SSH keys of its own,
 which are never stored on the harness's disk.

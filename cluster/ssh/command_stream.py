@@ -9,8 +9,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 END_SECONDS = 2.0
 """Seconds that a command has to end by itself after its output has ended. Then it is killed."""
@@ -21,10 +20,12 @@ LINE_LENGTH = 300
 
 @dataclass(frozen=True)
 class StreamCommand:
-    """``argv``: the command; ``environment``: its environment variables; ``remedy``: what helps if it fails."""
+    """``argv``: the command; ``environment``: its environment variables, or None for those of this process;
+    ``remedy``: advice for a command that fails.
+    """
 
     argv: tuple[str, ...]
-    environment: Mapping[str, str] | None = None
+    environment: dict[str, str] | None = field(default=None, compare=False)
     remedy: str = ""
 
     def __str__(self) -> str:
@@ -41,7 +42,7 @@ class CommandStream:
         self.socket, far_end = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                command.argv, stdin=far_end, stdout=far_end, stderr=subprocess.PIPE, env=_copy(command.environment),
+                command.argv, stdin=far_end, stdout=far_end, stderr=subprocess.PIPE, env=command.environment,
                 start_new_session=True,  # Ctrl-C must not end it before the faults are healed
             )  # fmt: skip
         except OSError:
@@ -70,7 +71,3 @@ class CommandStream:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             self._process.wait()
-
-
-def _copy(environment: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if environment is None else dict(environment)
