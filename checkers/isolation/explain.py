@@ -12,14 +12,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from assay.checkers.isolation.levels import CYCLE_CLASSES
+from assay.checkers.isolation.levels import CYCLE_CLASSES, ORDER_NAMES, Order
 from assay.checkers.isolation.precedence import Kind
 from assay.checkers.isolation.refutation import Circle, Refutation, Split, Step, iterate_circles
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
 from assay.checkers.judging.verdict import CycleBranch
 from assay.checkers.times import seconds
 
-_SUFFIXES: Final = {Kind.REAL_TIME: "-real-time", Kind.SESSION: "-process"}
+_SUFFIXES: Final = {
+    Kind.REAL_TIME: f"-{ORDER_NAMES[Order.REAL_TIME]}",
+    Kind.SESSION: f"-{ORDER_NAMES[Order.SESSION]}",
+}
 _LOST_UPDATE: Final = "a lost update"
 _MOST_STEPS: Final = 6
 _MOST_BRANCHES: Final = 4

@@ -61,7 +61,7 @@ class Order(enum.StrEnum):
     REAL_TIME = "real-time"
 
 
-_ORDER_NAMES: Final = {Order.SESSION: "process", Order.REAL_TIME: "real-time"}
+ORDER_NAMES: Final = {Order.SESSION: "process", Order.REAL_TIME: "real-time"}
 """The suffixes of anomalies that need an order."""
 
 
@@ -86,9 +86,15 @@ class Level:
         return self.order is Order.SESSION
 
     @property
+    def orders(self) -> frozenset[Order]:
+        """The orders that are in the formula: the declared one, and for causal always that of sessions."""
+        always = (Order.SESSION,) if self.rule is Rule.CAUSAL else ()
+        return frozenset({self.order, *always} - {Order.NONE})
+
+    @property
     def anomalies(self) -> frozenset[str]:
-        """All anomalies that refute the level: values, and cycles without or with the declared order."""
-        suffixes = ("", *((f"-{_ORDER_NAMES[self.order]}",) if self.order is not Order.NONE else ()))
+        """All anomalies that refute the level: values, and cycles without or with the orders of the formula."""
+        suffixes = ("", *(f"-{ORDER_NAMES[order]}" for order in self.orders))
         return self.forbidden_values | {name + suffix for name in CYCLE_CLASSES for suffix in suffixes}
 
 

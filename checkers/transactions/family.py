@@ -16,6 +16,7 @@ from typing import Final
 
 from assay.checkers.check import Family
 from assay.checkers.engine import Engine
+from assay.checkers.isolation.levels import LEVELS, ORDER_NAMES
 from assay.checkers.sql_idioms import total_of
 from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
 from assay.checkers.transactions.level import prepare_level
@@ -55,12 +56,20 @@ TRANSACTION_LISTS: Final = Family(
     name="transaction-lists", checks=_LISTS, applies=f"{_APPLIES} where e.kind = 'txn-append'"
 )
 
+
+def _list_levels(order: str) -> str:
+    """Returns the names of the levels that contain the order, as SQL. ``strong-causal`` contains both orders."""
+    names = (name for name, level in LEVELS.items() if order in {ORDER_NAMES[one] for one in level.orders})
+    return ", ".join(f"'{name}'" for name in names)
+
+
 TRANSACTION_ORDERS: Final = tuple(
     Family(
         name=f"transactions-{order}",
         checks=ORDERED_CYCLES[order],
         applies=f"""{_APPLIES}
-            where e.kind in ('txn-append', 'txn-write', 'txn-read') and d.transaction_order = '{order}'
+            where e.kind in ('txn-append', 'txn-write', 'txn-read')
+            and (d.transaction_order = '{order}' or d.transaction_level in ({_list_levels(order)}))
             """,
     )
     for order in ORDERS

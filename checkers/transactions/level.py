@@ -52,7 +52,7 @@ def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool 
     level = find_level(name)
     history = make_history(read_transaction_rows(engine), all_reads=all_reads)
     result = check_level(history, level, seconds)
-    found = [] if result.refutation is None else [_make_finding(history, result.refutation)]
+    found = [] if result.refutation is None else [_make_finding(history, level, result.refutation)]
     load_cycles(engine, "txn_found", found)
     note = "; ".join((_describe_level(history, result), *result.notes))
     certificate = "" if result.order is None else encode_certificate(history, level, result.order)
@@ -137,15 +137,18 @@ def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str 
     return None if len({*sources}) < len(sources) else encode_reasons(list_reasons(history, refutation))
 
 
-def _make_finding(history: TransactionHistory, refutation: Refutation) -> dict[str, Any]:
+def _make_finding(history: TransactionHistory, level: Level, refutation: Refutation) -> dict[str, Any]:
     """Returns a row of ``txn_found``."""
+    anomaly = find_class(history, refutation)
+    if anomaly not in level.anomalies:  # no check would report it, and the history would pass
+        raise AssertionError(f"{level.name} does not declare {anomaly}, which refutes it")
     steps = [step for circle in iterate_circles(refutation) for step in circle.steps]
     involved = list(dict.fromkeys(history.ops[step.source] for step in steps))
     readers = [history.ops[step.reader] for step in steps if step.reader >= 0]
     ops, branches = list(dict.fromkeys((*involved, *readers))), list_branches(history, refutation)
     keys = [history.keys[step.key] for step in steps if step.key >= 0]
     return {
-        "anomaly": find_class(history, refutation),
+        "anomaly": anomaly,
         "number": 1,
         "key": keys[0] if keys else None,
         "first_op": ops[0],

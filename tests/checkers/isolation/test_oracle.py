@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import zlib
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -15,13 +18,19 @@ from assay.checkers.isolation import weak_levels
 from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.explain import describe, find_class
 from assay.checkers.isolation.level_check import check_level
-from assay.checkers.isolation.levels import LEVELS, Level, Order, Rule
+from assay.checkers.isolation.levels import CYCLE_CLASSES, LEVELS, Level, Order, Rule
 from assay.checkers.isolation.refutation import Circle
 from assay.checkers.isolation.transactions import Row, make_history
 from assay.checkers.isolation.weak_levels import list_demanded_edges
+from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.verdict import Verdict
 
 from helpers.isolation_oracle import draw_history, keeps, satisfies, to_rows
+from helpers.judging import judge
+from helpers.log_histories import write
+from helpers.txn_histories import Store, Txn
+
+ANOMALIES: Final = Path(__file__).parents[3] / "docs/reference/anomalies.md"
 
 HISTORIES = int(os.environ.get("ASSAY_LEVEL_HISTORIES", "0"))
 """Number of histories per level and kind; 0: the number that the fast tests have time for."""
@@ -53,6 +62,45 @@ def test_a_level_gets_the_answer_of_brute_force(count: int, level: Level, lists:
         total[result.verdict] += 1
     assert total[Verdict.PASS] > count // 50, total
     assert total[Verdict.FAIL] > count // 50 or level.rule is Rule.READ_UNCOMMITTED, total
+
+
+def find_names(txns: list[Txn], level: Level) -> set[str]:
+    """Returns the anomalies that refute the level."""
+    history = make_history(to_rows(txns))
+    result = check_level(history, level)
+    names = {one.name for one in result.anomalies}
+    return names if result.refutation is None else names | {find_class(history, result.refutation)}
+
+
+def test_each_name_of_a_finding_is_declared_by_its_level_and_documented(count: int) -> None:
+    rng, drawn = random.Random(63), list[list[Txn]]()
+    while len(drawn) < 2 * count:
+        drawn.append(draw_history(rng, 5, lists=len(drawn) % 2 == 1))
+    page = ANOMALIES.read_text()
+    documented = {*re.findall(r"`(G[\w-]+|[a-z]+-[a-z]+|internal)`", page)}
+    suffixes = re.findall(r"`\.\.\.(-[a-z-]+)`", page)
+    documented |= {name + suffix for name in CYCLE_CLASSES for suffix in suffixes}
+    for level in LEVELS.values():
+        found = {name for txns in drawn for name in find_names(txns, level)}
+        assert found <= level.anomalies, level.name
+        assert level.anomalies <= documented
+
+
+def test_a_contradiction_of_sessions_fails_a_level_of_real_time(tmp_path: Path) -> None:
+    """Causal contains the order of sessions, with real time as well."""
+    store = Store()
+    store.add("ay1", when=(1, 12), process=1)
+    store.add("ay2", when=(2, 3), process=2)
+    store.add("ay3", when=(4, 8), process=0)
+    store.add("ry12", when=(9, 10), process=0)
+    store.txns[3].micros = [("r", "y", [1, 2])]
+    store.add("ry123", when=(11, 13), process=3)
+    name, level = "G-single-process", LEVELS["strong-causal"]
+    contract = forbid("garbage-read").isolate(level.name)
+    assert find_names(store.txns, level) == {name}
+    judgement = judge(write(tmp_path, store.rows), contract, requires_exposure=False)
+    assert judgement.verdict is Verdict.FAIL
+    assert [*judgement.anomalies] == [name]
 
 
 @pytest.mark.parametrize("lists", [False, True], ids=["registers", "lists"])
