@@ -153,7 +153,7 @@ def measure(
     begun = time.perf_counter()
     wanted = [name for name in judgement.forbidden if anomalies is None or name in anomalies]
     with engines.open(history) as engine:
-        known = _draw_objects(engine, history, contract.compacted, seed)
+        known = _draw_objects(engine, history, contract, seed)
     shares: list[PlantedShare] = []
     copies: list[PlantedCopy] = []
     found: dict[Plant, tuple[int, int]] = {}  # the numbers of claims and of exposed claims
@@ -202,8 +202,11 @@ def measure(
     )
 
 
-def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[str], seed: int) -> DrawnObjects:
-    """Reads objects in random order until they have ``MOST_ROWS`` effects. Compacted logs are left out."""
+def _draw_objects(engine: Engine, history: HistoryReader, contract: Contract, seed: int) -> DrawnObjects:
+    """Reads objects in random order until they have ``MOST_ROWS`` effects.
+
+    Compacted logs are left out, and reads of failed and unknown transactions that the contract does not judge.
+    """
     import pyarrow as pa
 
     from assay.checkers.exposure import EXPOSURE_BOUND
@@ -214,11 +217,12 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     sizes = {
         row["key"]: int(row["many"]) for row in engine.rows("select key, count(*) as many from effects group by key")
     }
-    sizes = {key: many for key, many in sizes.items() if key not in compacted}
+    sizes = {key: many for key, many in sizes.items() if key not in contract.compacted}
     drawn = _draw_keys(sizes, seed)
     effects: defaultdict[str, list[Row]] = defaultdict(list)
     engine.load("drawn_objects", pa.table({"key": pa.array(drawn, pa.string())}))
-    drawn_rows = engine.arrow("select e.* from effects e join drawn_objects d on d.key = e.key")
+    judged = "" if contract.transaction_all_reads else "where e.kind <> 'txn-read' or e.outcome = 'ok'"
+    drawn_rows = engine.arrow(f"select e.* from effects e join drawn_objects d on d.key = e.key {judged}")
     for row in drawn_rows.select(EFFECTS.names).cast(EFFECTS).to_pylist():  # SQLite has no truth values
         effects[row["key"]].append(row)
     silent: defaultdict[int, list[Row]] = defaultdict(list)

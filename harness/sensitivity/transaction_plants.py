@@ -3,13 +3,18 @@
 A history of transactions, restricted to a few keys, is still a history of these keys. So a copy has only the keys that
 the violation needs.
 
+If the level judges the reads of failed and unknown transactions (``all_reads``), these reads are edited, too. Their
+nils are not judged, because the transaction may not have come that far. So an edit leaves at least one element there.
+
 The cycles are those of Adya. A first transaction comes *before* a second one if the second read a write of the first.
 With ``-process`` the first also comes before the second if one process made both in this order. With ``-real-time``
 the first also comes before the second if it returned before the second was called. An edit contradicts this order:
 
 - ``G0``: a list shows the elements of both in reverse order.
 - ``G1c``: the first reads a write of the second.
-- ``G-single``: the second no longer reads a write of the first.
+- ``G-single``: the second no longer reads a write of the first. Without a suffix, it has read another write of the
+  first, so this is a fractured read.
+- ``G-single`` for causal: also, a third transaction that reads from the second no longer reads a write of the first.
 - ``G2-item``: the second did not read a write of a third, and the third no longer reads a write of the first.
 - ``G-nonadjacent``: like ``G2-item``, but the second did not read a write of a fourth, which the third read.
 
@@ -54,7 +59,10 @@ def gather_transactions(effects: Mapping[str, Rows]) -> dict[str, Rows]:
 
 @dataclass
 class _Transaction:
-    """An acknowledged transaction. ``writes``: rows by key. ``reads``: the rows of its first read of each key."""
+    """An acknowledged transaction, or the reads of another one. ``ret``: ``NEVER`` for another one.
+
+    ``writes``: rows by key. ``reads``: the rows of its first read of each key.
+    """
 
     op: int
     process: int
@@ -65,7 +73,7 @@ class _Transaction:
 
 
 class _Store:
-    """The acknowledged transactions by number, and what they read."""
+    """The acknowledged transactions by number, and what they and others read."""
 
     def __init__(self, rows: Rows) -> None:
         self.lists = {row["key"] for row in rows if row["kind"] == "txn-append"}
@@ -78,7 +86,7 @@ class _Store:
         """The position of each element of each list, as its longest read shows them."""
         reads: defaultdict[tuple[int, int, str], list[Row]] = defaultdict(list)
         for row in rows:
-            if row["outcome"] != "ok":
+            if row["outcome"] != "ok" and row["kind"] != "txn-read":
                 continue
             key, value = row["key"], row["value"]
             new = _Transaction(row["op"], row["process"], row["call"], get_return_time(row))
@@ -145,12 +153,17 @@ _Edits = Iterator[tuple[Row, Row | None, Sequence[int]]]
 def _find_cycles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], suffix: str) -> list[Claim]:
     """Lists the transactions, each with an edit that makes it a part of a cycle."""
     store = compute_once(rows, _Store)
-    edits = {row["op"]: (row, other, values) for row, other, values in find(store, suffix)}
+    edits = {row["op"]: (row, other, values) for row, other, values in find(store, suffix) if _can_lose(row)}
     claims = []
     for op in store.transactions:
         row, other, values = edits.get(op, (None, None, ()))
         claims.append(Claim(f"transaction {op}", row is not None, row=row, other=other, burst=tuple(values)))
     return claims
+
+
+def _can_lose(row: Row) -> bool:
+    """Returns whether a read may lose the value of this row, and all after it."""
+    return row["outcome"] == "ok" or bool(row["list_index"])
 
 
 def _reverse_writes(store: _Store, suffix: str) -> _Edits:
@@ -190,6 +203,30 @@ def _lose_write(store: _Store, suffix: str) -> _Edits:
             row = next((row for row in second.reads[key] if row["value"] == value), None)
             if row is not None and (other is None or key != other["key"]):
                 yield row, other, ()
+
+
+def _lose_later_write(store: _Store, suffix: str) -> _Edits:
+    """Finds the edits of ``_lose_write`` by which a transaction first reads from the first one, and then misses its
+    write.
+    """
+    for row, other, values in _lose_write(store, suffix):
+        if other is not None and row["sub"] > other["sub"]:
+            yield row, other, values
+
+
+def _lose_cause(store: _Store, suffix: str) -> _Edits:
+    """Finds the edits of ``_lose_write``, and those by which a transaction that read from the second no longer reads a
+    write of the first.
+    """
+    yield from _lose_write(store, suffix)
+    for first, second, proof in store.list_pairs(suffix):
+        for third, read in store.list_readers(second):
+            for key in (first.writes.keys() & third.reads.keys()) - {read["key"]}:
+                value = first.writes[key][0 if key in store.lists else -1]["value"]
+                row = next((row for row in third.reads[key] if row["value"] == value), None)
+                proven = proof is None or proof["key"] in (key, read["key"])
+                if row is not None and proven and third is not first:
+                    yield row, read, ()
 
 
 def _miss_each_other(store: _Store, suffix: str) -> _Edits:
@@ -387,7 +424,8 @@ def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
     for txn in store.transactions.values():
         for row in (row for written in txn.writes.values() for row in written):
             since = max(txn.ret, bound)
-            later = [one for one in store.shown[row["key"], row["value"]] if one["call"] > since]
+            shown = store.shown[row["key"], row["value"]]
+            later = [one for one in shown if one["call"] > since and _can_lose(one)]
             first = min(later, key=lambda one: one["call"], default=None)
             claims.append(Claim(f"the write of {row['value']} to {row['key']}", first is not None, since, row=first))
     return claims
@@ -395,41 +433,74 @@ def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
 
 _declare: Final = partial(Plant, kinds=_TXN, gather=gather_transactions, select=_select_keys, apart=True)
 
+_STRONG: Final = frozenset({Rule.SNAPSHOT_ISOLATION, Rule.REPEATABLE_READ, Rule.SERIALIZABLE})
+_ALL_RULES: Final = frozenset(Rule)
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    """Edits that put a transaction on a cycle of the class ``name``.
+
+    - ``rules``: the levels that no copy with such an edit satisfies. They may allow other cycles of the class.
+    - ``suffixes``: see the module's docstring
+    - ``by_default``: whether a contract without a level forbids the class, too
+    """
+
+    name: str
+    meaning: str
+    find: Callable[[_Store, str], _Edits]
+    edit: Callable[[Rows, Claim], Rows]
+    rules: frozenset[Rule]
+    suffixes: tuple[str, ...] = ("", PROCESS, REAL_TIME)
+    by_default: bool = True
+
+
+def _forbids(contract: Contract, *, cycle: str, suffix: str, rules: frozenset[Rule], by_default: bool = True) -> bool:
+    """Returns whether the contract forbids each copy with such a cycle. See :class:`_Cycle`."""
+    if contract.transaction_level is None:
+        return by_default and suffix in ("", f"-{contract.transaction_order}")
+    level = find_level(contract.transaction_level)
+    return level.rule in rules and f"{cycle}{suffix}" in level.anomalies
+
+
+_MISSED: Final = "a transaction does not read all that one wrote which comes before it"
 _CYCLES: Final = (
-    ("G0", "two lists show the appends of two transactions in different orders", _reverse_writes, _exchange),
-    ("G1c", "a transaction reads what one wrote that comes after it", _read_later, _show_more),
-    ("G-single", "a transaction does not read all that one wrote which comes before it", _lose_write, _tear),
-    (
-        "G-nonadjacent",
-        "two transactions read the writes of two others in different orders",
-        _read_in_two_orders,
-        _tear,
+    _Cycle(
+        "G0", "two lists show the appends of two transactions in different orders", _reverse_writes, _exchange,
+        _ALL_RULES,
     ),
-    ("G2-item", "two transactions each do not read what the other wrote", _miss_each_other, _tear),
-)
-_ORDERS: Final = (
-    ("", "", "none"),
-    (PROCESS, ", in the order of each process", "process"),
-    (REAL_TIME, ", in the order of real time", "real-time"),
-)
-"""The anomaly's suffix, the words added to its meaning, and the ``transaction_order`` of a contract that forbids it."""
-
-
-_WEAK: Final = frozenset({"G0", "G1c"})
-_FORBIDDEN: Final[Mapping[Rule, frozenset[str]]] = {
-    **dict.fromkeys(Rule, _WEAK),
-    Rule.READ_UNCOMMITTED: frozenset({"G0"}),
-    Rule.SNAPSHOT_ISOLATION: _WEAK | {"G-single", "G-nonadjacent"},
-    Rule.REPEATABLE_READ: frozenset(name for name, *_ in _CYCLES),
-    Rule.SERIALIZABLE: frozenset(name for name, *_ in _CYCLES),
-}
-"""The classes of cycles that each level forbids in every history. A level may forbid others in some histories."""
-
-
-def _forbids(contract: Contract, *, cycle: str, order: str) -> bool:
-    """Returns whether the contract forbids each cycle of this class, with edges of the declared order."""
-    level = None if contract.transaction_level is None else find_level(contract.transaction_level)
-    return order in ("none", contract.transaction_order) and (level is None or cycle in _FORBIDDEN[level.rule])
+    _Cycle(
+        "G1c", "a transaction reads what one wrote that comes after it", _read_later, _show_more,
+        _ALL_RULES - {Rule.READ_UNCOMMITTED},
+    ),
+    _Cycle("G-single", _MISSED, _lose_write, _tear, _STRONG, ("", PROCESS)),
+    _Cycle(
+        "G-single", "a transaction reads a write of another one, and misses a write of the same transaction",
+        _lose_write, _tear, frozenset({Rule.READ_ATOMIC}), ("",), by_default=False,
+    ),
+    _Cycle(
+        "G-single", "a transaction reads a write of another one, and then misses a write of the same transaction",
+        _lose_later_write, _tear, frozenset({Rule.AXIOMATIC_READ_COMMITTED}), ("",), by_default=False,
+    ),
+    _Cycle(
+        "G-single", "a transaction misses a write that is before it in its session", _lose_write, _tear,
+        frozenset({Rule.READ_ATOMIC}), (PROCESS,), by_default=False,
+    ),
+    _Cycle(
+        "G-single", "a transaction misses a write on which depends what it, or its session, has read", _lose_cause,
+        _tear, frozenset({Rule.CAUSAL}), ("", PROCESS), by_default=False,
+    ),
+    _Cycle(
+        "G-nonadjacent", "two transactions read the writes of two others in different orders", _read_in_two_orders,
+        _tear, _STRONG,
+    ),
+    _Cycle(
+        "G2-item", "two transactions each do not read what the other wrote", _miss_each_other, _tear,
+        _STRONG - {Rule.SNAPSHOT_ISOLATION},
+    ),
+)  # fmt: skip
+_SUFFIX_WORDS: Final = {"": "", PROCESS: ", in the order of each process", REAL_TIME: ", in the order of real time"}
+"""The words added to the meaning."""
 
 
 TRANSACTION_PLANTS: Final = (
@@ -459,18 +530,22 @@ TRANSACTION_PLANTS: Final = (
     ),
     *(
         _declare(
-            anomaly=f"{name}{suffix}", meaning=f"{meaning}{given}",
-            find_claims=partial(_find_cycles, find=find, suffix=suffix), edit=edit,
-            missed="no edit of one read puts it on a cycle", requires=partial(_forbids, cycle=name, order=order),
+            anomaly=f"{cycle.name}{suffix}", meaning=f"{cycle.meaning}{_SUFFIX_WORDS[suffix]}",
+            find_claims=partial(_find_cycles, find=cycle.find, suffix=suffix), edit=cycle.edit,
+            missed="no edit of one read puts it on a cycle",
+            requires=partial(
+                _forbids, cycle=cycle.name, suffix=suffix, rules=cycle.rules, by_default=cycle.by_default
+            ),
         )
-        for suffix, given, order in _ORDERS
-        for name, meaning, find, edit in _CYCLES
-        if (name, suffix) != ("G-single", REAL_TIME)
+        for cycle in _CYCLES
+        for suffix in cycle.suffixes
     ),
     _declare(
         anomaly="G-single-real-time",
         meaning="the first read of a key after the last fault lacks an acknowledged write",
         find_claims=_find_later_reads, edit=_tear, missed="no later transaction shows it",
-        requires=partial(_forbids, cycle="G-single", order="real-time"),
+        requires=partial(
+            _forbids, cycle="G-single", suffix=REAL_TIME, rules=_STRONG | {Rule.READ_ATOMIC, Rule.CAUSAL}
+        ),
     ),
 )  # fmt: skip
