@@ -81,7 +81,7 @@ class _Instance:
     """All transactions of the component, if there is a cycle."""
 
 
-def prepare(engine: Engine) -> list[str]:
+def prepare_cycles(engine: Engine) -> list[str]:
     """Creates every table that the transaction checks read. Returns reasons not to pass: keys that cannot be judged."""
     build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
     search = _CycleSearch(engine)
@@ -100,7 +100,7 @@ class _CycleSearch:
         self._engine = engine
         nodes, edges = engine.arrow(CANDIDATE_NODES), engine.arrow(CANDIDATE_EDGES)
         self._node, self._process, self._call, self._ret, self._window = (
-            read_ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
+            read_ints(nodes, name) for name in ("node", "process", "call", "ret", "window_id")
         )
         self._source, self._target, self._kind = (read_ints(edges, name) for name in ("source", "target", "kind"))
         self._instances: list[_Instance] = []
@@ -112,7 +112,7 @@ class _CycleSearch:
     def find_dependency_cycles(self) -> None:
         """Finds cycles that need no order of time, and transactions that read two versions of a register."""
         classified = self._classify(Graph.of(self._node, self._call, self._source, self._target, self._kind))
-        repeats = self._engine.arrow("select key, first_op, second_op, low, high from txn_repeats").to_pylist()
+        repeats = self._engine.arrow("select key, first_op, second_op, low, high from txn_repeated_reads").to_pylist()
         repeats.sort(key=lambda row: (row["first_op"], row["key"]))
         by_reader: dict[int, Row] = {}
         for row in repeats:
@@ -196,7 +196,7 @@ class _CycleSearch:
         if self._counts.get(name, 0) >= MOST_FINDINGS:
             self._add(component.rank, suffix, ops[:2], len(ops))
             return component.rank
-        rank, steps = cycles.shortest(component)
+        rank, steps = cycles.find_shortest(component)
         cycle = to_links(steps)
         self._add(rank, suffix, [link.source for link in cycle], len(ops), cycle=cycle, members=ops)
         return rank

@@ -8,8 +8,9 @@
 - For registers the checks are sound: the order of versions is inferred only if it holds in every history. If the
   contract names an isolation level, ``checkers.isolation`` judges lists and registers exactly, within a time limit.
 
-Lists are a family of their own, so that a history of registers is not reported as lacking data for them. Cycles that
-need time are families of their own, too, because the contract must declare the order (``transaction_order``).
+Lists are a family of their own, so that a history of registers is not reported as lacking data for them. Cycles with
+edges of real time or of a process are families of their own, too: they count only if the contract declares that order
+(``transaction_order``).
 """
 
 from typing import Final
@@ -18,7 +19,7 @@ from assay.checkers.check import Family
 from assay.checkers.engine import Engine
 from assay.checkers.isolation.levels import LEVELS, ORDER_NAMES
 from assay.checkers.sql_idioms import total_of
-from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
+from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare_cycles
 from assay.checkers.transactions.level import prepare_level
 from assay.checkers.transactions.values import DUPLICATE_ELEMENTS, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER, INTERNAL
 from assay.checkers.transactions.views import ROWS
@@ -26,15 +27,18 @@ from assay.checkers.transactions.views import ROWS
 _CHECKS: Final = (G1A, G1B, GARBAGE_READ, INTERNAL, *CYCLES)
 _LISTS: Final = (DUPLICATE_ELEMENTS, INCOMPATIBLE_ORDER)
 
+# A row of `effect_kinds` is a kind of effects with their number (`many`). `txn_declared` has the contract's values.
 _APPLIES: Final = f"""
     select {total_of("e.many")} as examined from effect_kinds e cross join txn_declared d"""
 
 
 def prepare_declared(engine: Engine) -> list[str]:
-    """Creates the tables of the transaction checks. The contract's isolation level judges the order, if it has one."""
+    """Creates the tables of the transaction checks. If the contract names an isolation level, this level is judged
+    instead of Adya's classes of cycles.
+    """
     (declared,) = engine.rows("select transaction_level, transaction_seconds, transaction_all_reads from txn_declared")
     if not declared["transaction_level"]:
-        return prepare(engine)
+        return prepare_cycles(engine)
     return prepare_level(
         engine,
         declared["transaction_level"],

@@ -3,7 +3,7 @@ arrays.
 
 All candidates are classified at once, by strongly connected components (Pearce's algorithm, ``scipy.sparse.csgraph``):
 
-1. ``G0``: a component of the ww edges alone. ``G1c``: a component of ww and wr edges. Another component without rw
+1. ``G0``: a component of the ww edges alone. ``G1c``: a component of ww and wr edges. Any other component without rw
    edges is a ``G-single``, because it has an ``OVERTAKING`` edge (``edges``).
 2. ``G-nonadjacent``: a cycle with two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and
    Gotsman 2016). The search graph has two copies of each node. All rw edges lead to one copy, also through a fan
@@ -45,6 +45,7 @@ ORDER: Final = 5
 """Kind of edges of real time or of a process, in addition to the kinds of ``txn_edges``."""
 
 G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(5)
+"""Ranks of Adya's classes of cycles, the strongest first."""
 
 LIMIT: Final = 20_000_000
 """Maximum number of nodes that the search for G-single expands, which takes some ten seconds. Then it is incomplete."""
@@ -52,7 +53,7 @@ LIMIT: Final = 20_000_000
 STARTS: Final = 50
 """Maximum number of start nodes of the search for a short cycle."""
 ENOUGH: Final = 200_000
-"""Number of expanded nodes after which the search for a short cycle ends."""
+"""Number of expanded nodes after which the search for a short cycle ends with the shortest cycle so far."""
 
 
 def read_ints(table: pa.Table, name: str) -> Ints:
@@ -63,9 +64,10 @@ def read_ints(table: pa.Table, name: str) -> Ints:
 
 @dataclass(frozen=True)
 class Graph:
-    """Dependency graph. ``nodes``: ascending ids; ids below 0 are auxiliary nodes. ``times``: order the nodes.
+    """Dependency graph. ``nodes``: ascending ids; ids below 0 are auxiliary nodes.
 
-    ``source`` and ``target`` are positions in ``nodes``. There are no self-loops and no equal edges.
+    ``times``: the call of each node; the time of the return for a node of ``real_time``. ``source`` and ``target`` are
+    positions in ``nodes``. There are no self-loops and no equal edges.
     """
 
     nodes: Ints
@@ -94,7 +96,8 @@ class Graph:
 
 @dataclass(frozen=True)
 class Component:
-    """Strongly connected component. ``rank`` is an index into ``CYCLE_CLASSES`` of ``checkers.isolation.levels``."""
+    """Strongly connected component. ``rank``: its class, an index into ``CYCLE_CLASSES`` of
+    ``checkers.isolation.levels``; 0 is the strongest."""
 
     rank: int
     members: Ints
@@ -209,18 +212,18 @@ def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
             elif single.reached_limit:
                 classified.unsure += 1
         classified.components.append(Component(strongest, group))
-    classified.components.sort(key=lambda one: _find_least(graph, one))
+    classified.components.sort(key=lambda one: _find_lowest_transaction(graph, one))
     return classified
 
 
 def _select_links(graph: Graph, rank: int) -> Flags:
-    """Selects edges. Every cycle of these edges is of this class or a stronger one."""
+    """Selects edges. Every cycle of these edges is of the class ``rank`` or a stronger one."""
     kind = graph.kind
     kept: Flags = (kind != RW) & ((kind != OVERTAKING) | (rank > G1C)) & ((kind != WR) | (rank > G0))
     return kept
 
 
-def _find_least(graph: Graph, component: Component) -> int:
+def _find_lowest_transaction(graph: Graph, component: Component) -> int:
     ids = graph.nodes[component.members]
     return int(ids[ids >= 0][0])
 
@@ -299,7 +302,7 @@ class SingleRwCycles:
         self._limit = limit
         self._is_auxiliary = graph.nodes < 0
         self._times: list[int] = graph.times.tolist()
-        self._before: list[int] = np.bincount(rest.target, minlength=len(graph.nodes)).tolist()
+        self._in_degrees: list[int] = np.bincount(rest.target, minlength=len(graph.nodes)).tolist()
         self._paths = ShortestPaths(rest)
 
     @property
@@ -308,7 +311,7 @@ class SingleRwCycles:
 
     def cycles(self, members: Ints) -> Iterator[tuple[int, list[int]]]:
         """Yields each cycle: its number of transactions, and its nodes, with the first node again at the end."""
-        places = self._places(members.tolist())
+        places = self._sort_topologically(members.tolist())
         begins = np.searchsorted(self._rw.source, members)
         ends = np.searchsorted(self._rw.source, members, side="right")
         edges = [
@@ -323,9 +326,9 @@ class SingleRwCycles:
             if found is not None:
                 yield found[0] + (not self._is_auxiliary[v]), [u, *found[1]]
 
-    def _places(self, members: Sequence[int]) -> dict[int, int]:
+    def _sort_topologically(self, members: Sequence[int]) -> dict[int, int]:
         """Returns a topological order of all edges but rw, as close to the order of times as possible (Kahn 1962)."""
-        waiting = {node: self._before[node] for node in members}
+        waiting = {node: self._in_degrees[node] for node in members}
         ready = [(self._times[node], node) for node in members if waiting[node] == 0]
         heapq.heapify(ready)
         places: dict[int, int] = {}
@@ -345,14 +348,14 @@ class ShortCycles:
     def __init__(self, classified: ClassifiedGraph) -> None:
         graph = self._graph = classified.graph
         self._singles = SingleRwCycles(graph, LIMIT)
-        self._parts: dict[int, tuple[ShortestPaths, Flags]] = {}
+        self._subgraphs: dict[int, tuple[ShortestPaths, Flags]] = {}
         # The pairs are sorted, because the edges are. The first of several parallel edges has the strongest kind.
         self._pairs = graph.source * len(graph.nodes) + graph.target
 
-    def shortest(self, component: Component) -> tuple[int, list[Edge]]:
+    def find_shortest(self, component: Component) -> tuple[int, list[Edge]]:
         """Returns the class and the shortest cycle found. The class is the component's, or a stronger one that the
         search for G-single missed because of its limit."""
-        if component.rank == G_SINGLE and not self._part(G_SINGLE)[1][component.members].any():
+        if component.rank == G_SINGLE and not self._get_subgraph(G_SINGLE)[1][component.members].any():
             found = islice(self._singles.cycles(component.members), STARTS)
             best = min(found, key=lambda one: one[0])
         else:
@@ -366,7 +369,8 @@ class ShortCycles:
         return min(component.rank, _classify_cycle(kinds)), steps
 
     def _search_from_starts(self, component: Component) -> tuple[int, list[int]]:
-        paths, inside = self._part(component.rank)
+        """Returns the shortest cycle found: its number of transactions, and its nodes."""
+        paths, inside = self._get_subgraph(component.rank)
         starts = component.members[self._graph.nodes[component.members] >= 0]
         if component.rank == G_NONADJACENT:
             starts = starts + len(self._graph.nodes)
@@ -379,17 +383,17 @@ class ShortCycles:
         assert best is not None, "each of these nodes is on a cycle"
         return best
 
-    def _part(self, rank: int) -> tuple[ShortestPaths, Flags]:
+    def _get_subgraph(self, rank: int) -> tuple[ShortestPaths, Flags]:
         """Returns the graph whose cycles are all of this class or a stronger one, and the flags of nodes on cycles."""
-        if rank not in self._parts:
+        if rank not in self._subgraphs:
             if rank == G_NONADJACENT:
                 part = _double_nodes(self._graph)
             elif rank == G2_ITEM:
                 part = self._graph
             else:
                 part = self._graph.select_edges(_select_links(self._graph, rank))
-            self._parts[rank] = ShortestPaths(part), find_components(len(part.nodes), part.source, part.target)[1]
-        return self._parts[rank]
+            self._subgraphs[rank] = ShortestPaths(part), find_components(len(part.nodes), part.source, part.target)[1]
+        return self._subgraphs[rank]
 
     def _find_kinds(self, nodes: Sequence[int]) -> list[int]:
         """Returns the kind of each edge of a path."""

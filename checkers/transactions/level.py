@@ -1,8 +1,9 @@
 """Judges the isolation level that a contract names, and reports a refutation as a cycle of its class.
 
-The tables of values are those of the other checks (``views``). The order of transactions is judged by
-``checkers.isolation``, which needs no table of dependencies. ``txn_level`` says what was found, and
-``txn_level_exposure`` counts the reads that could have contradicted the level.
+The tables of reads and writes are those of the other checks (``views``). The order of transactions is judged by
+``checkers.isolation``, which needs no table of dependencies. ``txn_level`` says what was found, ``txn_found`` has the
+refutation as a finding (``cycles``), and ``txn_level_exposure`` counts the reads that could have contradicted the
+level.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ else:
 LEVEL_TABLE: Final = "txn_level"
 """Table with one row: the level, what was found, the number of transactions, and the certificate of a pass."""
 _ROWS: Final = "select op, sub, process, key, kind, position, value, call, ret, outcome from txn_rows"
-# The checks count the rows of the view ``txn_edges`` as examined. A level examines operations that read something.
+# The checks count the rows of ``txn_edges`` as examined. A level has no such table, so this view stands in for it: the
+# operations that read something.
 _EXAMINED: Final = "select op from txn_register_seen union all select op from txn_list_seen"
 
 
@@ -120,7 +122,7 @@ def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
     said = f"level {level.name}: {level.meaning}"
     if result.order is not None:
         said += f"; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"
-    if level.rule.is_hard:
+    if level.rule.is_hard:  # NP-complete, so it may need a search
         said += f"; open choices are decided by {'python-sat' if has_solver() else 'the built-in search'}"
     return said
 
@@ -128,7 +130,7 @@ def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
 def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str | None:
     """Returns the reasons of a circle as JSON. None if it cannot be drawn: a drawing has one box per transaction.
 
-    So it has no circle that meets a transaction twice. A refutation by cases has a drawing of each case
+    So a circle that meets a transaction twice has no drawing. A refutation by cases has a drawing of each case
     (``list_branches``).
     """
     if not isinstance(refutation, Circle):
@@ -144,6 +146,7 @@ def _make_finding(history: TransactionHistory, level: Level, refutation: Refutat
         raise AssertionError(f"{level.name} does not declare {anomaly}, which refutes it")
     steps = [step for circle in iterate_circles(refutation) for step in circle.steps]
     involved = list(dict.fromkeys(history.ops[step.source] for step in steps))
+    # `reader`: the transaction whose read shows the step. -1 stands for no reader, or no key.
     readers = [history.ops[step.reader] for step in steps if step.reader >= 0]
     ops, branches = list(dict.fromkeys((*involved, *readers))), list_branches(history, refutation)
     keys = [history.keys[step.key] for step in steps if step.key >= 0]

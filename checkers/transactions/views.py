@@ -1,16 +1,17 @@
 """Tables that the transaction checks share: writes, reads, and the order of each list's elements.
 
 ``assay.harness.core.transactions`` describes how transactions are recorded in ``effects``. A key is a list
-(``txn-append``) or a register (``txn-write``). Any other key is *unclear* and proves nothing. A value that was written
-twice to a key is *ambiguous*: it is removed from the reads, because it has no single writer.
+(``txn-append``) or a register (``txn-write``). A key that is used as both, or to which null was
+written, is *unclear* and proves nothing. A value that was written twice to a key is *ambiguous*: it is removed from the
+reads, because it has no single writer.
 
-Failed transactions never count. Transactions of unknown outcome count if one of their writes was read: then they were
-committed, or the read itself was wrong. A value that no committed transaction wrote is removed from the reads before
-any order is derived, and reported as ``G1a`` or ``garbage-read``.
+Failed transactions never count as committed. A transaction of unknown outcome counts as committed if one of its writes
+was read: either it was committed, or the read itself was wrong. A value that no such transaction wrote is removed from
+the reads before any order is derived, and reported as ``G1a`` or ``garbage-read``.
 
 Lists show their order (Kingsbury and Alvaro, Elle, VLDB 2020): each read is a prefix of the longest one. All reads
-start at position 0, so they are prefixes of one order iff all agree on the element at each position: one grouping. Keys
-whose reads disagree are *disordered*, reported as such, and give no edges.
+start at position 0, so they are prefixes of one order iff all agree on the element at each position. A single ``group
+by`` tests this. Keys whose reads disagree are *disordered*, reported as such, and give no edges.
 """
 
 from typing import Final
@@ -25,7 +26,10 @@ INITIAL: Final = -INFINITY
 
 
 def declare_exposure(written: str, *, asserted: str, remedy: str = "") -> Exposure:
-    """Declares the exposure of ``written``: SQL of the columns ``key``, ``value`` and ``op`` of writes."""
+    """Declares the exposure of ``written``: SQL of the columns ``key``, ``value`` and ``op`` of writes.
+
+    ``asserted`` and ``remedy`` are fields of :class:`~assay.checkers.exposure.Exposure`.
+    """
     is_read = "r.op <> w.op or r.last_op <> w.op"
     return Exposure(
         rows=f"""
@@ -48,6 +52,8 @@ ROWS: Final = View(
     from effects cross join txn_declared d where kind in ('txn-append', 'txn-write', 'txn-read')
     """,
 )
+"""The effects of transactions, one row for each write and each element read. ``sub``: number of the row in its
+transaction. ``judged``: 1 if the reads of the transaction are judged."""
 
 SOURCE_VIEWS: Final = parse_views(f"""
     -- `final`: 1 for the last value that its transaction wrote to the key, 0 for an intermediate value.
@@ -128,7 +134,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     union all select key, value from txn_ambiguous where listed = 1
 
     -- The reads of lists with such elements, without those elements.
-    create table txn_ranked as
+    create table txn_renumbered as
     select e.op, e.read_sub, e.key, e.value, {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
     from txn_elements e join (select key from txn_removed group by key) k on e.key = k.key
         left join txn_removed f on e.key = f.key and e.value = f.value
@@ -148,7 +154,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select c.key, c.position, c.value, c.op
     from txn_shown_elements c left join (select key from txn_removed group by key) k on c.key = k.key
     where k.key is null
-    union all select key, position, value, min(op) from txn_ranked group by key, position, value
+    union all select key, position, value, min(op) from txn_renumbered group by key, position, value
 
     -- Lists whose reads disagree on a position, or show an element at two positions.
     create table txn_disordered as
@@ -157,14 +163,14 @@ SOURCE_VIEWS: Final = parse_views(f"""
         union all select key from txn_ordered_elements group by key, value having count(*) > 1) as twice
     group by key
 
-    -- Transactions of unknown outcome that count, because one of their writes was read.
+    -- Transactions of unknown outcome that count as committed, because one of their writes was read.
     create table txn_observed as
     select p.op from (select key, value, op from txn_possible where outcome = 'info') p join (
         select key, value from txn_shown_elements union all select key, value from txn_register_reads) s
         on p.key = s.key and p.value = s.value
     group by p.op
 
-    -- The writes of all transactions that count.
+    -- The writes of all transactions that count as committed.
     create table txn_writers as
     select p.key, p.value, p.op, p.sub, p.call, p.listed, p.final
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
@@ -185,7 +191,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
                 left join txn_disordered d on c.key = d.key
             where d.key is null) as placed) as compared
 
-    -- The length of each list that was read, without its removed elements.
+    -- Each read of a list, with the number of elements that it shows, without removed ones.
     create view txn_list_reads as
     select e.op, e.key, e.read_sub, max(e.position) + 1 as length
     from txn_elements e left join (select key from txn_removed group by key) k on e.key = k.key
@@ -193,7 +199,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     union all
     select e.op, e.key, e.read_sub, coalesce(max(r.position) + 1, 0)
     from txn_elements e join (select key from txn_removed group by key) k on e.key = k.key
-        left join txn_ranked r on e.op = r.op and e.read_sub = r.read_sub
+        left join txn_renumbered r on e.op = r.op and e.read_sub = r.read_sub
     where e.position = 0 group by e.op, e.key, e.read_sub
     union all
     select r.op, r.key, r.sub, 0
@@ -211,7 +217,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     create view txn_first_writes as
     select op, key, min(sub) as sub from txn_written where listed = 0 group by op, key
 
-    -- Each read of a register before its transaction wrote to it itself.
+    -- Each read of a register before its transaction wrote to the register itself. `rank`: 1 for the first such read.
     create table txn_register_seen as
     select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as rank
     from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key

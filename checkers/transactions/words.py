@@ -105,7 +105,11 @@ class LinkReasons:
 def describe_cycle(
     cycle: Sequence[Link], size: int, why: str, reasons: LinkReasons, times: Mapping[int, TransactionTimes]
 ) -> str:
-    """Returns the claim: one sentence for the anomaly, then one for each link."""
+    """Returns the claim: one sentence for the anomaly, then one for each link.
+
+    ``size``: the number of transactions in the component of the cycle. ``why``: words such as `` by real-time order``
+    for a cycle that needs this order, else empty.
+    """
     sentences = [reasons.describe(link, times) for link in cycle[:LONGEST_LIST]]
     more = f" (and {len(cycle) - LONGEST_LIST} more)" if len(cycle) > LONGEST_LIST else ""
     others = f"; {size} transactions depend on each other in circles in all" if size > len(cycle) else ""

@@ -17,7 +17,7 @@ from assay.checkers.times import shorten_times
 from assay.harness.core.operation import Completed, Outcome
 
 ALWAYS = "always"
-"""Says that each claim of an anomaly is exposed."""
+"""Value of ``WorkloadAnomaly.exposed``: every claim is exposed."""
 Fields = Mapping[int, Mapping[str, Any]]
 """Further fields of completions with plain values, by the index of the operation."""
 NO_FIELDS: Final[Fields] = {}
@@ -43,8 +43,9 @@ class WorkloadAnomaly:
 class Answer:
     """The findings of a check. ``examined``: the number of examined items by anomaly, such as reads.
 
-    ``claims`` and ``exposed`` are counts by anomaly, added up over the keys. ``doubts`` are reasons not to pass.
-    ``allowed`` maps anomalies that do not fail the history to the reason.
+    ``claims`` and ``exposed`` are counts by anomaly, added up over the keys (``checkers.exposure``). ``doubts`` are
+    reasons not to pass. ``allowed`` maps anomalies that do not fail the history to the reason. ``counts`` has the
+    number of findings by anomaly, including those beyond the first ``MOST_FINDINGS``, which are not kept.
     """
 
     examined: Mapping[str, int] = field(default_factory=dict)
@@ -55,13 +56,13 @@ class Answer:
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
-    def claim(self, anomaly: str, claims: Iterable[bool]) -> None:
-        """Counts claims. ``claims`` has True for each exposed claim, and False for each other one."""
+    def count_claims(self, anomaly: str, claims: Iterable[bool]) -> None:
+        """Counts claims of an anomaly. ``claims`` has True for each exposed claim, and False for each other one."""
         found = Counter(claims)
         self.claims[anomaly] += found.total()
         self.exposed[anomaly] += found[True]
 
-    def add(
+    def add_finding(
         self,
         anomaly: str,
         key: str | None,
@@ -71,9 +72,9 @@ class Answer:
         cycle: bool = False,
         reasons: Iterable[str] = (),
     ) -> None:
-        """Adds a finding. ``operations`` contradict each other; the last one shows the contradiction.
+        """Adds a finding. ``claim``: its sentence. ``operations`` contradict each other; the last one shows it.
 
-        ``cycle``: they come before each other in a circle, for the ``reasons``.
+        ``cycle``: each operation comes before the next, and the last before the first. ``reasons`` says why.
         """
         self.counts[anomaly] += 1
         if self.counts[anomaly] > MOST_FINDINGS:

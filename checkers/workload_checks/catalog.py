@@ -15,7 +15,8 @@ from assay.harness.core.operation import Completed
 class WorkloadCheck:
     """A check of one workload, with the anomalies that it can find.
 
-    ``check`` takes operations, further fields of their completions, and whether more is asked (``--linearizable``).
+    ``check`` takes operations, further fields of their completions, and ``strict``: whether the history must also keep
+    what the original checker does not ask for (``--linearizable``).
     """
 
     check: Callable[[Sequence[Completed], Fields, bool], Answer]
@@ -87,10 +88,10 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
     ),
     "rows": WorkloadCheck(rows.check_rows, rows.ANOMALIES),
     "dirty-reads": WorkloadCheck(
-        lambda done, fields, strict: phenomena.check_dirty_reads(done), phenomena.OF_DIRTY_READS
+        lambda done, fields, strict: phenomena.check_dirty_reads(done), phenomena.DIRTY_READ_ANOMALIES
     ),
     "g2": WorkloadCheck(
-        lambda done, fields, strict: phenomena.check_predicate_inserts(done), phenomena.OF_PREDICATE_INSERTS
+        lambda done, fields, strict: phenomena.check_predicate_inserts(done), phenomena.PREDICATE_INSERT_ANOMALIES
     ),
 }
 """The checks by name. ``harness.stored.workload_table`` names the check of each workload."""

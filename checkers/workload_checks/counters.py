@@ -3,14 +3,15 @@
 An ``add`` has the amount as its argument, and does not return the sum. A ``read`` returns the sum. The counter begins
 at 0. Two questions exist:
 
-- *Bounds* (Jepsen's counter): each read lies between two sums. Both have the certain amounts: those acknowledged before
-  the read's call. Other amounts are possible if their add was called before the read's return and did not fail. The
-  lower bound also has all negative possible amounts, the upper bound all positive ones. Each read is judged by itself.
+- *Bounds* (Jepsen's counter): each read lies between two sums. Both include the certain amounts: those acknowledged
+  before the read's call. Other amounts are possible if their add was called before the read's return and did not fail.
+  The lower bound also includes all negative possible amounts, the upper bound all positive ones. Each read is judged by
+  itself.
 - *Final sum* (Maelstrom): each final read is the sum of all acknowledged amounts and some amounts of unknown outcome.
   The reachable sums are kept as disjoint intervals, so many equal amounts cost little.
 
-A final read is one that the file marks with ``:final?``. If no read is marked, it is the last read of each process that
-was called after all adds had ended.
+A read is *final* if the history file marks it with ``:final?``. If no read is marked, the last read of each process
+counts as final, provided that it was called after all adds had ended.
 """
 
 from bisect import bisect_left, bisect_right
@@ -57,9 +58,9 @@ def check_bounds(operations: Sequence[Completed]) -> Answer:
             most = sums["begun", 1][possible] - sums["acked", -1][certain]
             value = read.completion.result
             if not least <= value <= most:
-                answer.add(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
+                answer.add_finding(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
             slack.append((read.call, value - least, most - value))
-        answer.claim(OUT_OF_BOUNDS, _expose_by_bounds(acked, slack))
+        answer.count_claims(OUT_OF_BOUNDS, _expose_by_bounds(acked, slack))
         total += len(reads)
         if not reads:
             answer.doubts.append(f"{name_object(key, 'the counter')} was never read")
@@ -115,7 +116,7 @@ def check_final_sums(operations: Sequence[Completed]) -> Answer:
             answer.doubts.append(f"{name} has no final read: none is marked :final?, and none follows all adds")
         amounts = [one.operation.argument for one in select_ok(adds, "add") if one.operation.argument]
         if reachable is None:
-            answer.claim(WRONG_SUM, [False] * len(amounts))
+            answer.count_claims(WRONG_SUM, [False] * len(amounts))
             answer.doubts.append(f"{name} has too many adds of unknown outcome: its possible sums cannot be listed")
             continue
         total += len(finals)
@@ -123,12 +124,12 @@ def check_final_sums(operations: Sequence[Completed]) -> Answer:
         needed = {
             amount: any(not _is_reachable(value - amount, reachable) for value in values) for amount in set(amounts)
         }
-        answer.claim(WRONG_SUM, (needed[amount] for amount in amounts))
+        answer.count_claims(WRONG_SUM, (needed[amount] for amount in amounts))
         for read in finals:
             value = read.completion.result
             if not _is_reachable(value, reachable):
                 ranges = [str(low) if low == high else f"{low} to {high}" for low, high in reachable]
-                answer.add(
+                answer.add_finding(
                     WRONG_SUM,
                     key,
                     f"{name_object(key, 'counter')}: the final read by operation {read.index} shows {value}, called at "

@@ -1,7 +1,7 @@
 """Logs with offsets, as in Jepsen's and Maelstrom's kafka workloads.
 
-An operation ``send``, ``poll`` or ``txn`` is a list of ``["send", key, value]`` and ``["poll"]``. Answered, a send is
-``["send", key, [offset, value]]``, and a poll has a map of key to a list of ``[offset, value]``. ``assign`` and
+An operation ``send``, ``poll`` or ``txn`` is a list of ``["send", key, value]`` and ``["poll"]``. In an answer, a send
+is ``["send", key, [offset, value]]``, and a poll has a map of key to a list of ``[offset, value]``. ``assign`` and
 ``subscribe`` choose the keys of a process. Values are sent once to a key.
 
 *Version order.* Acknowledged sends and polls say which value is at which offset. Offsets may have gaps, because markers
@@ -10,22 +10,24 @@ order compare indexes:
 
 1. An offset has one value, and a value has one offset.
 2. Every polled value was sent by an operation that did not fail. An operation does not poll a value that it sends.
-3. Up to the last value of a key that was polled, every acknowledged value was polled by someone. Values after it must
-   be polled by the end.
-4. Within an operation, and from one operation of a process to its next, polls go on by one index. Sends go up.
+3. Every acknowledged value was polled by someone by the end. A missing value is *lost* if a later value of its key was
+   polled, and *unseen* otherwise.
+4. Within an operation, and from one operation of a process to its next, polls go up by one index at a time. Sends go
+   up, too.
 5. No operations come before each other in a circle. A send comes before the polls of its value, and before the sends of
    later values of its key. An operation comes before those that were called after its return.
 
 *Operations that did not end ok.* A poll shows only committed values, however its operation ended. So the offsets of all
-polls count, and so does the order of the polls of one operation. Only acknowledged operations set the place from which
-their process goes on, and only their polls prove that a value was sent for good. The offset of a send of unknown
-outcome counts if an acknowledged operation polled one of its values. The offset of a failed send never counts.
+polls count, and so does the order of the polls of one operation. But a process goes on polling from its last
+acknowledged operation. In rule 3, and for a value whose send failed, only the polls of acknowledged operations count.
+The offset of a send of unknown outcome counts if an acknowledged operation polled one of its values. The offset of a
+failed send never counts.
 
-*Allowances.* Sends of two transactions may interleave: skips within a transaction's sends, and circles that need the
-order of sends of two operations, are only notes, unless more is asked (``--linearizable``). As soon as any process
-has subscribed, partitions move between processes, so the polls of successive operations may skip and go back. The polls
-within one operation may do so for the keys of its ``:rebalance-log``. If no operation of the file has such a log, they
-may do so if their process has subscribed.
+*Allowances.* Sends of two transactions may interleave. So skips within a transaction's sends, and circles that need the
+order of two operations' sends, are reported but do not fail the history. With ``--linearizable`` they fail it. As soon
+as any process has subscribed, partitions move between processes, so the polls of successive operations may skip and go
+back. The polls within one operation may do so for the keys of its ``:rebalance-log``, the partitions that moved
+meanwhile. If no operation of the file has such a log, they may do so if their process has subscribed.
 """
 
 from __future__ import annotations
@@ -195,7 +197,7 @@ class _Log:
     places: dict[Any, list[int]] = field(default_factory=dict)
     """The offsets of each value."""
     rank: dict[int, int] = field(default_factory=dict)
-    """The dense number of each offset. It differs from the index of its value if the value has several offsets."""
+    """The dense number of each offset, from 0. If a value has several offsets, its index is the lowest rank."""
     shown: Counter[int] = field(default_factory=Counter)
     """How often answers show each offset."""
     shown_values: Counter[Any] = field(default_factory=Counter)
@@ -203,7 +205,7 @@ class _Log:
     returned: dict[Any, int] = field(default_factory=dict)
     """The highest offset that a send of the value returned."""
 
-    def see(self, offset: int | None, value: Any) -> None:
+    def record(self, offset: int | None, value: Any) -> None:
         if offset is None:
             return
         self.shown[offset] += 1
@@ -212,9 +214,9 @@ class _Log:
             self.offsets[offset].append(value)
             self.places.setdefault(value, []).append(offset)
 
-    def see_sent(self, offset: int | None, value: Any) -> None:
-        """Sees the offset that a send returned."""
-        self.see(offset, value)
+    def record_sent(self, offset: int | None, value: Any) -> None:
+        """Records the offset that a send returned."""
+        self.record(offset, value)
         if offset is not None:
             self.returned[value] = max(offset, self.returned.get(value, offset))
 
@@ -222,7 +224,7 @@ class _Log:
         """Returns whether the log has a value after this one."""
         return self.index[value] + 1 < len(self.order)
 
-    def settle(self) -> None:
+    def sort_values(self) -> None:
         """Orders the values by offset, once all offsets were seen."""
         for offset in sorted(self.offsets):
             self.rank[offset] = len(self.order)
@@ -230,8 +232,8 @@ class _Log:
             self.index.setdefault(value, len(self.order))
             self.order.append(value)
 
-    def jump(self, former: Any, value: Any) -> int:
-        """Returns the difference of the indexes; 1 if one of them is unknown."""
+    def measure_jump(self, former: Any, value: Any) -> int:
+        """Returns how many indexes ``value`` is above ``former``; 1 if one of the indexes is unknown."""
         if former not in self.index or value not in self.index:
             return 1
         return self.index[value] - self.index[former]
@@ -246,6 +248,8 @@ def check_kafka(operations: Sequence[Completed], fields: Fields = NO_FIELDS, str
 
 
 class _KafkaCheck:
+    """The state of the check: the logs, and the operations of each (key, value)."""
+
     def __init__(self, operations: Sequence[Completed], fields: Fields, strict: bool) -> None:
         self.answer = Answer(allowed={} if strict else dict(ALWAYS_ALLOWED))
         self.operations = operations
@@ -253,7 +257,7 @@ class _KafkaCheck:
             index: _read_rebalances(index, one[REBALANCES]) for index, one in fields.items() if REBALANCES in one
         }
         self.logs: dict[str, _Log] = {}
-        self.steps = {one.index: _read_step(one) for one in operations if one.operation.f in _LOGGED}
+        self.steps = {one.index: _read_step(one) for one in operations if one.operation.f in _LOG_VERBS}
         committed = {
             pair for step in self.steps.values() if step.is_acknowledged for pair in _iterate_values(step.polled)
         }
@@ -261,13 +265,13 @@ class _KafkaCheck:
             for key in (*step.sent, *step.polled):
                 self.logs.setdefault(key, _Log())
             for key, offset, value in step.polled_places:
-                self.logs[key].see(offset, value)
+                self.logs[key].record(offset, value)
             has_failed = step.operation.completion.outcome is Outcome.FAIL
             if step.is_acknowledged or not (has_failed or committed.isdisjoint(_iterate_values(step.sent))):
                 for key, offset, value in step.sent_places:
-                    self.logs[key].see_sent(offset, value)
+                    self.logs[key].record_sent(offset, value)
         for log in self.logs.values():
-            log.settle()
+            log.sort_values()
         self.sender: dict[tuple[str, Any], _Step] = {}
         self.failed: dict[tuple[str, Any], _Step] = {}
         self.pollers: dict[tuple[str, Any], list[_Step]] = {}
@@ -295,25 +299,27 @@ class _KafkaCheck:
         self.answer.examined = dict.fromkeys(ANOMALIES, len(self.steps))
         return self.answer
 
-    def _find_seers(self, key: str, value: Any) -> list[Completed]:
+    def _find_showing_operations(self, key: str, value: Any) -> list[Completed]:
         """Returns the operations that show a value: its send, and the first that polled it."""
         steps = [self.sender.get((key, value)), *self.pollers.get((key, value), [])[:1]]
         return [step.operation for step in steps if step is not None]
 
     def _check_offsets(self) -> None:
         for key, log in self.logs.items():
-            self.answer.claim(INCONSISTENT, (count > 1 for count in log.shown.values()))
-            self.answer.claim(DUPLICATE, (count > 1 for count in log.shown_values.values()))
+            self.answer.count_claims(INCONSISTENT, (count > 1 for count in log.shown.values()))
+            self.answer.count_claims(DUPLICATE, (count > 1 for count in log.shown_values.values()))
             for offset, values in log.offsets.items():
                 if len(values) > 1:
-                    seers = [one for value in values[:2] for one in self._find_seers(key, value)]
-                    claim = f"{key}: offset {offset} has {describe_some(values)}, by operations {_list_indexes(seers)}."
-                    self.answer.add(INCONSISTENT, key, claim, seers)
+                    shown_by = [one for value in values[:2] for one in self._find_showing_operations(key, value)]
+                    claim = (
+                        f"{key}: offset {offset} has {describe_some(values)}, by operations {_list_indexes(shown_by)}."
+                    )
+                    self.answer.add_finding(INCONSISTENT, key, claim, shown_by)
             for value, offsets in log.places.items():
                 if len(offsets) > 1:
-                    seers = self._find_seers(key, value)
+                    shown_by = self._find_showing_operations(key, value)
                     claim = f"{key}: {value} is at the offsets {describe_some(offsets)}."
-                    self.answer.add(DUPLICATE, key, claim, seers)
+                    self.answer.add_finding(DUPLICATE, key, claim, shown_by)
 
     def _check_polled(self) -> None:
         last: dict[str, int] = {}
@@ -321,10 +327,12 @@ class _KafkaCheck:
         for (key, _), pollers in self.pollers.items():
             last[key] = max(last.get(key, -1), *(step.operation.ret or step.operation.call for step in pollers))
         rejected = (pair for pair in self.failed if pair not in self.sender)
-        self.answer.claim(ABORTED, (self.failed[pair].operation.call < last.get(pair[0], -1) for pair in rejected))
-        self.answer.claim(PHANTOM, [True] * len(self.pollers))
+        self.answer.count_claims(
+            ABORTED, (self.failed[pair].operation.call < last.get(pair[0], -1) for pair in rejected)
+        )
+        self.answer.count_claims(PHANTOM, [True] * len(self.pollers))
         both = (step for step in self.steps.values() if step.sent and step.polled)
-        self.answer.claim(PRECOMMITTED, (not step.sent.keys().isdisjoint(step.polled) for step in both))
+        self.answer.count_claims(PRECOMMITTED, (not step.sent.keys().isdisjoint(step.polled) for step in both))
         for (key, value), pollers in self.pollers.items():
             acknowledged = [step for step in pollers if step.is_acknowledged]
             poller = (acknowledged or pollers)[0].operation
@@ -334,18 +342,18 @@ class _KafkaCheck:
                     continue  # as in Jepsen, only the polls of acknowledged operations are aborted reads
                 by = f"{key}: {value} was polled by operation {poller.index} at {seconds(poller.ret or 0)}, but "
                 if failed is None:
-                    self.answer.add(PHANTOM, key, f"{by}no one sent it.", [poller])
+                    self.answer.add_finding(PHANTOM, key, f"{by}no one sent it.", [poller])
                 else:
                     sender = failed.operation
                     claim = f"{by}its send by operation {sender.index} at {seconds(sender.call)} had failed."
-                    self.answer.add(ABORTED, key, claim, [sender, poller])
+                    self.answer.add_finding(ABORTED, key, claim, [sender, poller])
             elif self.sender[key, value] in pollers:
                 own = self.sender[key, value].operation
                 claim = f"{key}: operation {own.index} polled {value}, which it sent itself and had not committed."
-                self.answer.add(PRECOMMITTED, key, claim, [own])
+                self.answer.add_finding(PRECOMMITTED, key, claim, [own])
 
     def _check_unpolled(self) -> None:
-        """Looks for acknowledged values that no one polled, below or above the last polled one."""
+        """Looks for committed values that no one polled: lost below the last polled value, else unseen."""
         last: dict[str, tuple[int, Any]] = {}
         polled_pairs = {pair for pair, pollers in self.pollers.items() if any(step.is_acknowledged for step in pollers)}
         for key, value in polled_pairs:
@@ -355,47 +363,51 @@ class _KafkaCheck:
                 last[key] = max(last.get(key, (-1, None)), (first, value), key=lambda pair: pair[0])
         for (key, value), step in self.sender.items():
             one, is_ok = step.operation, step.is_acknowledged
-            polled = any(other in polled_pairs for other in _iterate_values(step.sent) if other != (key, value))
+            # A polled value proves that all values of its transaction were committed.
+            is_committed = is_ok or any(
+                other in polled_pairs for other in _iterate_values(step.sent) if other != (key, value)
+            )
             log, (highest, shown) = self.logs[key], last.get(key, (-1, None))
-            if is_ok or polled:
+            if is_committed:
                 place = log.rank[log.returned[value]] if value in log.returned else highest
-                self.answer.claim(LOST, [place < highest])
-                self.answer.claim(UNSEEN, [place >= highest] if is_ok else [])
-            if (key, value) in polled_pairs or not (is_ok or polled):
+                self.answer.count_claims(LOST, [place < highest])
+                self.answer.count_claims(UNSEEN, [place >= highest] if is_ok else [])
+            if (key, value) in polled_pairs or not is_committed:
                 continue
             by = f"{key}: {value} was sent by operation {one.index} at {seconds(one.call)}"
             if value in log.places and log.rank[max(log.places[value])] <= highest:
                 reader = next(step.operation for step in self.pollers[key, shown] if step.is_acknowledged)
                 claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
-                self.answer.add(LOST, key, claim, [one, reader])
+                self.answer.add_finding(LOST, key, claim, [one, reader])
             elif is_ok:
-                self.answer.add(UNSEEN, key, f"{by} and acknowledged, and no one polled it by the end.", [one])
+                self.answer.add_finding(UNSEEN, key, f"{by} and acknowledged, and no one polled it by the end.", [one])
 
     def _check_inside(self, step: _Step) -> None:
         one = step.operation
         if one.completion.outcome is not Outcome.FAIL:
-            self._compare(step.sent, one, "sent", INNER_SEND_SKIP, INNER_SEND_BACK)
+            self._compare_neighbours(step.sent, one, "sent", INNER_SEND_SKIP, INNER_SEND_BACK)
         moved = self.rebalanced.get(one.index, set())
         if self.rebalanced or one.process not in self.subscribers:
-            settled = {key: values for key, values in step.polled.items() if key not in moved}
-            self._compare(settled, one, "polled", INNER_POLL_SKIP, INNER_POLL_BACK)
+            unmoved = {key: values for key, values in step.polled.items() if key not in moved}
+            self._compare_neighbours(unmoved, one, "polled", INNER_POLL_SKIP, INNER_POLL_BACK)
 
-    def _compare(self, values: Values, one: Completed, verb: str, skip: str, back: str) -> None:
+    def _compare_neighbours(self, values: Values, one: Completed, verb: str, skip: str, back: str) -> None:
+        """Compares adjacent values of one operation. ``skip`` and ``back`` are the anomalies of a wrong order."""
         for key, of_key in values.items():
             log = self.logs[key]
             pairs = [(former in log.index and value in log.index, value) for former, value in pairwise(of_key)]
             may_have_third = verb == "polled" or len(log.order) > 2
-            self.answer.claim(
+            self.answer.count_claims(
                 skip, (known and may_have_third and (verb == "sent" or log.has_later(value)) for known, value in pairs)
             )
-            self.answer.claim(back, (known for known, _ in pairs))
+            self.answer.count_claims(back, (known for known, _ in pairs))
             for former, value in pairwise(of_key):
-                jump = log.jump(former, value)
+                jump = log.measure_jump(former, value)
                 if jump != 1:
                     between = log.order[log.index[former] + 1 : log.index[value]]
                     why = f"between which the log has {describe_some(between)}" if jump > 1 else "which go back"
                     claim = f"{key}: operation {one.index} {verb} {former} and then {value}, {why}."
-                    self.answer.add(skip if jump > 1 else back, key, claim, [one])
+                    self.answer.add_finding(skip if jump > 1 else back, key, claim, [one])
 
     def _check_processes(self) -> None:
         """Compares each operation's first values with the last ones of its process."""
@@ -404,7 +416,7 @@ class _KafkaCheck:
         for one in self.operations:
             if one.completion.outcome is Outcome.FAIL:
                 if one.index in self.steps:
-                    self._follow(one, "polled", polled)
+                    self._compare_with_last(one, "polled", polled)
                 continue
             if one.operation.f in ("assign", "subscribe"):
                 kept = set(map(name_key, list_elements(one.operation.argument or [])))
@@ -412,10 +424,12 @@ class _KafkaCheck:
                     held = last.get(one.process, {})
                     last[one.process] = {key: value for key, value in held.items() if key in kept}
             elif one.index in self.steps:
-                self._follow(one, "polled", polled)
-                self._follow(one, "sent", sent)
+                self._compare_with_last(one, "polled", polled)
+                self._compare_with_last(one, "sent", sent)
 
-    def _follow(self, one: Completed, verb: str, by_process: dict[int, dict[str, tuple[_Step, Any]]]) -> None:
+    def _compare_with_last(
+        self, one: Completed, verb: str, by_process: dict[int, dict[str, tuple[_Step, Any]]]
+    ) -> None:
         """Compares an operation's first values with the last ones of its process. ``verb``: polled or sent."""
         step, last = self.steps[one.index], by_process.setdefault(one.process, {})
         polls = verb == "polled"
@@ -425,10 +439,10 @@ class _KafkaCheck:
                 former, value = last[key]
                 log = self.logs[key]
                 known = value in log.index and of_key[0] in log.index
-                self.answer.claim(back, [known])
+                self.answer.count_claims(back, [known])
                 if skip is not None:
-                    self.answer.claim(skip, [known and log.has_later(of_key[0])])
-                jump = log.jump(value, of_key[0])
+                    self.answer.count_claims(skip, [known and log.has_later(of_key[0])])
+                jump = log.measure_jump(value, of_key[0])
                 if jump < 1 or (jump > 1 and skip is not None):
                     between = log.order[log.index[value] + 1 : log.index[of_key[0]]]
                     place = (
@@ -440,7 +454,9 @@ class _KafkaCheck:
                         f"{key}: process {one.process} {verb} {value} last by operation {former.operation.index}, and "
                         f"then {of_key[0]} first by operation {one.index}; {place}."
                     )
-                    self.answer.add(back if skip is None or jump < 1 else skip, key, claim, [former.operation, one])
+                    self.answer.add_finding(
+                        back if skip is None or jump < 1 else skip, key, claim, [former.operation, one]
+                    )
             if step.is_acknowledged or not polls:
                 last[key] = (step, of_key[-1])
 
@@ -485,11 +501,11 @@ class _KafkaCheck:
             one = step.operation
             if step.polled:
                 is_later = one.ret is not None and last_call > one.ret
-                self.answer.claim(CIRCLE, [one.index in were_polled])
-                self.answer.claim(TIME_CIRCLE, [one.index in were_polled or is_later])
+                self.answer.count_claims(CIRCLE, [one.index in were_polled])
+                self.answer.count_claims(TIME_CIRCLE, [one.index in were_polled or is_later])
             if step.polled or step.sent:
                 others = (senders.get(key, set()) - {one.index} for key in {*step.sent, *step.polled})
-                self.answer.claim(SEND_CIRCLE, [any(others)])
+                self.answer.count_claims(SEND_CIRCLE, [any(others)])
 
     def _find_circles(
         self, edges: Sequence[tuple[int, int, int]], *, with_time: bool
@@ -513,27 +529,27 @@ class _KafkaCheck:
         cycles = ShortCycles(classified)
         for component in classified.components:
             ids = classified.graph.nodes[component.members]
-            yield ids[ids >= 0].tolist(), [link.source for link in to_links(cycles.shortest(component)[1])]
+            yield ids[ids >= 0].tolist(), [link.source for link in to_links(cycles.find_shortest(component)[1])]
 
     def _add_circle(
         self, anomaly: str, cycle: Sequence[int], polls: set[tuple[int, int]], sends: set[tuple[int, int]]
     ) -> None:
-        steps = []
+        reasons = []
         for op, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
             first, second = self.steps[op].operation, self.steps[following].operation
             if (op, following) in polls:
-                steps.append(f"operation {following} polled a value of operation {op}")
+                reasons.append(f"operation {following} polled a value of operation {op}")
             elif (op, following) in sends:
-                steps.append(f"a log has a value of operation {op} right before one of operation {following}")
+                reasons.append(f"a log has a value of operation {op} right before one of operation {following}")
             else:
                 ended, began = seconds(first.ret or 0), seconds(second.call)
-                steps.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
-        claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(steps[:6])}."
+                reasons.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
+        claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(reasons[:6])}."
         operations = [self.steps[op].operation for op in cycle]
-        self.answer.add(anomaly, None, claim, operations, cycle=True, reasons=steps)
+        self.answer.add_finding(anomaly, None, claim, operations, cycle=True, reasons=reasons)
 
 
-_LOGGED: Final = ("send", "poll", "txn")
+_LOG_VERBS: Final = ("send", "poll", "txn")
 REBALANCES: Final = "rebalance-log"
 """The field of a completion with the partitions that moved during the operation, as a list of ``{:keys [...]}``."""
 

@@ -3,9 +3,9 @@ predicate write skew (G2).
 
 - *dirty-reads*, by rows (Galera, Percona): writers set all rows to a value that no other writer uses; a read returns
   all rows. No row shows the value of a write that failed.
-- *dirty-reads*, by strong reads (Crate, Elasticsearch): a ``read`` of a value is ok if it was there; at the end every
-  process makes a ``strong-read`` of all values. Every value that was read or acknowledged is in some strong read, and
-  all strong reads agree.
+- *dirty-reads*, by strong reads (Crate, Elasticsearch): a ``read`` looks for one value and ends ok if it was there. At
+  the end every process makes a ``strong-read`` of all values. Every value that was read or acknowledged is in some
+  strong read, and all strong reads agree.
 - *adya-g2*: two transactions insert into two tables, each only if a predicate finds no row of this key in either one.
   At most one insert per key succeeds. If both succeeded, each one missed the other's row.
 """
@@ -31,7 +31,7 @@ LOST_INSERT = "lost-insert"
 DIVERGED = "diverged-reads"
 PREDICATE_SKEW = "G2-predicate"
 
-OF_DIRTY_READS: Final = {
+DIRTY_READ_ANOMALIES: Final = {
     DIRTY_READ: WorkloadAnomaly(
         "a value was read whose write failed, or which no strong read has",
         "values that were read, if the object has a strong read; otherwise values whose writes failed",
@@ -48,7 +48,7 @@ OF_DIRTY_READS: Final = {
         "if another strong read of the object succeeded, and a value was written",
     ),
 }
-OF_PREDICATE_INSERTS: Final = {
+PREDICATE_INSERT_ANOMALIES: Final = {
     PREDICATE_SKEW: WorkloadAnomaly(
         "two inserts succeeded, although each one excludes the other by a predicate",
         "keys with a successful insert",
@@ -67,9 +67,9 @@ def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
         total += len(reads) + len(strong)
         if any(one.operation.f == "strong-read" for one in ones):
             acked = {freeze(one.operation.argument) for one in select_ok(ones, "write")}
-            answer.claim(LOST_INSERT, [bool(strong)] * len(acked))
+            answer.count_claims(LOST_INSERT, [bool(strong)] * len(acked))
         may_differ = len(strong) > 1 and any(_may_write(one) for one in ones)
-        answer.claim(DIVERGED, [may_differ] * len(strong))
+        answer.count_claims(DIVERGED, [may_differ] * len(strong))
         if strong:
             _check_strong_reads(answer, key, ones, reads, strong)
         else:
@@ -92,13 +92,13 @@ def _check_rows(answer: Answer, key: str | None, ones: Sequence[Completed], read
         if one.completion.outcome is not Outcome.FAIL:
             failed.pop(freeze(one.operation.argument), None)  # another write of this value may have succeeded
     last = max((read.ret or read.call for read in reads), default=-1)
-    answer.claim(DIRTY_READ, (one.call < last for one in failed.values()))
+    answer.count_claims(DIRTY_READ, (one.call < last for one in failed.values()))
     for read in reads:
         rows = list_elements(read.completion.result)
         dirty = [value for value in dict.fromkeys(map(freeze, rows)) if value in failed]
         if dirty:
             writer = failed[dirty[0]]
-            answer.add(
+            answer.add_finding(
                 DIRTY_READ,
                 key,
                 f"{name_object(key)}: operation {read.index}, called at {seconds(read.call)}, read {dirty[0]}, but its "
@@ -111,31 +111,31 @@ def _check_strong_reads(
     answer: Answer, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed], strong: Sequence[Completed]
 ) -> None:
     sets = [{freeze(value) for value in one.completion.result} for one in strong]
-    some, every = set().union(*sets), set(sets[0]).intersection(*sets[1:])
+    in_some, in_all = set().union(*sets), set(sets[0]).intersection(*sets[1:])
     first = min(strong, key=lambda one: one.call)
     seen: dict[object, Completed] = {}
     for read in reads:
         value = read.operation.argument if read.completion.result is None else read.completion.result
         seen.setdefault(freeze(value), read)
-    answer.claim(DIRTY_READ, [True] * len(seen))
+    answer.count_claims(DIRTY_READ, [True] * len(seen))
     acked = {freeze(one.operation.argument): one for one in select_ok(ones, "write")}
     for anomaly, values, verb in ((DIRTY_READ, seen, "read"), (LOST_INSERT, acked, "acknowledged")):
         for value, one in values.items():
-            if value not in some:
-                answer.add(
+            if value not in in_some:
+                answer.add_finding(
                     anomaly,
                     key,
                     f"{name_object(key)}: {value} was {verb} by operation {one.index} at {seconds(one.ret or 0)}, and "
                     f"none of the {len(strong)} strong reads has it.",
                     [one, first],
                 )
-    if some != every:
-        lacking = next(one for one, values in zip(strong, sets, strict=True) if values != some)
-        absent = sorted(map(str, some - sets[strong.index(lacking)]))
+    if in_some != in_all:
+        lacking = next(one for one, values in zip(strong, sets, strict=True) if values != in_some)
+        absent = sorted(map(str, in_some - sets[strong.index(lacking)]))
         other = next(
             one for one, values in zip(strong, sets, strict=True) if any(str(value) == absent[0] for value in values)
         )
-        answer.add(
+        answer.add_finding(
             DIVERGED,
             key,
             f"{name_object(key)}: the strong read by operation {lacking.index}, called at {seconds(lacking.call)}, "
@@ -150,10 +150,10 @@ def check_predicate_inserts(operations: Sequence[Completed]) -> Answer:
     keys = group_by_key(operations)
     for key, ones in keys.items():
         inserted = select_ok(ones, "insert")
-        answer.claim(PREDICATE_SKEW, [sum(one.operation.f == "insert" for one in ones) > 1] if inserted else [])
+        answer.count_claims(PREDICATE_SKEW, [sum(one.operation.f == "insert" for one in ones) > 1] if inserted else [])
         if len(inserted) > 1:
             first, second = inserted[:2]
-            answer.add(
+            answer.add_finding(
                 PREDICATE_SKEW,
                 key,
                 f"{name_object(key)}: operation {first.index} inserted {_describe_ids(first)} and operation "

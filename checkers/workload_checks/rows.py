@@ -1,17 +1,18 @@
 """Rows that are inserted one after another, as in CockroachDB's monotonic and monotonic-multitable tests.
 
-An ``add`` inserts a row with the next ``val`` and the time of its transaction, ``sts``. It returns a row: the one that
-it inserted, or the one with the highest value before. A ``read`` returns all rows, ordered by ``sts``. Only the last
-read counts:
+An ``add`` inserts a row with the next ``val`` and the time of its transaction, ``sts``. It returns the inserted row, or
+the row that had the highest value before. A ``read`` returns all rows, ordered by ``sts``. Only the last read is
+judged:
 
 1. It has the value of each row that an add returned before the read was called.
 2. No value is in two rows.
 3. The times of the rows never fall.
-4. In the order of times, the values rise. If the rows name a process (``proc``), the adds to several tables are only
-   ordered within each process, unless more is asked (``--linearizable``). Rows with equal times are in no order.
+4. In the order of times, the values rise. If the rows name a process (``proc``), they need to rise only among the rows
+   of each process, because the processes add to several tables. With ``--linearizable`` they must rise over all
+   processes. Rows with equal times are in no order.
 
-The argument of an ``add`` is no value of a row. So it is unknown which row an add of unknown outcome or a failed one
-would have inserted.
+The argument of an ``add`` is no value of a row. So it is unknown which row a failed add, or one of unknown outcome,
+would have inserted, and such adds are ignored.
 """
 
 from collections import Counter
@@ -54,6 +55,7 @@ ANOMALIES: Final[Mapping[str, WorkloadAnomaly]] = {
     ),
 }
 PROCESS: Final = "proc"
+"""The field with the process that inserted a row."""
 
 Row = Mapping[str, Any]
 
@@ -82,32 +84,32 @@ def _check_read(answer: Answer, key: str | None, read: Completed, adds: Sequence
     shown = Counter(row["val"] for row in rows)
     returned = [(add, _require_row(add, add.completion.result)["val"]) for add in adds if add.completion.result]
     before = [(add, value) for add, value in returned if add.ret is not None and add.ret < read.call]
-    answer.claim(LOST, (add.ret is not None and add.ret < read.call for add, _ in returned))
-    answer.claim(TWICE, [True] * len(rows))
-    answer.claim(TIMES_FALL, (former["sts"] != row["sts"] for former, row in pairwise(rows)))
+    answer.count_claims(LOST, (add.ret is not None and add.ret < read.call for add, _ in returned))
+    answer.count_claims(TWICE, [True] * len(rows))
+    answer.count_claims(TIMES_FALL, (former["sts"] != row["sts"] for former, row in pairwise(rows)))
     for add, value in before:
         if value not in shown:
             claim = f"{by}lacks the row {value}, which operation {add.index} returned at {seconds(add.ret or 0)}."
-            answer.add(LOST, key, claim, [add, read])
+            answer.add_finding(LOST, key, claim, [add, read])
     for value, count in shown.items():
         if count > 1:
-            answer.add(TWICE, key, f"{by}shows the row {value} {count} times.", [read])
+            answer.add_finding(TWICE, key, f"{by}shows the row {value} {count} times.", [read])
     for former, row in pairwise(rows):
         if former["sts"] > row["sts"]:
             claim = f"{by}shows row {former['val']} of time {former['sts']} before {row['val']} of time {row['sts']}."
-            answer.add(TIMES_FALL, key, claim, [read])
+            answer.add_finding(TIMES_FALL, key, claim, [read])
     by_process: dict[Any, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["sts"]):
         by_process.setdefault(None if strict else row.get(PROCESS), []).append(row)
     for process, ordered in by_process.items():
-        answer.claim(OUT_OF_ORDER, (row["sts"] > ordered[0]["sts"] for row in ordered))
+        answer.count_claims(OUT_OF_ORDER, (row["sts"] > ordered[0]["sts"] for row in ordered))
         whose = "" if process is None else f" of process {process}"
         for former, row in _find_reorders(ordered):
             claim = (
                 f"{by}shows row {row['val']}{whose} of time {row['sts']}, which is later than time {former['sts']} of "
                 f"row {former['val']}, though values rise."
             )
-            answer.add(OUT_OF_ORDER, key, claim, [read])
+            answer.add_finding(OUT_OF_ORDER, key, claim, [read])
 
 
 def _find_reorders(ordered: Sequence[Row]) -> list[tuple[Row, Row]]:

@@ -10,7 +10,7 @@ from assay.checkers.linearizability.queues import FifoQueue
 READ: Final = "r"
 WRITE: Final = "w"
 COMPILED_LIMIT: Final = 2**63
-"""Sums of a compiled counter are below this limit."""
+"""The compiled step of a counter needs sums below this limit (``Model.compiled``)."""
 
 Registers = tuple[tuple[int, int], ...]
 """Pairs of a key's number and its value's number, in order of the keys. A register that is not there holds null."""
@@ -40,7 +40,7 @@ class MultiRegister(Model):
         writes = any(verb == WRITE for verb, _, _ in steps)
         if not steps or (not writes and not call.known):
             return None
-        return Action(0, tuple(steps), reads=not writes)
+        return Action(0, tuple(steps), reads=not writes)  # `reads`: never changes the state
 
     @staticmethod
     def step(state: Registers, f: int, x: tuple[tuple[str, int, int], ...], y: int) -> tuple[bool, Registers]:
@@ -63,7 +63,7 @@ class Tally(Model):
 
     def encode(self, call: Call) -> Action | None:
         if call.f == "add":
-            return Action(1, to_integer(call.argument), total=True)  # allowed in every state
+            return Action(1, to_integer(call.argument), total=True)  # `total`: allowed in every state
         if call.f == "read":
             return Action(0, to_integer(call.result), reads=True) if call.known else None
         raise self.unknown(call)
@@ -83,7 +83,7 @@ class LargeTally(Tally):
 
 DRAIN: Final = "drain"
 TAKEN: Final = 4
-"""The kind of an action that takes an element in a drain. ``queues`` has the others."""
+"""``Action.f`` of an action that takes an element in a drain. ``linearizability.queues`` has the other numbers."""
 
 
 class DrainedQueue(FifoQueue):
@@ -97,7 +97,7 @@ class DrainedQueue(FifoQueue):
     """
 
     name = "fifo-queue"
-    exact: ClassVar[str | None] = None
+    exact: ClassVar[str | None] = None  # unlike `FifoQueue`, no algorithm judges it without a search
     initial: ClassVar[Any] = ((), ())
 
     def encode(self, call: Call) -> Action | None:

@@ -1,15 +1,15 @@
 """Order in which writes become visible, as in Jepsen's causal, causal-reverse, comments and sequential workloads.
 
 - *causal-reverse* and *comments*: values are written once. A read returns all values that are there. If it shows a
-  value, it must show every value whose write had been acknowledged before that value's write was called. The latest
-  call among the shown values decides, so one sorted list of acknowledged writes is enough.
+  value, it must show every value whose write had been acknowledged before that value's write was called. It is enough
+  to test this for the shown value whose write was called last.
 - *sequential*: one process inserts the parts of a series one after another. A read looks for the parts in reverse
-  order, the last part first. If it finds a part, it must find all parts that were inserted before it. The read looks
-  for those later.
+  order, the last part first. If it finds a part, it must also find all parts for which it looks afterwards, because
+  they were inserted before.
 - *causal*: a register with one process per key. The operations take effect in the order in which they were issued, and
   the n-th write writes n. A read returns the last written value; ``read-init`` returns 0 before any write. An operation
-  may have a ``:position`` in the order of the store, and a ``:link`` to the position before it. The link is ``:init``,
-  or the position of the acknowledged operation before. An operation without a link is not compared.
+  may have a ``:position`` in the order of the store, and a ``:link`` to the operation before it. The link must be the
+  position of the last acknowledged operation. An operation without a link, or with the link ``:init``, is not compared.
 """
 
 from bisect import bisect_left
@@ -62,11 +62,11 @@ def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
                 continue
             latest = max(known, key=lambda one: one.call)
             earlier_writes = acked[: bisect_left(ended, latest.call)]
-            answer.claim(CAUSAL_REVERSE, [bool(earlier_writes)])
+            answer.count_claims(CAUSAL_REVERSE, [bool(earlier_writes)])
             missing = [value for _, value in earlier_writes if value not in shown]
             if missing:
                 earlier = writes[missing[0]]
-                answer.add(
+                answer.add_finding(
                     CAUSAL_REVERSE,
                     key,
                     f"{name_object(key)}: the read by operation {read.index}, called at {seconds(read.call)}, shows "
@@ -88,9 +88,9 @@ def check_sequential(operations: Sequence[Completed]) -> Answer:
     for read in reads:
         series, parts = split_series(read)
         found = list(dropwhile(lambda part: part is None, parts))
-        answer.claim(NONSEQUENTIAL, [len(found) > 1] if found else [])
+        answer.count_claims(NONSEQUENTIAL, [len(found) > 1] if found else [])
         if None in found:
-            answer.add(
+            answer.add_finding(
                 NONSEQUENTIAL,
                 series,
                 f"{series}: operation {read.index}, called at {seconds(read.call)}, found {found[0]}, and then "
@@ -140,7 +140,7 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
             else:
                 total += 1
                 shown = one.completion.result
-                answer.claim(NONCAUSAL, [value != 0] if shown is not None else [])
+                answer.count_claims(NONCAUSAL, [value != 0] if shown is not None else [])
                 wrong = shown is not None and shown not in held
                 done = f"read {shown}, and the register held {value}"
             more = fields.get(one.index, {})
@@ -150,7 +150,7 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
                 done = f"links to position {link}, and the last position was {position}"
             if wrong:
                 place = "as the first" if former is None else f"after operation {former.index}"
-                answer.add(
+                answer.add_finding(
                     NONCAUSAL,
                     key,
                     f"{name_object(key, 'register')}: operation {one.index}, called at {seconds(one.call)} {place}, "
@@ -171,17 +171,17 @@ def freeze(value: Any) -> Any:
         return tuple(map(freeze, value))
     if isinstance(value, dict):
         return frozenset((name, freeze(one)) for name, one in value.items())
-    return _Other(value) if isinstance(value, bool | float) else value
+    return _NoInteger(value) if isinstance(value, bool | float) else value
 
 
 @dataclass(frozen=True, eq=False)
-class _Other:
+class _NoInteger:
     """A value that no integer is equal to."""
 
     value: bool | float
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Other) and repr(other.value) == repr(self.value)
+        return isinstance(other, _NoInteger) and repr(other.value) == repr(self.value)
 
     def __hash__(self) -> int:
         return hash(repr(self.value))

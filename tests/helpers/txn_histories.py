@@ -12,7 +12,7 @@ from assay.checkers.check import build
 from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
-from assay.checkers.transactions.cycles import prepare
+from assay.checkers.transactions.cycles import prepare_cycles
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 from helpers.judging import opened
@@ -302,7 +302,7 @@ def by_sql(
         build(engine, TRANSACTION_FAMILIES[0].views)
         examined = engine.rows(TRANSACTION_FAMILIES[0].applies)  # known by the kinds of effects alone
         assert examined == engine.rows("select count(*) as examined from txn_rows")
-        assert bool(prepare(engine)) is is_doubtful
+        assert bool(prepare_cycles(engine)) is is_doubtful
         for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):
             build(engine, check.views)
             cycle = check.anomaly.startswith(CYCLE_CLASSES)

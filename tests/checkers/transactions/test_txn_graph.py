@@ -74,7 +74,7 @@ def test_random_graphs_get_the_class_of_their_strongest_simple_cycle(seed: int, 
         assert min((one.rank for one in classified.components), default=NONE) == best
         seen.add(best)
         for component in classified.components:
-            rank, steps = ShortCycles(classified).shortest(component)
+            rank, steps = ShortCycles(classified).find_shortest(component)
             assert rank == component.rank
             check(made, edges, rank, steps)
             inside = set(made.nodes[component.members].tolist())
@@ -87,7 +87,7 @@ def test_random_graphs_get_the_class_of_their_strongest_simple_cycle(seed: int, 
 def test_a_shortest_cycle_is_reported() -> None:
     ring = [(number, (number + 1) % 9, WW) for number in range(9)]
     classified = classify(graph([*ring, (4, 2, WW)]))
-    assert [step.source for step in ShortCycles(classified).shortest(classified.components[0])[1]] in (
+    assert [step.source for step in ShortCycles(classified).find_shortest(classified.components[0])[1]] in (
         [2, 3, 4],
         [3, 4, 2],
         [4, 2, 3],
@@ -100,7 +100,7 @@ def test_nodes_that_stand_for_no_transaction_cost_nothing_and_pass_on_how_they_w
     classified = classify(graph(edges))
     assert [one.rank for one in classified.components] == [G2_ITEM]
     classified = classify(graph([(0, -5, RW), (-5, 1, THEN), (1, 0, WW)]))
-    rank, steps = ShortCycles(classified).shortest(classified.components[0])
+    rank, steps = ShortCycles(classified).find_shortest(classified.components[0])
     assert (rank, len(steps)) == (G_SINGLE, 3)
 
 
@@ -121,7 +121,7 @@ def test_a_search_that_ends_early_says_so_and_reports_a_weaker_class() -> None:
     classified = classify(graph([*edges, (50, 40, RW)]), limit=0)
     assert (classified.components[0].rank, classified.unsure) == (G_NONADJACENT, 1)
     # The shortest with no two rw in a row happens to be the one that was not looked for.
-    rank, steps = ShortCycles(classified).shortest(classified.components[0])
+    rank, steps = ShortCycles(classified).find_shortest(classified.components[0])
     assert (CYCLE_CLASSES[rank], len(steps)) == ("G-single", 11)
 
 
@@ -146,5 +146,5 @@ def test_one_component_of_very_many_transactions_takes_no_more_than_a_look_at_ea
     assert max(len(one.members) for one in classified.components) > count // 2
     assert classified.unsure == 0
     for component in classified.components[:3]:
-        rank, steps = ShortCycles(classified).shortest(component)
+        rank, steps = ShortCycles(classified).find_shortest(component)
         check(made, {(a, b, kind) for (a, b), kind in edges.items()}, rank, steps)
