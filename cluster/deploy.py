@@ -63,7 +63,7 @@ async def _wait_until_ready(system: System, cluster: Cluster, waiting: _ReadyDea
     while asyncio.get_running_loop().time() < waiting.end:
         if (await node.process()).state is ProcessState.DEAD:
             raise _process_ended_error(cluster, node)
-        if isinstance(node, SupportsParts):
+        if isinstance(node, SupportsParts):  # a part is one of the node's processes
             for sidecar in node.sidecars:
                 if (await node.part(sidecar).process()).state is ProcessState.DEAD:
                     raise DeploymentError(f"{node.name} ({node.role}): its process {sidecar} ended before it was ready")

@@ -1,8 +1,8 @@
 """Examines which features this machine supports, and what to install for the others. It changes nothing.
 
-The command ``assay doctor`` prints the findings. A finding that is not ``good`` and not ``required`` disables the
-feature in its ``enables``. The simulation needs none of these features. The machines of an inventory can be examined,
-too: whether they can be nodes.
+The command ``assay doctor`` prints the findings. A finding that is not ``good`` and not ``required`` disables only the
+features in its ``enables``. The simulation needs none of them. :func:`diagnose_hosts` examines instead whether the
+machines of an inventory can be nodes.
 """
 
 import os

@@ -117,7 +117,7 @@ class UndoJournal:
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:
-        """Writes an action durably. Returns its number for :meth:`done`.
+        """Writes an action durably. Returns its number for :meth:`mark_done`.
 
         It must be called *before* the change that ``action`` undoes.
         """
@@ -127,7 +127,8 @@ class UndoJournal:
             self._write(UndoEntry(entry, action))
             return entry
 
-    def done(self, entry: int) -> None:
+    def mark_done(self, entry: int) -> None:
+        """Notes that the change of this entry has been undone."""
         with self._lock:
             self._write(DoneEntry(entry))
 

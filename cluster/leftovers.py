@@ -1,8 +1,9 @@
 """Cleans up after dead runs: replays their undo journals, and removes their containers, networks and disk images.
 
 :func:`sweep` runs at a session's start and :func:`heal` by ``assay heal``. At its end, a run replays its own journal
-(``DockerCluster.close``). Containers and networks have a label with their owner, and disk images have it in their
-names. So they are found even if the journal is lost. Containers and networks without that label are never touched.
+(``SshCluster.close``). Containers and networks have a label that names their owner, and disk images have the owner in
+their file names. So they are found even if the journal is lost. Containers and networks without that label are never
+touched.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ __all__ = ["SweepReport", "heal", "state_folder", "sweep"]
 class SweepReport:
     """Log of a sweep, one line per action.
 
-    - ``undone``: actions that were done
+    - ``undone``: undo actions that were performed
     - ``failed``: errors; a journal with a failed action is kept, and tried again next time
     - ``possibly_alive``: a line for each journal that may belong to a live session of another machine, and is left
       alone
@@ -75,7 +76,9 @@ def _heal(
     kept_too: bool = False,
     everything: bool = False,
 ) -> SweepReport:
-    """Cleans up after the chosen owners. ``is_chosen`` gets an owner, and whether the examined container runs."""
+    """Cleans up after the chosen owners. ``is_chosen`` gets an owner, and whether the examined object is a running
+    container.
+    """
     state = state or state_folder()
     found, broken = read_journals(state)
     report = SweepReport(failed=broken)

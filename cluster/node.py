@@ -246,7 +246,7 @@ class DiskRoom(NamedTuple):
 
 @dataclass(frozen=True)
 class Exhaustion:
-    """How a node ran out of memory: its limit and the allocated memory in bytes.
+    """How a node ran out of memory. ``limit`` and ``taken``: its limit and the allocated memory in bytes.
 
     ``ended``: how many processes its kernel killed for lack of memory.
     """

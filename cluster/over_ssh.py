@@ -39,11 +39,11 @@ class NodeUndoLog:
     journal: undo_journal.UndoJournal
     to_action: Callable[[str, Sequence[str]], undo_journal.Action]
 
-    def command(self, node: str, argv: Sequence[str]) -> int:
+    def note_undo(self, node: str, argv: Sequence[str]) -> int:
         return self.journal.append(self.to_action(node, argv))
 
-    def done(self, entry: int) -> None:
-        self.journal.done(entry)
+    def mark_done(self, entry: int) -> None:
+        self.journal.mark_done(entry)
 
 
 class SshCluster(ABC):
@@ -84,8 +84,8 @@ class SshCluster(ABC):
         """Creates the journal first, then the nodes."""
 
     @abstractmethod
-    def _program(self, node: Node) -> Program:
-        """Returns the main process of a node, with its sidecars."""
+    def _make_program(self, node: Node) -> Program:
+        """Returns the command and the settings of a node's main process, with its sidecars."""
 
     def _create_node(
         self,
@@ -102,7 +102,7 @@ class SshCluster(ABC):
             address=address,
             connection=connection,
             executor=self._executor,
-            program=self._program,
+            program=self._make_program,
             event_log=self._system.event_log,
             undo=undo_log,
             freezer=freezer,

@@ -1,4 +1,4 @@
-"""Interface that a simulated process gets as the first argument of its ``entry``.
+"""Interface that a simulated process gets as the first argument of its main coroutine, ``System.entry``.
 
 Sockets and time come from asyncio: ``start_server``, ``open_connection``, ``sleep``, ``loop.time()``. Everything else
 that could differ between two runs comes from this interface. If code bypasses it (``time.time()``, ``open()``, threads,

@@ -485,7 +485,9 @@ class Inspector(Protocol):
         """Returns rows that contradict an acknowledgement that a client just received, up to this offset of a key."""
 
     def looked_at(self) -> Sequence[SeenAtRest]:
-        """Returns how much was examined, so that "nothing found" can be told apart from "nothing examined"."""
+        """Returns rows that say how much was examined, so that "nothing found" can be told apart from "nothing
+        examined".
+        """
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 - ``engine``: access to the engine, labels, undo of journal entries, frozen containers
 - ``layer``: lower layer of the node image
-- ``image_contents``: which of a node's needs an image has
+- ``image_contents``: which of the programs that a node needs are in an image
 - ``image``: the node image
 - ``tools``: Dockerfiles that add a node's needs to a user's image
 - ``user_images``: a user's own images

@@ -10,10 +10,11 @@ from pathlib import Path
 from assay.cluster.docker import image, image_usage, layer, software, tools, user_images
 
 DERIVED = ("software", user_images.NAME, "tools")
-"""Values of the label ``assay`` on derived images. A later image may take the name of such an image."""
+"""Values of the label ``assay`` on derived images, which are built on the node image or on a user's image. A later
+image may take the name of such an image."""
 BUILT_NAMES = (
     *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)),
-    *(image.NAME, software.NAME, user_images.NAME, user_images.BUNDLE),
+    *(image.NAME, software.NAME, user_images.NAME, user_images.BUNDLE_NAME),
 )
 """Names, without tags, of all images that are built here."""
 UNKNOWN = "no run of it is known here"
@@ -94,24 +95,27 @@ def _base_purpose(name: str) -> str:
     """Returns the purpose of an image that no node runs."""
     if name in (layer.IMPORTED_BASE, layer.REFERENCE):
         return "below all others"
-    return "copied from, for images of your own" if name.startswith(f"{user_images.BUNDLE}:") else ""
+    return "copied from, for images of your own" if name.startswith(f"{user_images.BUNDLE_NAME}:") else ""
 
 
 def _source_of(labels: dict[str, str]) -> str:
     """Returns the user's Dockerfile or image that an image was built from; empty if there is none."""
-    return labels.get(user_images.DOCKERFILE_LABEL) or labels.get(tools.OWN, "")
+    return labels.get(user_images.DOCKERFILE_LABEL) or labels.get(tools.USER_IMAGE_LABEL, "")
 
 
 def _is_used(name: str, labels: dict[str, str]) -> bool:
     """Returns whether a run may need the image. The user's systems are not known here, so the answer may be wrong."""
     if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.image_reference(), user_images.bundle_reference()}:
         return True
-    if labels["assay"] == user_images.NAME:
+    if labels["assay"] == user_images.NAME:  # built from a user's Dockerfile
         return Path(labels[user_images.DOCKERFILE_LABEL]).is_file()
-    if labels.get(tools.NODE_IMAGE) != image.image_reference():
+    if labels.get(tools.NODE_IMAGE_LABEL) != image.image_reference():  # made for the node image of another version
         return False
-    if tools.OWN not in labels:
+    if tools.USER_IMAGE_LABEL not in labels:
         return labels["assay"] == "software"
-    if labels.get(tools.RECIPE) != tools.recipe_hash():
+    if labels.get(tools.RECIPE_LABEL) != tools.recipe_hash():
         return False
-    return layer.exists(labels[tools.OWN]) and layer.image_id(labels[tools.OWN]) == labels[tools.OWN_ID]
+    return (
+        layer.exists(labels[tools.USER_IMAGE_LABEL])
+        and layer.image_id(labels[tools.USER_IMAGE_LABEL]) == labels[tools.USER_IMAGE_ID_LABEL]
+    )

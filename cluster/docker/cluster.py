@@ -157,7 +157,7 @@ class DockerCluster(SshCluster):
 
     async def _try_preloads(self, node: SshNode) -> None:
         """Tests whether a user's image can load the libraries. Its C library may differ from this machine's."""
-        libraries = self._libraries(node)
+        libraries = self._list_libraries(node)
         if not libraries or self._images[node.role].user_image is None:
             return
         printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
@@ -219,7 +219,7 @@ class DockerCluster(SshCluster):
         disks: Mapping[str, str] | str,
         journal: undo_journal.UndoJournal,
     ) -> None:
-        name = self._container(item.name)
+        name = self._name_container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
         options = {} if device is None else disk.container_options(device)
         if self._own_memory and self._is_server(item):
@@ -246,7 +246,7 @@ class DockerCluster(SshCluster):
             client.api.start(container["Id"])
 
     def _create_ssh_node(self, item: PlannedNode, login: Login, journal: undo_journal.UndoJournal) -> SshNode:
-        container = self._container(item.name)
+        container = self._name_container(item.name)
         undo_log = NodeUndoLog(journal, lambda _, argv: undo_journal.RunInContainer(container, tuple(argv)))
         freezer = DockerFreezer(journal, container, item.name)
         node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
@@ -255,7 +255,7 @@ class DockerCluster(SshCluster):
         )
         return node
 
-    def _program(self, node: Node) -> Program:
+    def _make_program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.server_command(), zookeeper.DATA, {})
         # The hash seed is fixed per run, so that the order of sets is equal at every start.
@@ -267,17 +267,17 @@ class DockerCluster(SshCluster):
         if "PATH" in found.environment:  # the programs that start the process must be found, too
             environment["PATH"] = f"{found.environment['PATH']}:{image_contents.PATH}"
         environment |= software.require_software(self._system, node.role).environment
-        libraries = self._libraries(node)
+        libraries = self._list_libraries(node)
         if libraries:
             own_preload = environment.get("LD_PRELOAD")
             environment["LD_PRELOAD"] = ":".join([*libraries, *([own_preload] if own_preload else [])])
         if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
             environment[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
-        owned = [*self._files[node.name], *list_written_paths(self._system, node)]
+        owned = [*self._files[node.name], *list_written_paths(self._system, node)]  # paths that the user must own
         main = Program(read_command(self._system, node), found.folder or HOME, environment, found.user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
-    def _libraries(self, node: Node) -> list[str]:
+    def _list_libraries(self, node: Node) -> list[str]:
         if not self._is_server(node) or node.name in self._unable_to_load:
             return []
         return [library.path for library, gap in self._library_gaps.items() if gap is None]
@@ -320,12 +320,12 @@ class DockerCluster(SshCluster):
         ]
         return [line for line in map(_perform, [*containers, *others]) if line]
 
-    def _container(self, node: str) -> str:
+    def _name_container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
 
 
 def _perform(action: undo_journal.Action) -> str | None:
-    """Performs the action. Returns None, or the error."""
+    """Performs an undo action. Returns None, or the error."""
     try:
         with open_docker() as client:
             undo_action(client, action)

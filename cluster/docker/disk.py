@@ -42,7 +42,7 @@ class DiskImage:
 
 
 def image_path(state: Path, creator: Owner, run_id: str, node: str) -> Path:
-    """Returns the path of a node's image. The path names the owner, so that a lost journal does no harm."""
+    """Returns the path of a node's image. The path names the owner, so that a leftover is found without the journal."""
     return state / FOLDER / f"{creator}.{run_id}.{node}{SUFFIX}"
 
 
@@ -100,7 +100,8 @@ def find_loop_devices(image: Path) -> list[str]:
 def container_options(device: str) -> dict[str, Any]:
     """Returns the arguments of the Docker SDK for a container with this disk.
 
-    SYS_ADMIN is needed for the mount and for the shutdown. AppArmor's profile for containers forbids every mount.
+    SYS_ADMIN is needed for the mount, and for the shutdown of ext4 that cuts the power. AppArmor's profile for
+    containers forbids every mount.
     """
     return {
         "cap_add": ["SYS_ADMIN"],

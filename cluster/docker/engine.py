@@ -224,7 +224,7 @@ class DockerFreezer:
             raise self._error("thawed", error) from error
         entry, self._entry = self._entry, None
         if entry is not None:
-            self._journal.done(entry)
+            self._journal.mark_done(entry)
 
     def frozen(self) -> bool:
         try:

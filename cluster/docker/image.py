@@ -1,4 +1,4 @@
-"""The node image: the lower layer, the broker's dependencies, and sshd's settings.
+"""The node image: the lower layer (``layer``), the broker's dependencies, and sshd's settings.
 
 The tag is a hash of the recipe. This machine's pip downloads the broker's few dependencies as wheels, in the versions
 installed here. The image's own Python installs them without a network. The system's code is not in the image: it is

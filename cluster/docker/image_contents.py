@@ -17,7 +17,7 @@ TOOLS = (
     *("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"),
     *("find", "grep", "sed"),
 )
-"""Programs that the harness runs on a node (``cluster/ssh``). The init is missing here: every image gets a copy."""
+"""Programs that the harness runs on a node (``cluster/ssh``). The init is not among them: every image gets a copy."""
 MANAGERS = ("apt-get", "dnf", "microdnf", "yum", "apk")
 """Package managers. An image with several uses the first."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

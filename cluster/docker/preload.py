@@ -21,6 +21,7 @@ class PreloadError(OSError):
 class PreloadLibrary:
     """A preloaded library. Its source is next to this module.
 
+    - ``name``: of the source file, without ``.c``
     - ``path``: of the library on a node
     - ``file``: of the file on a node that controls the library
     - ``macro``: the preprocessor macro with the path of ``file``

@@ -27,9 +27,9 @@ from assay.cluster.system import (
 )
 
 NAME = "assay-software"
-PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(=[A-Za-z0-9.+:~-]+)?")
-PYTHON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
-IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
+PACKAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(=[A-Za-z0-9.+:~-]+)?")
+PYTHON_PACKAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
+IMAGE_NAME = re.compile(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 """Valid names of Debian packages, Python packages and images in a ``Software``."""
 
 PIP = """\
@@ -74,13 +74,16 @@ def require_software(system: System, role: str) -> Software:
 
 
 def _find_problem(software: Software) -> str | None:
-    for kind, names, pattern in (("packages", software.packages, PACKAGE), ("python", software.python, PYTHON)):
+    for kind, names, pattern in (
+        ("packages", software.packages, PACKAGE_NAME),
+        ("python", software.python, PYTHON_PACKAGE_NAME),
+    ):
         for name in names:
             if isinstance(names, str) or not pattern.fullmatch(name):
                 return f"{kind} takes names, such as ('redis',), not {names if isinstance(names, str) else name!r}"
     if software.image is not None and software.dockerfile is not None:
         return "it has an image and a dockerfile: take one"
-    if software.image is not None and not IMAGE.fullmatch(software.image):
+    if software.image is not None and not IMAGE_NAME.fullmatch(software.image):
         return f"image takes a name such as 'redis:7', not {software.image!r}"
     if software.dockerfile is not None and not Path(software.dockerfile).is_file():
         return (
@@ -99,11 +102,11 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     found, built = {}, {}
     for role, software in wanted.items():
         # Roles share an image unless their software differs in more than the settings of processes.
-        recipe = str(replace(software, environment={}, user=None))
+        content = str(replace(software, environment={}, user=None))
         try:
-            if recipe not in built:
-                built[recipe] = _ensure_image(base, software, progress)
-            found[role] = replace(built[recipe], user=software.user or built[recipe].user)
+            if content not in built:
+                built[content] = _ensure_image(base, software, progress)
+            found[role] = replace(built[content], user=software.user or built[content].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
     if problem := image_usage.note_usage(
@@ -133,7 +136,7 @@ def _ensure_with_packages(base: str, software: Software, progress: Progress) -> 
     if not software.packages and not software.python:
         return base
     apt = tools.APT.format(packages=" ".join(software.packages)) if software.packages else ""
-    recipe = _dockerfile(f"assay=software {tools.NODE_IMAGE}={image.image_reference()}", apt, software)
+    recipe = _dockerfile(f"assay=software {tools.NODE_IMAGE_LABEL}={image.image_reference()}", apt, software)
     tag = f"{NAME}:{hashlib.sha256(f'{base} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
         with image.hold_build_lock():
@@ -170,7 +173,8 @@ def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: I
         step(f"image with {names}", lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context))
 
 
-def _dockerfile(labels: str, before: str, software: Software) -> str:
+def _dockerfile(labels: str, first_steps: str, software: Software) -> str:
+    """Returns the Dockerfile: ``first_steps``, then the installation of the Python packages, if there are any."""
     lines = ["ARG NODE", "FROM $NODE", f"LABEL {labels}", ""]
     pip = PIP.format(packages=" ".join(f"'{name}'" for name in software.python)) if software.python else ""
-    return "\n".join(lines) + before + pip
+    return "\n".join(lines) + first_steps + pip

@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from assay.cluster.docker.image_contents import EXAMINE_SCRIPT, MANAGERS, PATH, ImageContents
 
 TOOLS_FOLDER = "/opt/assay-tools"
-NODE_IMAGE = "assay.node-image"
+NODE_IMAGE_LABEL = "assay.node-image"
 """Label that names the node image for which, or on which, the image was built."""
-OWN, OWN_ID = "assay.own", "assay.own-id"
+USER_IMAGE_LABEL, USER_IMAGE_ID_LABEL = "assay.own", "assay.own-id"
 """Labels with the name and the id of the user's image."""
-RECIPE = "assay.recipe"
+RECIPE_LABEL = "assay.recipe"
 """Label with the :func:`recipe_hash` by which the image was built."""
 
+# Maps from each program to its package. `_SAME` has the packages that are called the same in all distributions.
 _CORE = dict.fromkeys(("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"), "coreutils")
 _UTIL = dict.fromkeys(("setsid", "setpriv", "fallocate", "mount", "umount"), "util-linux")
 _SAME = {
@@ -55,8 +56,9 @@ INSTALL: Mapping[str, str] = {
     "apk": "RUN apk add --no-cache {packages}\n",
 }
 
-# sshd rejects root without a shell or with a locked password. It needs the user `sshd`, which only its packages create.
-# The script's arguments are the copied tools. In PATH their links come before applets of the same name.
+# Runs at the end of the build, and creates the users, folders and links that a node needs. sshd rejects root without a
+# shell or with a locked password. It needs the user `sshd`, which only its packages create. The script's arguments are
+# the copied tools. In PATH their links come before applets of the same name.
 SETTLE_SCRIPT = f"""\
 #!/bin/sh
 set -e
@@ -73,6 +75,7 @@ case "$shell" in *nologin|*false) shell=;; esac
 [ ! -f /etc/shadow ] || sed -i 's/^root:[!][^:]*:/root:*:/' /etc/shadow
 for tool in "$@"; do ln -sf {TOOLS_FOLDER}/bin/$tool /usr/local/bin/$tool; done
 """
+# Starts sshd, as the only child of the init.
 NODE_SCRIPT = f"""\
 #!/bin/sh
 mkdir -p /run/sshd
@@ -83,12 +86,13 @@ exec "$(command -v sshd)" -D -e -f /etc/ssh/assay_sshd_config
 COPIED = ("sshd", "iptables", "iptables-restore", "python3", "pkill", "setsid", "setpriv", "fallocate", "cksum", "ip")
 """Tools that are copied to an image without a package manager. The shell and the other tools must be there already."""
 
-# Each tool is a script. It calls the copied dynamic linker, which starts the program with the copied libraries. Child
-# processes do not use these libraries. `--argv0` is needed because iptables reads its name, Python and sshd their path.
-BUNDLE = f"""\
+# Dockerfile of the *bundle*, the image with copies of the node image's programs. Each copied tool is a script. It calls
+# the copied dynamic linker, which starts the program with the copied libraries. Child processes do not use these
+# libraries. `--argv0` is needed because iptables reads its name, Python and sshd their path.
+BUNDLE_DOCKERFILE = f"""\
 ARG NODE
 FROM $NODE
-LABEL assay=tools {NODE_IMAGE}=@REFERENCE@
+LABEL assay=tools {NODE_IMAGE_LABEL}=@REFERENCE@
 RUN set -e; place={TOOLS_FOLDER}; mkdir -p $place/bin $place/real $place/lib $place/xtables \\
  && cp -L /lib64/ld-linux-x86-64.so.2 $place/ld.so \\
  && cp -r /usr/lib/python3.11 $place/lib/ && rm -rf $place/lib/python3.11/test $place/lib/python3.11/ensurepip \\
@@ -107,7 +111,7 @@ RUN set -e; place={TOOLS_FOLDER}; mkdir -p $place/bin $place/real $place/lib $pl
 
 def recipe_hash() -> str:
     """Returns a hash of all texts that determine the additions to an image."""
-    parts = (EXAMINE_SCRIPT, SETTLE_SCRIPT, NODE_SCRIPT, BUNDLE, str(PACKAGES), str(INSTALL))
+    parts = (EXAMINE_SCRIPT, SETTLE_SCRIPT, NODE_SCRIPT, BUNDLE_DOCKERFILE, str(PACKAGES), str(INSTALL))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 

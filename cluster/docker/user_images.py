@@ -17,9 +17,10 @@ from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 
 NAME = "assay-own"
 """Name of images built from a user's Dockerfile. The tag is a hash of its path."""
-BUNDLE = "assay-tools"
-"""Name of the image with copies of the node image's programs (``tools.BUNDLE``)."""
+BUNDLE_NAME = "assay-tools"
+"""Name of the image with copies of the node image's programs (``tools.BUNDLE_DOCKERFILE``)."""
 DOCKERFILE_LABEL = "assay.dockerfile"
+"""Label with the path of the user's Dockerfile."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class UserImage:
 
     def labels(self) -> str:
         """Returns the labels of images built on it."""
-        recipe = f"{tools.NODE_IMAGE}={image.image_reference()} {tools.RECIPE}={tools.recipe_hash()}"
-        return f'assay=software {recipe} {tools.OWN}="{self.name}" {tools.OWN_ID}={self.id}'
+        recipe = f"{tools.NODE_IMAGE_LABEL}={image.image_reference()} {tools.RECIPE_LABEL}={tools.recipe_hash()}"
+        return f'assay=software {recipe} {tools.USER_IMAGE_LABEL}="{self.name}" {tools.USER_IMAGE_ID_LABEL}={self.id}'
 
 
 def build_dockerfile(path: Path, progress: Progress) -> UserImage:
@@ -124,14 +125,14 @@ def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
 
 
 def bundle_reference() -> str:
-    text = tools.BUNDLE.replace("@REFERENCE@", image.image_reference())
-    return f"{BUNDLE}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    text = tools.BUNDLE_DOCKERFILE.replace("@REFERENCE@", image.image_reference())
+    return f"{BUNDLE_NAME}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _ensure_bundle(step: BuildStep) -> None:
     if layer.exists(bundle_reference()):
         return
-    text = tools.BUNDLE.replace("@REFERENCE@", image.image_reference())
+    text = tools.BUNDLE_DOCKERFILE.replace("@REFERENCE@", image.image_reference())
     step(
         "copies of the node image's programs",
         lambda: layer.build(text, bundle_reference(), {"NODE": image.image_reference()}, network="none"),

@@ -4,7 +4,7 @@ A package with only a source distribution is first built into a wheel:
 
 1. pip downloads wheels of all requested packages and their dependencies.
 2. If pip finds no wheel of a package, the package is built here, and the download is tried again.
-3. A wheel that was built here must be a wheel for any platform. Compiled code may not run in the image.
+3. A wheel that was built here must be a wheel for any platform, because compiled code might not run in the image.
 
 A build runs the package's own code on this machine, as the user who starts the cluster.
 """
@@ -29,7 +29,7 @@ NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)",
 
 
 SHORT_OUTPUT = 2
-"""Maximum number of lines of a short output. An error shows only pip's last error of it."""
+"""Maximum number of lines of a short output. If pip's output is longer, an error also has its last lines."""
 
 
 class PipError(ImageError):

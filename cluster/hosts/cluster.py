@@ -2,7 +2,7 @@
 
 Nothing is installed on the hosts, and existing content is not touched: a run that would overwrite a file or a data
 folder does not start. Each change is in the undo journal before it is made. At the end of the run, or by ``assay
-heal``, its processes are ended, its packet rules are removed, and so are all files that it wrote.
+heal``, the run's processes are ended, and its packet rules and all files that it wrote are removed.
 """
 
 import asyncio
@@ -85,17 +85,18 @@ class HostCluster(SshCluster):
         connection = SshConnection(item.name, ssh.login())
         undo_log = NodeUndoLog(journal, self._to_undo_action)
         node = self._create_node(item, resolve_ip(item.name, ssh.address), connection, undo_log)
+        # No fault may cut off SSH.
         node.spared_ports = sorted({port for one in self._addresses.values() for port in one.ports()})
         node.set_disk_unavailable("its data lie on a disk of the host's own")
         node.set_missing_preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
         return node
 
     def _to_undo_action(self, node: str, argv: Sequence[str]) -> undo_journal.RunOnHost:
-        """Returns the journal's action. It does nothing on a host that another run has claimed in the meantime."""
+        """Returns the journal's action. The action does nothing on a host that another run has claimed meanwhile."""
         guarded = upkeep.guard_command(self.run_id, argv)
         return undo_journal.RunOnHost(self._addresses[node], guarded, undo_journal.shorten_command(argv))
 
-    def _program(self, node: Node) -> Program:
+    def _make_program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.server_command(), zookeeper.DATA, {upkeep.RUN_VARIABLE: self.run_id})
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}

@@ -28,7 +28,9 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
 
 KNOWN_HOSTS: Final = "~/.ssh/known_hosts"
 COMPOSE: Final = "compose:"
+"""Prefix of the name of a Compose project, which ``--hosts`` takes in place of a file."""
 OPTIONS: Final = {ZOOKEEPER_ROLE: "--zookeepers", CLIENT_ROLE: "--workers"}
+"""The option that sets the number of nodes of a role. For all other roles it is ``--nodes``."""
 
 
 class InventoryError(DeploymentError):

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from assay.cluster.ssh import firewall, packets, process
 
 CLAIM = "/var/lib/assay-claim"
+"""File with the id of the run that uses the host."""
 RUN_VARIABLE = "ASSAY_RUN"
 """Environment variable with the run's id. All processes that a run starts inherit it, even detached ones."""
 OWN_FOLDERS = (process.FOLDER, process.LOG.rpartition("/")[0])
@@ -108,6 +109,7 @@ class CreatedPaths:
 
 def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
     """Returns the command that ends all processes of the run, and removes its rules and its files. Idempotent."""
+    # `CHAIN` has the rules of the faults, and `FROZEN` silences a machine before it is frozen.
     chains = "\n".join(
         f"for tables in {firewall.FOUR} {firewall.SIX}; do "
         f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "

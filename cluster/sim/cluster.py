@@ -45,6 +45,7 @@ class SimCluster:
         self._nodes: list[SimNode] = []
         self._spares: list[SimNode] = []
         self._prepared: set[str] = set()
+        """Names of the nodes to which the system's files were written, before their first start."""
         for role, count in counts.items():
             for index in range(1, count + 1):
                 self._nodes.append(self._create_node(role, index, make_node_name(system.roles, role, index)))

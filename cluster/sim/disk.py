@@ -101,15 +101,15 @@ class DiskAccess(NamedTuple):
 
     async def fsync(self, inode: Inode) -> None:
         """Fsyncs a file. A rejected fsync fails only after the simulated device delay."""
-        flight = inode.begin_fsync()
+        begun = inode.begin_fsync()
         try:
             await asyncio.sleep(self.delay_fsync())
             change = self.guard(DiskChange.FSYNC)
         except BaseException:
-            inode.abandon_fsync(flight)
+            inode.abandon_fsync(begun)
             raise
         with change:
-            inode.finish_fsync(flight)
+            inode.finish_fsync(begun)
         self.require_alive()
 
 
@@ -225,21 +225,21 @@ class SimDisk:
         inode.truncate(0)
         inode.content += data
         inode.fsync()
-        self._tree.pin(path)
+        self._tree.make_names_durable(path)
 
     def make_folder(self, path: str) -> None:
         """Creates a folder and its parents durably, as the harness. It is no error if the folder exists."""
         self._tree.mkdir(path)
-        self._tree.pin(path)
+        self._tree.make_names_durable(path)
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with its content, durably, as the harness."""
         self._tree.remove(path)
-        self._tree.pin(path)
+        self._tree.make_names_durable(path)
 
 
 class SimSlice:
-    """A range of a simulated file."""
+    """A range of a simulated file, which is read only when it is sent."""
 
     __slots__ = ("_file", "_position", "size")
 
@@ -330,7 +330,7 @@ class SimStorage:
 
     def open(self, path: str) -> SimFile:
         inode = self._require_tree().file(_to_absolute(path), create=True)
-        inode.fill()
+        inode.fill_reserved_space()
         return SimFile(inode, self._access)
 
     def read_bytes(self, path: str) -> bytes:
@@ -352,10 +352,10 @@ class SimStorage:
     async def fsync_directory(self, path: str) -> None:
         tree = self._require_tree()
         folder = tree.folder(_to_absolute(path))
-        mark = tree.mark()
+        count = tree.count_changes()
         await asyncio.sleep(self._access.delay_fsync())
         with self._access.guard(DiskChange.FSYNC):
-            tree.commit(folder, mark)
+            tree.commit(folder, count)
         self._access.require_alive()
 
     def listdir(self, path: str) -> list[str]:

@@ -28,7 +28,7 @@ MISSING = 0.3
 
 @dataclass(slots=True, eq=False)
 class DurableContent:
-    """Content of a file at its fsync ``number``.
+    """Content of a file when its fsync ``number`` began.
 
     It consists of the first ``size`` bytes of the visible content, then ``tail``, then zeros up to ``reserved``.
     """
@@ -60,6 +60,7 @@ class Inode:
         self.holds_lock: Callable[[], bool] | None = None
         """Whether the process that locked the file last still has the lock; None if no process locked it."""
         self._fsyncs = 0
+        """Number of fsyncs that were begun."""
         self._running_fsyncs: list[DurableContent] = []
         """For each fsync that has begun and not ended: the content that it makes durable."""
 
@@ -73,7 +74,7 @@ class Inode:
         """The content, and zeros up to the size."""
         return bytes(self.content).ljust(self.reserved, b"\0")
 
-    def fill(self) -> None:
+    def fill_reserved_space(self) -> None:
         """Turns the preallocated space into content."""
         self.content += bytes(self.size - len(self.content))
         self.reserved = 0
@@ -110,28 +111,29 @@ class Inode:
     def begin_fsync(self) -> DurableContent:
         """Begins an fsync. Returns the content that it makes durable, even if the file changes until its end."""
         self._fsyncs += 1
-        flight = DurableContent(len(self.content), b"", self._fsyncs, self.reserved)
-        self._running_fsyncs.append(flight)
-        return flight
+        begun = DurableContent(len(self.content), b"", self._fsyncs, self.reserved)
+        self._running_fsyncs.append(begun)
+        return begun
 
-    def abandon_fsync(self, flight: DurableContent) -> None:
-        self._running_fsyncs.remove(flight)
+    def abandon_fsync(self, begun: DurableContent) -> None:
+        self._running_fsyncs.remove(begun)
 
-    def finish_fsync(self, flight: DurableContent) -> None:
+    def finish_fsync(self, begun: DurableContent) -> None:
         """Finishes an fsync. Changes nothing if a later fsync has finished already."""
-        self._running_fsyncs.remove(flight)
-        if flight.number > self.durable.number:
-            self.durable = flight
+        self._running_fsyncs.remove(begun)
+        if begun.number > self.durable.number:
+            self.durable = begun
 
     def fsync(self) -> None:
         self.finish_fsync(self.begin_fsync())
 
     def after_power_loss(self, random: Random) -> Inode:
+        """Returns what a power loss leaves of the file, as a file that is completely durable."""
         if self.holds_lock is not None:
-            return Inode()  # a lock file's content is not tested, so no random number is drawn for it
+            return Inode()  # no process reads what a lock file had before, so no random number is drawn for it
         durable = self.durable
         size = durable.reserved
-        if size != self.reserved:
+        if size != self.reserved:  # the size with preallocated space has changed since the fsync
             size = random.choice((size, self.reserved))
         if durable.tail and random.random() < 0.5:
             survived = bytes(self.content[: durable.size]) + durable.tail  # the truncation is undone
@@ -221,7 +223,7 @@ class FileTree:
             if not create:
                 raise _os_error(errno.ENOENT, path)
             node = Inode()
-            folder, name = self._parent(path)
+            folder, name = self._find_parent(path)
             self._change((folder, name, node))
         return node
 
@@ -250,7 +252,7 @@ class FileTree:
             raise _os_error(errno.ENOTDIR, target)
         if isinstance(replaced, Folder) and replaced.entries:
             raise _os_error(errno.ENOTEMPTY, target)
-        self._change((*self._parent(source), None), (*self._parent(target), node))
+        self._change((*self._find_parent(source), None), (*self._find_parent(target), node))
 
     def remove(self, path: str) -> None:
         """Removes a file or folder. A folder is removed file by file, from the inside, as on a real disk."""
@@ -260,7 +262,7 @@ class FileTree:
         if isinstance(node, Folder):
             for name in sorted(node.entries):
                 self.remove(f"{path}/{name}")
-        self._change((*self._parent(path), None))
+        self._change((*self._find_parent(path), None))
 
     def is_durable(self, path: str) -> bool:
         """Returns whether the path is durable: its name and the names of its parents, with their current nodes."""
@@ -289,16 +291,18 @@ class FileTree:
             ]
         return {path: node for path, node in sorted(found, key=itemgetter(0)) if isinstance(node, Inode)}
 
-    def mark(self) -> int:
-        """Returns the number of changes made so far; see :meth:`commit`."""
+    def count_changes(self) -> int:
+        """Returns the number of changes of names so far; see :meth:`commit`."""
         return self._changes
 
-    def commit(self, folder: Folder, mark: int) -> None:
-        """Makes the changes in ``folder`` up to ``mark`` durable, and the earlier changes that they depend on."""
+    def commit(self, folder: Folder, count: int) -> None:
+        """Makes the changes in ``folder`` durable that are among the first ``count`` changes of the tree, and the
+        earlier changes that they depend on.
+        """
         folders = {folder}
         committed: list[NameChange] = []
         for change in reversed(self._pending):
-            if change.number <= mark and not folders.isdisjoint(change.folders):
+            if change.number <= count and not folders.isdisjoint(change.folders):
                 committed.append(change)
                 folders.update(change.folders)
         if not committed:
@@ -307,7 +311,7 @@ class FileTree:
             change.apply()
         self._pending = [change for change in self._pending if change not in committed]
 
-    def pin(self, path: str) -> None:
+    def make_names_durable(self, path: str) -> None:
         """Makes the current names of ``path`` and its parents durable, and nothing else."""
         folder = self._root
         for part in _split_path(path):
@@ -328,7 +332,8 @@ class FileTree:
             change.apply()
         return FileTree(_copy_durable(self._root, random))
 
-    def _parent(self, path: str) -> tuple[Folder, str]:
+    def _find_parent(self, path: str) -> tuple[Folder, str]:
+        """Returns the folder that has, or would have, the path, and the name in it."""
         parts = _split_path(path)
         if not parts:
             raise _os_error(errno.EBUSY, path)

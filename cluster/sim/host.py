@@ -54,8 +54,8 @@ class FlowRule:
 class SimHost:
     """A machine in the simulated network.
 
-    - ``rules``: hosts whose packets this host drops, with the number of dropped packets
-    - ``rejected``: the hosts of ``rules`` whose packets are answered with a reset
+    - ``rules``: hosts whose packets this host drops or rejects, with the number of these packets
+    - ``rejected``: the hosts of ``rules`` whose packets it rejects, so that they are answered with a reset
     - ``flows``: rules that drop or reject only some packets of a peer
     - ``filtering``: whether the host is frozen or has any rule
     - ``shaping``: delays and losses of the packets that the host sends
@@ -110,7 +110,8 @@ class Medium(Protocol):
 
     def fate_of(self, sender: Any) -> PacketFate: ...
 
-    def is_silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool: ...
+    def is_silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool:
+        """Returns whether not even a reset passes from ``source`` to ``target``."""
 
     def count(self, source: SimHost, target: SimHost) -> None:
         """Counts one more packet that a rule has dropped."""

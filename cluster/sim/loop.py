@@ -223,7 +223,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, runnable))
 
-    def call_before(self, when: float, call: Callable[[], object]) -> None:
+    def call_between_steps(self, when: float, call: Callable[[], object]) -> None:
         """Calls ``call`` between two steps: when nothing is ready and the next timer is later than ``when``.
 
         It is not a timer, so it does not change the order of the timers.

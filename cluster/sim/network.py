@@ -34,6 +34,7 @@ SYN_RETRY = 1.0
 CONNECT_TIMEOUT = 15.0
 """Seconds until connecting fails with ETIMEDOUT (Linux: about two minutes)."""
 OUTSIDE = "198.18.255.254"
+"""Address of the harness's own host."""
 ANY = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -212,7 +213,7 @@ class _ConnectionAttempt:
             del self
 
     def _after_latency(self, call: Callable[[], None]) -> None:
-        # A timer of the kernel fires even while the process is stopped, and so do packets arrive.
+        # A timer of the kernel fires even while the process is stopped: packets still arrive then.
         self._network.loop.schedule(self._network.loop.time() + self._network.latency(), KernelTimer(call))
 
     def _send(self) -> None:

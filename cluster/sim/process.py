@@ -84,7 +84,9 @@ class Process:
         self.dead = False
         self.suspended = False
         self._waits_until: float | None = None
+        """Loop time at which the current system call returns; None outside of a system call."""
         self._held: deque[Runnable] = deque()
+        """Callbacks that are queued while the process is not running."""
         self.on_exit: Callable[[int], None] = lambda code: None
         """Called with the exit code if the process ends itself by :meth:`exit`."""
         self._resources: dict[Resource, None] = {}

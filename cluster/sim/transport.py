@@ -41,6 +41,7 @@ from assay.cluster.sim.process import Process
 SEND_BUFFER = 256 * 1024
 """Bytes that both kernels hold for a connection before asyncio's own buffer begins to fill."""
 HIGH_WATER = 64 * 1024
+"""Default number of bytes in asyncio's own buffer above which a writer must pause."""
 WINDOW = 64 * 1024
 """Bytes that may be in flight without an acknowledgement."""
 RTO_MINIMUM = 0.2
@@ -100,6 +101,7 @@ class SimSender(asyncio.Transport):
         self._protocol: Any = None
         self._closing = False
         self._lost = False
+        """Whether the connection has ended for this end's protocol, or its process is dead."""
         # sending
         self._flight: deque[list[bytes] | ControlPacket] = deque()
         self._tail_at = -1.0
@@ -120,10 +122,12 @@ class SimSender(asyncio.Transport):
         self._void_events = 0
         """Number of scheduled arrivals to be skipped, because the flight stalled or was discarded."""
         self._retrying = False
+        """Whether a retransmission is scheduled."""
         self._rto = RTO_MINIMUM
         self._unacknowledged = 0
         """Delivered bytes whose acknowledgements were lost."""
         self._unreachable_since = -1.0
+        """Loop time since which no packet was acknowledged; -1 if the last packet was."""
 
     def _send(self, item: list[bytes] | ControlPacket) -> None:
         self._flight.append(item)
@@ -170,7 +174,7 @@ class SimSender(asyncio.Transport):
             data = item[0] if len(item) == 1 else b"".join(item)
             self._outstanding -= len(data)
             if self._write_paused:
-                self._count_consumed(0)
+                self._count_consumed(0)  # resumes the writer if there is room again
             peer._receive(data)
         else:
             self._deliver(item)
@@ -226,8 +230,8 @@ class SimSender(asyncio.Transport):
         """Delivers a packet whose acknowledgement is lost, because the link back is cut. The window limits this."""
         head = self._flight[0]
         size = 1 if isinstance(head, ControlPacket) else sum(map(len, head))
-        rejected = self.peer._lost
-        if rejected or (self._unacknowledged and self._unacknowledged + size > WINDOW):
+        is_closed = self.peer._lost  # the peer would answer with a reset, which is lost, too
+        if is_closed or (self._unacknowledged and self._unacknowledged + size > WINDOW):
             self._stall()
             return False
         self._unacknowledged += size
@@ -235,6 +239,7 @@ class SimSender(asyncio.Transport):
         return True
 
     def _stall(self) -> None:
+        """Stops the flight, and schedules its retransmission."""
         self._halt()
         if self._stalled:
             self._retry_later()

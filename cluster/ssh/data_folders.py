@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import PurePosixPath
 
 SUFFIX = ".assay-copy"
+"""The copy's path is that of the folder with this suffix."""
 
 
 def undo_copy(folder: str) -> list[str]:

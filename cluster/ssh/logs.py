@@ -80,8 +80,8 @@ class LogSizes:
         self.seen: dict[str, list[tuple[float, int]]] = {}
         self._printed: list[str] = []
 
-    def take(self, line: str, now: float) -> None:
-        """Takes one line of :func:`assay.cluster.ssh.stream.size_watch_command`. An empty line ends a round."""
+    def add_line(self, line: str, now: float) -> None:
+        """Adds a line that :func:`assay.cluster.ssh.stream.size_watch_command` printed. An empty line ends a round."""
         if line:
             self._printed.append(line)
             return
@@ -140,7 +140,7 @@ class LogGrowthRecorder:
     async def _follow(self, node: SshNode) -> None:
         loop, sizes = asyncio.get_running_loop(), self._sizes[node.name]
         async for line in node.log_sizes(log_patterns(self._system, node)):
-            sizes.take(line, loop.time())
+            sizes.add_line(line, loop.time())
 
 
 def log_patterns(system: System, node: SshNode) -> list[str]:

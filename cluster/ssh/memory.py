@@ -66,7 +66,7 @@ def exhaust(pid: str) -> dict[str, int]:
     before = look()
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     deadline = time.monotonic() + KILL_TIMEOUT
-    taken, enough = mmap.mmap(-1, 8), mmap.mmap(-1, 1)
+    taken, enough = mmap.mmap(-1, 8), mmap.mmap(-1, 1)  # shared with the allocator: allocated bytes, request to end
     parent, allocator = os.getpid(), os.fork()
     if allocator == 0:
         _allocate(before["limit"], taken, enough, parent)

@@ -39,11 +39,11 @@ class NodeDisk:
 class UndoLog(Protocol):
     """The part of the undo journal that a node writes."""
 
-    def command(self, node: str, argv: Sequence[str]) -> int:
+    def note_undo(self, node: str, argv: Sequence[str]) -> int:
         """Durably notes the command that undoes the next change on ``node``. Returns the entry's number."""
 
-    def done(self, entry: int) -> None:
-        """Marks the entry as undone."""
+    def mark_done(self, entry: int) -> None:
+        """Notes that the change of this entry has been undone."""
 
 
 class Freezer(Protocol):
@@ -92,7 +92,9 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         """The separate disk, or the reason why there is none."""
         self._frozen = False
         self._open_entries: dict[str, int] = {}
+        """By kind of change, the journal's entry of a change that is not undone yet."""
         self._peers: dict[str, str] = {}
+        """Names of the nodes whose packets were dropped or rejected, by address."""
         self.spared_ports: Sequence[int] = ()
         """TCP ports that cuts and packet shaping spare: those of SSH, if SSH uses the network under test."""
         self.monotonic_ahead = 0.0
@@ -215,7 +217,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     async def _prepare_start(self) -> Program:
         # Without the mount, the process would find an empty folder and seem to have lost all data.
         if isinstance(self._disk, NodeDisk):
-            await self._power("mount", self._disk)
+            await self._run_power_command("mount", self._disk)
         return self._main_program()
 
     def _main_program(self) -> Program:
@@ -230,7 +232,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         If the test fails, the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
         """
         try:
-            await self._power("trial", disk)
+            await self._run_power_command("trial", disk)
         except NodeError as error:
             self._disk = f"{error}; `assay doctor` says more"
         else:
@@ -248,7 +250,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             raise NodeError(f"the power of {self.name} cannot be cut: {self._disk}")
         for process_name in await self._alive():
             await self.part(process_name).kill()
-        lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
+        lost: dict[str, int] = json.loads(await self._run_power_command("lose", self._disk))
         return lost
 
     async def memory_unavailable(self) -> str | None:
@@ -282,7 +284,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             raise NodeError(f"the disk of {self.name} cannot be {what}: {self._disk}")
         return self._disk.folder
 
-    async def _power(self, what: str, disk: NodeDisk) -> str:
+    async def _run_power_command(self, what: str, disk: NodeDisk) -> str:
         return await self.shell(power.command(what, disk.device, disk.folder))
 
     async def freeze(self) -> None:
@@ -401,12 +403,12 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     async def _mark_undone(self, fault: str) -> None:
         entry = self._open_entries.pop(fault, None)
         if entry is not None:
-            await self._in_thread(self._undo.done, entry)
+            await self._in_thread(self._undo.mark_done, entry)
 
     async def _record_undo(self, fault: str, undo: Sequence[str]) -> None:
         """Writes the undo of a fault to the journal. A single entry per kind is enough: it also undoes a second cut."""
         if fault not in self._open_entries:
-            self._open_entries[fault] = await self._in_thread(self._undo.command, self.name, undo)
+            self._open_entries[fault] = await self._in_thread(self._undo.note_undo, self.name, undo)
 
 
 def to_shell_text(command: str | Sequence[str]) -> str:

@@ -33,7 +33,7 @@ SIX = "ip6tables"
 NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
 """Matches IPv6's neighbour discovery. Copied from :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
 QUEUE = 4745
-"""Number of the queue."""
+"""Number of the kernel's queue from which this program takes packets."""
 MARK = 0x4745
 """Mark of duplicates, so that they are not queued again."""
 FOLDER = "/run/assay"
@@ -45,21 +45,23 @@ NETLINK_NETFILTER, SUBSYSTEM = 12, 3 << 8
 PACKET, VERDICT, CONFIG = 0, 1, 2
 ACK = 4
 DROP, ACCEPT = 0, 1
+"""Numbers of the protocol: subsystem, types of messages, a flag, and verdicts."""
 
-_RULES = (
+_REMOVE_RULES = (
     f"for tables in iptables ip6tables; do while $tables -w -D OUTPUT -j {CHAIN} 2>/dev/null; do :; done; "
     f"$tables -w -F {CHAIN} 2>/dev/null; $tables -w -X {CHAIN} 2>/dev/null; done"
 )
 UNSHAPE = (
     "sh",
     "-c",
-    f"{_RULES}; pid=$(cat {PID} 2>/dev/null); "
+    f"{_REMOVE_RULES}; pid=$(cat {PID} 2>/dev/null); "
     f'ours() {{ [ -n "$pid" ] && grep -q {CHAIN} /proc/$pid/cmdline 2>/dev/null; }}; '
     f'ours && kill "$pid"; tries=0; while ours && [ $tries -lt 500 ]; do tries=$((tries + 1)); sleep 0.01; done; '
     f"rm -f {PID} {COUNTS}",
 )
 """Command that ends the shaping. Idempotent. It removes the rules first, so that no further packet is queued."""
 READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
+"""Command that prints the counts as JSON."""
 
 
 def command(
@@ -167,7 +169,9 @@ class Shaper:
         self._traffic = traffic
         self._draw = draw.random
         self._last: dict[bytes, float] = {}
+        """By connection, the time at which its last packet is sent."""
         self._free_at = 0.0
+        """Time at which the rate limit lets the next packet go."""
         self.counts = {"seen": 0, "late": 0, "lost": 0, "doubled": 0}
 
     def due(self, packet: bytes, now: float) -> tuple[float, bool] | None:
@@ -214,7 +218,7 @@ def _open_raw_socket(family: int) -> socket.socket:
 def main(traffic: str) -> int:
     queue, shaper = PacketQueue(), Shaper(json.loads(traffic), random.Random())
     raw_sockets = {4: _open_raw_socket(socket.AF_INET)}
-    held: list[tuple[float, int, int, bytes]] = []
+    held: list[tuple[float, int, int, bytes]] = []  # heap of (time, order, packet's number, bytes of a duplicate)
     order = itertools.count()
     end_signals: list[int] = []
     wake, woken = socket.socketpair()

@@ -40,15 +40,21 @@ OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
 ALL_CHILDREN = 0x40000000
 """A flag of waitpid(2): wait for threads, too."""
 CALL_STOP = signal.SIGTRAP | 0x80
+"""Signal with which the kernel reports that a thread has stopped at a system call."""
 EVENT_STOP = 128
+"""Event of a thread that is new, or that a signal has stopped (PTRACE_EVENT_STOP)."""
 ENTERED, LEFT = 1, 2
+"""Kinds of stops at a system call: before it, and after it."""
 CURRENT_FOLDER = -100
 """AT_FDCWD."""
 WORD = 8
+"""Bytes of memory that one request reads."""
 LONGEST_PATH = 4096
 WRITABLE_MAPPING, SHARED = 0x2, 0x1
+"""Flags of mmap(2): PROT_WRITE and MAP_SHARED."""
 
 DESCRIPTOR, NAME, OPEN, MAPPING, OPAQUE = "descriptor", "name", "open", "mapping", "opaque"
+"""Kinds of system calls. ``OPAQUE``: it hands over other calls, which cannot be followed."""
 
 
 class Call(NamedTuple):
@@ -143,7 +149,7 @@ class Tracer:
             self._seize(child)
         except Untraceable as error:
             self.doubt = str(error)
-        self._note()
+        self._write_count()
         os.close(go)
         while True:
             try:
@@ -209,7 +215,7 @@ class Tracer:
         except Untraceable as error:
             self.doubt = self.doubt or str(error)
         if before != (self.changes, self.doubt):
-            self._note()
+            self._write_count()
 
     def _handle_call_entry(self, thread: int, architecture: int, number: int, arguments: Sequence[int]) -> None:
         if architecture not in TABLES or (architecture == X86_64 and number & X32_FLAG):
@@ -224,7 +230,7 @@ class Tracer:
         if kind == DESCRIPTOR:
             concerned = self._is_counted_path(read_proc_link(thread, f"fd/{to_signed(values[0])}"))
         elif kind == NAME:
-            paths = [self._path(thread, *values[at : at + 2], follow=False) for at in range(0, len(values), 2)]
+            paths = [self._read_path(thread, *values[at : at + 2], follow=False) for at in range(0, len(values), 2)]
             concerned = any(map(self._is_counted_path, paths))
         elif kind == MAPPING:
             protection, mapping_flags, descriptor = (value or 0 for value in values)
@@ -233,8 +239,8 @@ class Tracer:
         else:
             folder, path, flags = values
             if number == OPENAT2:
-                flags = self._word(thread, flags or 0)
-            concerned = self._changes_by_opening(self._path(thread, folder, path, follow=True), flags)
+                flags = self._read_word(thread, flags or 0)
+            concerned = self._changes_by_opening(self._read_path(thread, folder, path, follow=True), flags)
         if concerned:
             self._pending_calls[thread] = in_bytes
 
@@ -249,9 +255,9 @@ class Tracer:
         inside = path == self.folder or path.startswith(f"{self.folder}/")
         return inside and path != self.excluded_file
 
-    def _path(self, thread: int, folder: int | None, address: int | None, *, follow: bool) -> str:
+    def _read_path(self, thread: int, folder: int | None, address: int | None, *, follow: bool) -> str:
         """Returns an absolute path with links resolved. ``follow``: whether also a link in its last part."""
-        text = os.fsdecode(self._text(thread, address or 0))
+        text = os.fsdecode(self._read_text(thread, address or 0))
         if not text.startswith("/"):
             start = CURRENT_FOLDER if folder is None else to_signed(folder)
             text = os.path.join(read_proc_link(thread, "cwd" if start == CURRENT_FOLDER else f"fd/{start}"), text)
@@ -260,13 +266,13 @@ class Tracer:
         parent, name = os.path.split(text.rstrip("/"))
         return os.path.join(os.path.realpath(parent), name)
 
-    def _text(self, thread: int, address: int) -> bytes:
+    def _read_text(self, thread: int, address: int) -> bytes:
         """Returns the bytes in the memory of the thread up to the first zero byte."""
         read = b""
         at = address - address % WORD
         while len(read) < LONGEST_PATH:
             try:
-                word = self._word(thread, at)
+                word = self._read_word(thread, at)
             except OSError:
                 return b""  # the address is invalid, so the call fails
             read += word.to_bytes(WORD, sys.byteorder)[max(0, address - at) :]
@@ -275,7 +281,7 @@ class Tracer:
             at += WORD
         return read
 
-    def _word(self, thread: int, address: int) -> int:
+    def _read_word(self, thread: int, address: int) -> int:
         return self._ptrace(PEEK, thread, address) % 2**64
 
     def _ptrace(self, request: int, thread: int, address: int = 0, data: int = 0) -> int:
@@ -285,7 +291,7 @@ class Tracer:
             raise OSError(error, os.strerror(error))
         return result
 
-    def _note(self) -> None:
+    def _write_count(self) -> None:
         """Writes the count without truncating, so that no reader finds the file empty. The text never gets shorter."""
         file = os.open(self.counts_file, os.O_WRONLY | os.O_CREAT, 0o644)
         os.write(file, f"{self.changes} {self.doubt}\n".encode())

@@ -142,7 +142,7 @@ class SimWorld:
         self._exit_calls = ExitCalls()
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        self.loop.call_before(when, call)
+        self.loop.call_between_steps(when, call)
         return None
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:

@@ -50,12 +50,12 @@ def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> N
     log, own = "/var/log/assay/process.log", "/x/own name.log"
     printed = ["", f"4 {log}", f"9 {own}", "", "", "stat: nonsense", "", f"6 {log}", f"9 {own}", ""]
     for moment, line in enumerate(printed):
-        sizes.take(line, float(moment))
+        sizes.add_line(line, float(moment))
     assert sizes.seen == {log: [(3.0, 4), (9.0, 6)], own: [(3.0, 9)]}
     monkeypatch.setattr(logs, "MAX_SIZES", 4)
     for moment in range(10, 20):
-        sizes.take(f"{moment} /var/log/assay/process.log", 0.0)
-        sizes.take("", float(moment))
+        sizes.add_line(f"{moment} /var/log/assay/process.log", 0.0)
+        sizes.add_line("", float(moment))
     kept = sizes.seen[log]
     assert len(kept) <= 4
     assert kept[-1] == (19.0, 19), "the newest stays"

@@ -35,7 +35,7 @@ def test_what_is_ticked_off_is_not_undone_again(tmp_path: Path) -> None:
     one.append(RemoveFile("a"))
     second = one.append(RunInContainer("c", ("iptables", "-F")))
     one.append(RemoveNetwork("n"))
-    one.done(second)
+    one.mark_done(second)
     assert [action for _, action in journal.read_journal(one.path).actions] == [RemoveNetwork("n"), RemoveFile("a")]
     one.close(finished=True)
     assert not one.path.exists()
@@ -62,7 +62,7 @@ def test_a_journal_cut_anywhere_still_undoes_every_deed_that_was_begun(
         sizes.append(one.path.stat().st_size)  # the deed begins here
     ticked = sorted(undone & set(range(1, len(deeds) + 1)))
     for entry in ticked:
-        one.done(entry)
+        one.mark_done(entry)
     one.close(finished=False)
     whole = one.path.read_bytes()
     cut = max(0, len(whole) - lost)

@@ -35,7 +35,7 @@ class Made(SshCluster):
         if self.work is not None:
             await self._in_thread(self.work)
 
-    def _program(self, node: Any) -> Any:
+    def _make_program(self, node: Any) -> Any:
         raise NotImplementedError
 
     def _undo(self, actions: Sequence[journal.Action]) -> list[str]:

@@ -59,10 +59,14 @@ class SimZooKeeper:
         self._random = source
         self._listeners: list[StateListener] = []
         self._announced_session = 0
+        """Id of the session as of the last notification of the listeners; 0: none."""
         self._session = 0
+        """Id of the session that the server granted; 0: none. The notification of the listeners follows."""
         self._xid = 0
         self._queue: deque[_Request] = deque()
+        """Requests that wait for a connection."""
         self._flight: deque[_Request] = deque()
+        """Requests that were sent and not answered."""
         self._data_watches: WatchTable = {}
         self._child_watches: WatchTable = {}
         self._writer: asyncio.StreamWriter | None = None

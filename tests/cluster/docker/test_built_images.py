@@ -56,10 +56,10 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def on_own(name: str, number: int, recipe: str = "") -> dict[str, str]:
     labels = {
         "assay": "software",
-        tools.NODE_IMAGE: image.image_reference(),
-        tools.RECIPE: recipe or tools.recipe_hash(),
+        tools.NODE_IMAGE_LABEL: image.image_reference(),
+        tools.RECIPE_LABEL: recipe or tools.recipe_hash(),
     }
-    return {**labels, tools.OWN: name, tools.OWN_ID: digest(number)}
+    return {**labels, tools.USER_IMAGE_LABEL: name, tools.USER_IMAGE_ID_LABEL: digest(number)}
 
 
 def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
         made("assay-software:2", 6, on_own("theirs:7", 44)),
         made("assay-software:3", 7, on_own("theirs:7", 4, recipe="another")),
         made("assay-software:4", 8, on_own("removed:1", 4)),
-        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.image_reference()}, on=2),
-        made("assay-software:6", 10, {"assay": "software", tools.NODE_IMAGE: "assay-node:old"}, on=3),
+        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE_LABEL: image.image_reference()}, on=2),
+        made("assay-software:6", 10, {"assay": "software", tools.NODE_IMAGE_LABEL: "assay-node:old"}, on=3),
         made("assay-own:1", 11, here),
         made("assay-own:2", 12, gone),
         made("<none>:<none>", 13, here),
@@ -110,7 +110,7 @@ def test_each_says_for_which_systems_and_roles_it_is(images: Path, capsys: pytes
         made(layer.REFERENCE, 1, {"assay": "layer"}),
         made(image.image_reference(), 2, {"assay": "node-image"}, on=1),
         made("assay-software:1", 5, on_own("theirs:7", 4)),
-        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.image_reference()}, on=2),
+        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE_LABEL: image.image_reference()}, on=2),
     ]
     images.write_text(json.dumps(rows))
     image_usage.note_usage("redis", {"server": (digest(5),), "sentinel": (digest(5), digest(2))})

@@ -44,6 +44,7 @@ def test_what_an_image_or_a_system_preloads_stands_beside_what_the_faults_need(
         echo, {"broker": 1}, run_id="run", seed=1, state_dir=tmp_path / "state", own_clocks=True, slow_disks=True
     )
     cluster._images, cluster._files = {"broker": NodeImage("id", image)}, {"n1": ()}
-    environment = cluster._program(AttachedNode("n1", "broker", 1, "10.0.0.1")).environment  # type: ignore[arg-type]
+    node = AttachedNode("n1", "broker", 1, "10.0.0.1")
+    environment = cluster._make_program(node).environment  # type: ignore[arg-type]
     assert environment["LD_PRELOAD"] == libraries
     assert environment[preloaded.DISK_VARIABLE] == echo.data_folder(AttachedNode("n1", "broker", 1, ""))  # type: ignore[arg-type]

@@ -352,7 +352,7 @@ def test_a_call_between_steps_comes_last_at_its_moment_and_leaves_all_timers_as_
             loop = asyncio.get_running_loop()
             assert isinstance(loop, SimLoop)
             for when in breaks:
-                loop.call_before(when, lambda when=when: seen.append((when, "between")))  # type: ignore[misc]
+                loop.call_between_steps(when, lambda when=when: seen.append((when, "between")))  # type: ignore[misc]
 
             def fire(number: int) -> None:
                 seen.append((loop.time(), f"timer {number}"))

@@ -40,10 +40,10 @@ class Machine:
 class Journal:
     """Journal that keeps nothing."""
 
-    def command(self, node: str, argv: Sequence[str]) -> int:
+    def note_undo(self, node: str, argv: Sequence[str]) -> int:
         return 1
 
-    def done(self, entry: int) -> None:
+    def mark_done(self, entry: int) -> None:
         pass
 
 
@@ -90,11 +90,11 @@ class Deeds:
     def read(self, path: str) -> bytes:
         raise FileNotFoundError
 
-    def command(self, node: str, argv: Sequence[str]) -> int:
+    def note_undo(self, node: str, argv: Sequence[str]) -> int:
         self.done_.append(("note", *argv))
         return len(self.done_)
 
-    def done(self, entry: int) -> None:
+    def mark_done(self, entry: int) -> None:
         self.done_.append(("tick off", *self.done_[entry - 1][1:]))
 
 

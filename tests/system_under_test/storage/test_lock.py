@@ -223,7 +223,7 @@ def test_a_locked_file_leaves_the_chance_of_a_power_loss_as_it_was() -> None:
         disk.write("data/meta", b"1")
         if locked:
             process.storage.lock("data/.lock")
-            disk._tree.pin("data/.lock")  # as the broker's first note in its directory has it
+            disk._tree.make_names_durable("data/.lock")  # as the broker's first note in its directory has it
         for number in range(20):
             file = process.storage.open(f"data/{number}")
             file.append(b"x" * 50)
