@@ -30,6 +30,7 @@ UNITS: Final = {
     for suffix, base in (("b", 1000), ("ib", 1024))
     for power, prefix in enumerate("kmgt", 1)
 }
+"""The bytes of each unit of ``--memory-limit``: ``kb`` is 1000, ``kib`` 1024."""
 PATIENCE: Final = 1.0
 """Seconds without input after which a line reports the wait."""
 MOST_NOTED: Final = 20

@@ -40,6 +40,7 @@ not caught, or a run without one failed or broke; 2 none of these, but runs with
 """
 
 SESSION_TIMEOUT: Final = 1800
+"""Default of ``--limit`` in seconds."""
 
 
 def add(commands: Any) -> None:

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(f"{target} is no page of `assay index`, and is not replaced; move it, or give another store")
     write_atomically(target, page.html.encode())
     print(target)
-    for failure in page.counting if arguments.check else ():
+    for failure in page.counting if arguments.check else ():  # failures that no valid mark excuses
         mark = f"its mark expired at {failure.mark.expires}" if failure.mark else "not marked as known"
         note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
     for damaged in page.damaged if arguments.check else ():

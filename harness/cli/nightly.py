@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay.reports.index.known import KnownFailures
 
 NO: Final = "no"
+"""Value of ``--shrink`` with which nothing is shrunk."""
 DESCRIPTION: Final = """\
 Runs the cells of nightly.toml, each in a process of its own, until the budget is used: recent failures first, then the
 cells that ran longest ago. A crash, a hang, a dead Docker engine and a full disk are recorded by these names, and the
@@ -160,7 +161,7 @@ def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
     from assay.harness.nightly.matrix import read_plan
     from assay.harness.nightly.night_record import NightError
 
-    try:
+    try:  # `folder` is the folder of the night's matrix; `folder_name` is that of its record
         same_folder = night.folder == str(arguments.matrix.parent.resolve())
         known = set(read_plan(arguments.matrix)[0] if same_folder else ())
     except NightError:
@@ -183,7 +184,8 @@ def _is_record_trusted(night: "Night", path: "NightFolder", arguments: argparse.
 
     if not night.shrink_seconds:
         return False
-    found = find_new_failures(path.path.parents[1], night, list_recorded_runs(path))
+    store = path.path.parents[1]
+    found = find_new_failures(store, night, list_recorded_runs(path))
     for _, entry in found:
         note(f"recorded earlier, and not shrunk yet: the failure of {entry.name}")
     if not found or confirm("shrink these failures, which runs what the files of these runs name?", arguments):
@@ -217,6 +219,7 @@ def _show_progress(text: str) -> None:
 
 
 def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], None]:
+    """Returns the function that prints the result of an attempt, with the attempts and the seconds that are left."""
     width = max(len(cell.name) for cell in night.cells)
 
     def show_result(result: "AttemptResult", attempts: int, left: float) -> None:
@@ -231,19 +234,21 @@ def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], Non
 def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *, interrupted: bool) -> ExitCode:
     from assay.harness.nightly.night_verdict import read_account
 
-    account = read_account(folder.path.parents[1], night.name, known, night.folder_name)
+    store = folder.path.parents[1]
+    account = read_account(store, night.name, known, night.folder_name)
     _print_account(account)
     if night.folder != str(Path.cwd()):
         show(f"\nthe commands are for {night.folder}")
     if interrupted:
         part = [f"--split={night.part}/{night.parts}"] * (night.parts > 1)
-        again = ["assay", "nightly", "--resume", f"--night={night.name}", *part, f"--store={folder.path.parents[1]}"]
+        again = ["assay", "nightly", "--resume", f"--night={night.name}", *part, f"--store={store}"]
         note(f"interrupted: `{shlex.join(again)}` continues it")
         return ExitCode.INTERRUPTED
     return to_exit_code(account)
 
 
 def _print_account(account: "NightAccount") -> None:
+    """Prints the outcomes of a night, and each attempt that a user must look at."""
     from assay.harness.nightly.night_record import needs_attention
 
     counts = Counter(result.outcome for cell in account.cells for result in cell.results)

@@ -28,6 +28,7 @@ PAUSE_FACTOR: Final = 5.0
 """The pause between two readings is at least this multiple of the duration of one."""
 
 LIVE: Final = b'data-live="1"'
+"""Mark of a page that a server renews. The server replaces the 1 by a hash of the page."""
 SANDBOX: Final = "sandbox allow-scripts allow-downloads"
 """Content security policy for files of runs. Scripts in them can read neither the page nor other files of the server.
 Downloads are allowed, because a report can export its history as EDN.

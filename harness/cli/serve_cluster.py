@@ -21,7 +21,9 @@ from assay.harness.run.settings import Settings
 from assay.nemesis.schedule.target import servers
 
 START_SECONDS: Final = 90.0
+"""Maximum seconds until the system is ready."""
 WATCH_SECONDS: Final = 5.0
+"""Seconds between two looks at the servers' processes."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class EffectRecorder:
             effects = self._validate(derive(completed))
         except Exception as error:  # noqa: BLE001 - user code; the traceback is reported, and the verdict is unknown
             self._report_exception(completed, error)
+            # This effect notes that the operation's effects are unknown.
             effects = (Effect(UNRECORDED, to_encodable(str(completed.operation.key or ""))),)
         if completed.completion.error is not None:
             completed = self._with_text_error(completed)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 MAX_SIZE: Final = 1 << 30
 """Maximum size of a file that is read as a whole: a settings file, a schedule, or a record of a run."""
 MARKED: Final = 1 << 16
-"""Bytes at the beginning of a file in which the mark of its command is searched."""
+"""Bytes at the beginning of a file in which the mark of its command is searched (``require_own_output``)."""
 SPECIAL_TYPES: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",

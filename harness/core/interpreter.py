@@ -5,7 +5,7 @@ It has one scheduler, and one task per worker. Each turn of the scheduler takes 
 1. It records all completions. So an operation that ended earlier is never recorded as concurrent with a later one.
 2. It invokes operations as long as the generator has one and a worker is free.
 
-Every stamp is unique, also within one turn.
+Every stamp (``timestamps``) is unique, also within one turn.
 
 A worker keeps its name (``w3``, or ``w3@client1`` on a client node) and its endpoint: worker *i* has endpoint *i*
 modulo the number of endpoints. After an ``info`` outcome its process may still be executing the operation. A new
@@ -77,6 +77,7 @@ class Alarm:
 
 
 INTERRUPTED = Completion(Outcome.INFO, error="interrupted")
+"""Completion of an operation that is in progress when the run ends."""
 CANCEL_GRACE = 1.0
 """Seconds that an expired operation has to react to its cancellation before it is abandoned."""
 CANCEL_GRACE_NS = int(CANCEL_GRACE * NANOSECONDS)
@@ -144,9 +145,10 @@ class Interpreter:
         self._crash: BaseException | None = None
         self._closing = False
         self._generator_listens = False
+        """Whether the generator reacts to events (``Generator.listens``)."""
         self._generator: Generator = as_generator(None)
         self._pending_without_time = False
-        """The generator's last answer was pending without a time."""
+        """Whether the generator's last answer was ``Pending`` without a time, so that it waits for an event."""
 
     @property
     def phases(self) -> tuple[Generator, ...]:

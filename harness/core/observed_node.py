@@ -19,10 +19,10 @@ OTHER_ADDRESS_FIELDS: Final = frozenset(("all", "zookeeper", "roles"))
 class ObservedEndpoint(Endpoint):
     """The endpoint that all clients of one worker get.
 
-    ``others``: whether a client has read other nodes' addresses.
+    ``has_read_others``: whether one of these clients has read other nodes' addresses.
     """
 
-    others: bool = False
+    has_read_others: bool = False
 
     @classmethod
     def of_endpoint(cls, endpoint: Endpoint) -> ObservedEndpoint:
@@ -33,13 +33,13 @@ class ObservedEndpoint(Endpoint):
         """Returns a plain ``Endpoint``, which can be sent to another process and observed there."""
         return Endpoint(**{one.name: object.__getattribute__(self, one.name) for one in fields(Endpoint)})
 
-    def set_others(self) -> None:
+    def note_read_others(self) -> None:
         """Records that a client has read other nodes' addresses."""
-        object.__setattr__(self, "others", True)
+        object.__setattr__(self, "has_read_others", True)
 
     def __getattribute__(self, name: str) -> Any:
         if name in OTHER_ADDRESS_FIELDS:
-            self.set_others()
+            self.note_read_others()
         return object.__getattribute__(self, name)
 
     def __repr__(self) -> str:

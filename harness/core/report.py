@@ -69,7 +69,7 @@ class RunReport:
     @property
     def worker_nodes(self) -> dict[str, str]:
         """By worker, the node through which its clients reach the system, if they read no other address."""
-        return {worker: one.node for worker, one in self.endpoints.items() if not one.others}
+        return {worker: one.node for worker, one in self.endpoints.items() if not one.has_read_others}
 
     @property
     def completed(self) -> int:

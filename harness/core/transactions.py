@@ -2,7 +2,7 @@
 
 An operation has f ``txn``. Its argument is a list of micro-operations: ``["append", key, value]``, ``["w", key,
 value]`` and ``["r", key, null]``. Its result is this list with the reads filled in: a list for a list key, else the
-value, or null if the key was never written. In ``derive_effects`` each key is text:
+value, or null if the key was never written. ``derive_effects`` returns these effects, with each key as text:
 
 - ``txn-append`` and ``txn-write`` have the ``value``.
 - ``txn-read`` of a register has the ``value``, and no ``list_index``.
@@ -60,18 +60,18 @@ def _identify(micro: Any) -> object:
     return micro
 
 
-def _derive_micro_effects(index: int, micro: Any, ok: bool) -> list[Effect]:
+def _derive_micro_effects(index: int, micro: Any, knows_reads: bool) -> list[Effect]:
     match micro:
         case [("append" | "w") as f, key, int(value)]:
             return [Effect(_WRITES[f], str(key), value=value)]
-        case ["r", _, _] if not ok:
+        case ["r", _, _] if not knows_reads:
             return []
         case ["r", key, None | int() as value]:
             return [Effect("txn-read", str(key), value=value)]
         case ["r", key, []]:
             return [Effect("txn-read", str(key))]
         case ["r", key, [*values]] if all(isinstance(value, int) for value in values):
-            return [Effect("txn-read", str(key), value=value, list_index=index) for index, value in enumerate(values)]
+            return [Effect("txn-read", str(key), value=value, list_index=place) for place, value in enumerate(values)]
     raise ValueError(
         f"operation {index}: {micro!r} is no micro-operation; there are [append, key, integer], [w, key, integer] and "
         "[r, key, result]"

@@ -5,9 +5,9 @@ of ``asyncio.wait_for``, per operation. The interpreter enforces time limits by 
 marked as expired, the task treats the cancellation as a timeout and goes on.
 
 If the system is down, a client may fail a thousand times a second, and each failure adds a useless row to the history.
-Therefore a worker backs off: after ``FREE_FAILURES`` such failures it waits before its next operation. The delay
-doubles until an operation succeeds or takes longer than ``IMMEDIATE_NS``. The jitter comes from the worker's number,
-not from random numbers, so a run stays repeatable by its seed.
+Therefore a worker backs off: after ``FREE_FAILURES`` failures in a row, none of which took longer than
+``IMMEDIATE_NS``, it waits before its next operation. The delay doubles with each further failure of this kind. The
+jitter comes from the worker's number, not from random numbers, so a run stays repeatable by its seed.
 
 No one waits for the task of a client that ignores its cancellation. The end of the run reports it.
 """
@@ -64,7 +64,9 @@ class Backoff:
 
 FIRST_RETRY_DELAY = 0.05
 MAX_RETRY_DELAY = 1.0
+"""Seconds of the first and of the longest delay before another attempt to open a client."""
 TIMEOUT = Completion(Outcome.INFO, error="timeout")
+"""Completion of an operation that was cancelled at its time limit."""
 
 
 @dataclass(frozen=True)

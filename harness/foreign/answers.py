@@ -4,8 +4,8 @@ A completion repeats its call, with the results filled in. If it has another val
 them, the system answered another request, or the client mixed up two answers. It is then unknown what took effect. So
 the operation counts as one of unknown outcome with the writes of its call, and the answer is a finding.
 
-Each ``Allows`` says whether an answer fits a call. ``harness.foreign.shapes`` lists them by operation, and ``MICROS``
-by micro-operation.
+Each function of the type ``Allows`` says whether an answer fits a call. ``harness.foreign.shapes`` lists these
+functions by operation, and ``MICROS`` by micro-operation.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ def allow_repeated(called: Any, answered: Any) -> bool:
 
 
 def allow_swapped(called: Any, answered: Any) -> bool:
-    """Allows what ``allow_repeated`` does, and false for a compare-and-set that found another value."""
+    """Allows what ``allow_repeated`` allows, and true and false: the result of a compare-and-set."""
     return isinstance(answered, bool) or allow_repeated(called, answered)
 
 

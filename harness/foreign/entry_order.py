@@ -38,8 +38,8 @@ class EntryOrder(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class OrderClaim:
-    """The order that was used.
+class ChosenOrder:
+    """The order that the entries got.
 
     - ``note``: a sentence for the user that says why the order is not simply that of the times; empty if it is, or if
       the user chose the order
@@ -73,7 +73,7 @@ class EntryTimes:
         self._timed = self._untimed = 0
         self._last = MISSING
         self._steps = array("q")
-        """Positions of entries whose time is before that of the entry before them."""
+        """The steps back in time: positions of entries whose time is before that of the entry before them."""
 
     def add(self, place: TextPosition, process: int | None, time: int | None, *, nemesis: bool) -> None:
         """Adds the next entry of the file."""
@@ -93,41 +93,41 @@ class EntryTimes:
             self._steps.append(position)
         self._last = time
 
-    def settle(
+    def choose_order(
         self, calls: Sequence[int], returns: Sequence[int], *, numbered: bool
-    ) -> tuple[Sequence[int], OrderClaim, bool]:
-        """Returns the stamp of each entry, the claim, and whether the stamps are times.
+    ) -> tuple[Sequence[int], ChosenOrder, bool]:
+        """Returns the stamp of each entry, the order that was used, and whether the stamps are times.
 
         ``calls`` and ``returns`` are the positions of all operations, ``MISSING`` for no return. ``numbered``: all
         entries have an ``:index``. Raises ``MalformedError`` if times are required and impossible.
         """
         by_file = range(0, ENTRY_INTERVAL * len(self._times), ENTRY_INTERVAL)
         if self._order is EntryOrder.FILE or not self._timed:
-            return by_file, OrderClaim(), False
+            return by_file, ChosenOrder(), False
         if self._untimed and self._order is EntryOrder.TIME:
             raise MalformedError(
                 self._path, None, "some operations have a :time, and some have none; --order=file ignores it"
             )
         if not self._steps and not self._untimed:
-            return _make_distinct(self._times), OrderClaim(), True
+            return _make_distinct(self._times), ChosenOrder(), True
         if self._order is EntryOrder.TIME:
-            return self._sort_by_time(calls, returns), OrderClaim(), True
+            return self._sort_by_time(calls, returns), ChosenOrder(), True
         doubtful = self._find_doubtful_step(calls, returns, numbered)
         if doubtful is not None:
-            place = self._place(doubtful)
+            place = self._locate(doubtful)
             note = (
                 f"time goes backwards at line {place.line}, and the lines may be of several recorders: no order of "
                 f"real time is claimed; {REMEDY}"
             )
-            return by_file, OrderClaim(note, place), False
+            return by_file, ChosenOrder(note, place), False
         if not self._steps:
-            return by_file, OrderClaim("some operations have no :time, so the order of the file counts"), False
-        line = self._place(self._steps[0]).line
+            return by_file, ChosenOrder("some operations have no :time, so the order of the file counts"), False
+        line = self._locate(self._steps[0]).line
         steps = f"{len(self._steps)} times" if len(self._steps) > 1 else "once"
         note = f"time goes backwards {steps}, first at line {line}, so the order of the file counts, not :time"
-        return by_file, OrderClaim(note), False
+        return by_file, ChosenOrder(note), False
 
-    def _place(self, position: int) -> TextPosition:
+    def _locate(self, position: int) -> TextPosition:
         return TextPosition(self._lines[position], self._columns[position])
 
     def _find_doubtful_step(self, calls: Sequence[int], returns: Sequence[int], numbered: bool) -> int | None:
@@ -145,7 +145,7 @@ class EntryTimes:
             if ret != MISSING and self._times[ret] < self._times[call]:
                 raise MalformedError(
                     self._path,
-                    self._place(ret),
+                    self._locate(ret),
                     f"time goes backwards: this operation ends at {self._times[ret]} ns, and was called at "
                     f"{self._times[call]} ns; --order=file uses the order in the file, without times",
                 )

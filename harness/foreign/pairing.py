@@ -26,7 +26,7 @@ from assay.harness.core.operation import Outcome, Phase
 from assay.harness.foreign.answers import ContradictoryAnswer, allow_any
 from assay.harness.foreign.edn import to_edn, to_json, to_json_array, to_name, to_source
 from assay.harness.foreign.entry import INVOKE, MAX_PROCESSES, Entry, require_readable
-from assay.harness.foreign.entry_order import ENTRY_INTERVAL, MISSING, EntryOrder, EntryTimes, OrderClaim
+from assay.harness.foreign.entry_order import ENTRY_INTERVAL, MISSING, EntryOrder, EntryTimes, ChosenOrder
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
 from assay.harness.foreign.nemesis_events import ForeignFault, NemesisEvents
 from assay.harness.foreign.shapes import ANY, OperationShape
@@ -143,10 +143,12 @@ class Pairing:
         else:
             self._add_completion(entry, f, position)
 
-    def settle_order(self) -> OrderClaim:
+    def settle_order(self) -> ChosenOrder:
         """Decides the order of all entries, which determines their stamps."""
-        self._stamps, claim, self._by_time = self._times.settle(self._call, self._ret, numbered=self._indexed is True)
-        return claim
+        self._stamps, order, self._by_time = self._times.choose_order(
+            self._call, self._ret, numbered=self._indexed is True
+        )
+        return order
 
     @property
     def is_timed(self) -> bool:

@@ -82,7 +82,7 @@ class RemoteClient:
     def _note_other_nodes(self, *, read: bool) -> None:
         """Records in the local endpoint whether the remote client has read addresses of other nodes."""
         if read and isinstance(self._endpoint, ObservedEndpoint):
-            self._endpoint.set_others()
+            self._endpoint.note_read_others()
 
     async def _ask(self, request: OpenRequest | Invoke) -> Any:
         assert self._reader is not None, "open comes first"

@@ -152,7 +152,7 @@ class _Connection:
         endpoint = self._endpoint = ObservedEndpoint.of_endpoint(request.endpoint)
         async with asyncio.timeout(request.limit):
             await client.open(endpoint, self.runtime)
-        return messages.OpenedAnswer(is_kept_after_info(client), endpoint.others)
+        return messages.OpenedAnswer(is_kept_after_info(client), endpoint.has_read_others)
 
     async def _invoke(self, operation: Operation) -> messages.InvokedAnswer:
         assert self._client is not None, "an operation came before a client was opened"
@@ -160,7 +160,7 @@ class _Connection:
         completion = await self._client.invoke(operation)
         if not isinstance(completion, Completion):
             raise TypeError(f"invoke returned {completion!r}, not a Completion")
-        return messages.InvokedAnswer(completion, self._endpoint.others)
+        return messages.InvokedAnswer(completion, self._endpoint.has_read_others)
 
     async def _close(self) -> None:
         client, self._client = self._client, None

@@ -12,6 +12,7 @@ from assay.harness.core.generator.context import Exhausted, Invoke, OperationEve
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
 Respond: TypeAlias = Callable[[Operation, int], tuple[int, Outcome]]
+"""Function of an operation and its process, which returns the duration in nanoseconds and the outcome."""
 
 
 def respond_ok(operation: Operation, process: int) -> tuple[int, Outcome]:

@@ -1,10 +1,10 @@
 """The manifest of a history that is still being written: its sealed parts and its unfinished operations.
 
-1. At each seal the writer records how many parts each data set has.
+1. At each seal the writer records in the manifest how many parts each data set has.
 2. It also writes the unfinished operations as if the run were cut off now: without an end, with an unknown outcome.
 3. A reader therefore finds a complete history: an operation that is absent has not been called.
 
-Both files are in a folder that is removed when the history is closed.
+The manifest and the files of unfinished operations are in a folder that is removed when the history is closed.
 """
 
 import contextlib
@@ -23,8 +23,11 @@ from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
 
 UNFINISHED: Final = ".unfinished"
+"""The folder, inside of the history's."""
 SEALED: Final = "sealed.json"
+"""The manifest."""
 MOST_PARTS: Final = 1_000_000
+"""Maximum number of parts of a data set. A higher number shows that the manifest is damaged."""
 
 ReadUnfinished = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
 """Returns the unfinished operations and their effects, each as if its time limit had just passed."""

@@ -67,8 +67,11 @@ class PartWriter:
         self._file: pq.ParquetWriter | None = None
         self._sink: pa.OSFile | None = None
         self.sealed = 0
+        """Number of sealed parts."""
         self.pending: list[Any] = []
+        """Rows that are not converted yet."""
         self.unsealed_rows = 0
+        """Number of converted rows in no sealed part."""
         self.total_rows = 0
         (folder / name).mkdir(parents=True)
         self._open()
@@ -157,11 +160,11 @@ class HistoryWriter(History):
         self._error: Exception | None = None
         self._closed = False
         self._digest = HistoryDigest()
-        self._reported = HistoryDigest(names=REPORTED_DATA_SETS)
+        self._reported_digest = HistoryDigest(names=REPORTED_DATA_SETS)
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         if loop is not None:
-            load_conversion()  # the first seal would stop the loop meanwhile, and so the operations under test
+            load_conversion()  # otherwise the first seal would do it, and stop the loop and its operations meanwhile
         (self._folder / UNFINISHED).mkdir(parents=True)
         self._manifest = LiveManifestWriter(self._folder)
         self._read_unfinished: ReadUnfinished | None = None
@@ -195,7 +198,7 @@ class HistoryWriter(History):
         part = self._parts[name]
         self._convert(part)
         try:
-            part.write(rows, self._digest, self._reported)
+            part.write(rows, self._digest, self._reported_digest)
         except Exception as error:
             self._error = error
             raise
@@ -229,7 +232,7 @@ class HistoryWriter(History):
         rows = {name: part.total_rows for name, part in self._parts.items()}
         closed = {
             "digest": self._digest.hexdigest(),
-            "reported": self._reported.hexdigest(),
+            "reported": self._reported_digest.hexdigest(),
             "rows": {name: rows[name] for name in SCHEMAS},
             "footers": {
                 f"{name}/{path.name}": hash_footer(path)
@@ -298,7 +301,7 @@ class HistoryWriter(History):
 
     def _convert(self, part: PartWriter) -> None:
         try:
-            part.convert(self._digest, self._reported)
+            part.convert(self._digest, self._reported_digest)
         except Exception as error:
             self._error = error  # rows are lost, so this history can never be marked as complete
             raise
