@@ -26,7 +26,7 @@ from assay.harness.core.operation import Outcome, Phase
 from assay.harness.foreign.answers import ContradictoryAnswer, allow_any
 from assay.harness.foreign.edn import to_edn, to_json, to_json_array, to_name, to_source
 from assay.harness.foreign.entry import INVOKE, MAX_PROCESSES, Entry, require_readable
-from assay.harness.foreign.entry_order import ENTRY_INTERVAL, MISSING, EntryOrder, EntryTimes, ChosenOrder
+from assay.harness.foreign.entry_order import ENTRY_INTERVAL, MISSING, ChosenOrder, EntryOrder, EntryTimes
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
 from assay.harness.foreign.nemesis_events import ForeignFault, NemesisEvents
 from assay.harness.foreign.shapes import ANY, OperationShape

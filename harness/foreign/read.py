@@ -16,7 +16,7 @@ from assay.harness.core.printable import count_noun
 from assay.harness.foreign.answers import ContradictoryAnswer
 from assay.harness.foreign.edn import EdnReader
 from assay.harness.foreign.entry import Entry, read_entry
-from assay.harness.foreign.entry_order import EntryOrder, ChosenOrder
+from assay.harness.foreign.entry_order import ChosenOrder, EntryOrder
 from assay.harness.foreign.jepsen_log import LINE as LOG_LINE
 from assay.harness.foreign.jepsen_log import TEXT_LINE, HistoryTextReader, LogReader
 from assay.harness.foreign.json_values import JsonReader
