@@ -125,8 +125,8 @@ INTERNAL: Final = Check(
         from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key
         where w.sub < r.sub group by r.op, r.key, r.sub, r.value
         """),
-    # `why`: a read lacks an earlier write of its transaction (`lacks`) or shows a later one (`early`), or reads show two
-    # appends of the transaction in the wrong order (`order`).
+    # `why`: a read lacks an earlier write of its transaction (`lacks`), a read shows a later write (`early`), or reads
+    # show two appends of the transaction in the wrong order (`order`).
     violations=f"""
         select o.key, o.op as read_op, o.value, min(o.read_sub) as sub,
             case when o.sub < o.read_sub then 'lacks' else 'early' end as why
