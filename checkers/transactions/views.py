@@ -176,7 +176,8 @@ SOURCE_VIEWS: Final = parse_views(f"""
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
 
     -- Each list's order, one row per element. A *run* is a sequence of adjacent elements of one transaction.
-    -- Runs count from 1; 0 stands for the empty list.
+    -- Runs count from 1; 0 stands for the empty list. `former` and `former_value`: the transaction and the value of the
+    -- element before, null for the first one. `changed`: 1 at the first element of each run.
     create table txn_list_order as
     select key, position, value, op, sub, final, former, former_value, changed,
         {sum_so_far("changed", by="key", order="position")} as run

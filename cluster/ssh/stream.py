@@ -1,6 +1,7 @@
 """Streams the lines of a long-running command on a node, from a thread to the event loop.
 
-Two commands are streamed: one follows the event log, the other reports the sizes of the text logs.
+Three commands are streamed. They follow the event log, report the sizes of the text logs, and report the memory and the
+disk space that the node uses (``usage``).
 """
 
 import asyncio
