@@ -213,7 +213,7 @@ def _list_components(
             continue
         cycle, key, claim, reasons = members, None, None, None
         if len(rows) < MOST_FINDINGS:
-            cycle = [link.source for link in to_links(cycles.shortest(component)[1])]
+            cycle = [link.source for link in to_links(cycles.find_shortest(component)[1])]
             sentences, key = _list_reasons(cycle, graph.read_operations(cycle))
             claim, reasons = _describe_cycle(cycle, len(members), sentences), encode_reasons(sentences)
         ops = cycle[:MOST_OPERATIONS]

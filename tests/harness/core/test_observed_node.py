@@ -61,9 +61,9 @@ def test_workers_have_the_node_of_their_endpoint_unless_a_client_asked_for_other
 def test_each_place_that_has_other_addresses_counts(name: str) -> None:
     given = ObservedEndpoint.of_endpoint(ONE)
     assert (given.node, given.address, given.home, given.options) == ("n1", "10.0.0.1:9092", None, {})
-    assert not given.others
+    assert not given.has_read_others
     assert getattr(given, name) == getattr(ONE, name)
-    assert given.others
+    assert given.has_read_others
 
 
 def test_it_is_its_endpoint_in_all_else() -> None:
@@ -73,7 +73,7 @@ def test_it_is_its_endpoint_in_all_else() -> None:
     assert given == ObservedEndpoint.of_endpoint(TWO)
     assert given != ONE
     assert type(given.plain) is Endpoint
-    assert not given.others, "to compare is not to ask"
+    assert not given.has_read_others, "to compare is not to ask"
 
 
 def test_what_is_written_is_read_and_what_is_damaged_is_nothing(tmp_path: Path) -> None:
