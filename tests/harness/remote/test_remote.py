@@ -140,10 +140,10 @@ def test_that_a_client_asks_for_other_addresses_is_known_from_its_node() -> None
             client, observed = RemoteClient(Recording, LIMIT), ObservedEndpoint.of_endpoint(endpoint(made))
             made_here.append(client)
             await client.open(observed, None)
-            known = [observed.others]
+            known = [observed.has_read_others]
             for f in ("anything", "look elsewhere"):
                 await client.invoke(Operation(f))
-                known.append(observed.others)
+                known.append(observed.has_read_others)
             return known
 
     assert simulated(main) == [False, False, True]
