@@ -1,6 +1,6 @@
 """Checks of Jepsen's and Maelstrom's workloads that no family in SQL makes. They read operations, not effects.
 
-- ``answer``: collects the findings of a check, and makes the judgement
+- ``workload_result``: collects the findings of a check, and makes the judgement
 - ``counters``: counters to which amounts are added
 - ``visibility``: the order in which writes become visible (causal, causal-reverse, sequential)
 - ``phenomena``: dirty reads, and inserts that exclude each other by a predicate

@@ -7,7 +7,7 @@ from typing import Final
 
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.workload_checks import counters, kafka, phenomena, rows, visibility
-from assay.checkers.workload_checks.answer import NO_FIELDS, Answer, Fields, WorkloadAnomaly
+from assay.checkers.workload_checks.workload_result import NO_FIELDS, Fields, WorkloadAnomaly, WorkloadResult
 from assay.harness.core.operation import Completed
 
 
@@ -19,7 +19,7 @@ class WorkloadCheck:
     what the original checker does not ask for (``--linearizable``).
     """
 
-    check: Callable[[Sequence[Completed], Fields, bool], Answer]
+    check: Callable[[Sequence[Completed], Fields, bool], WorkloadResult]
     anomalies: Mapping[str, WorkloadAnomaly]
 
     @property
@@ -30,8 +30,8 @@ class WorkloadCheck:
     def judge(self, operations: Sequence[Completed], fields: Fields = NO_FIELDS, *, strict: bool = False) -> Judgement:
         """Judges operations whose values are plain JSON. Raises ``HistoryError`` for values that it cannot use."""
         begun = time.perf_counter()
-        answer = self.check(operations, fields, strict)
-        return answer.to_judgement(len(operations), self.anomalies, time.perf_counter() - begun)
+        result = self.check(operations, fields, strict)
+        return result.to_judgement(len(operations), self.anomalies, time.perf_counter() - begun)
 
 
 CHECKS: Final[Mapping[str, WorkloadCheck]] = {

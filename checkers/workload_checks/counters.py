@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import (
-    Answer,
+from assay.checkers.workload_checks.workload_result import (
+    WorkloadResult,
     describe_some,
     group_by_key,
     name_object,
@@ -34,9 +34,9 @@ MOST_INTERVALS = 100_000
 """Number of disjoint intervals of reachable sums at which a counter is not judged further."""
 
 
-def check_bounds(operations: Sequence[Completed]) -> Answer:
+def check_bounds(operations: Sequence[Completed]) -> WorkloadResult:
     """Judges each read by the amounts that were certain before its call, and possible before its return."""
-    answer = Answer()
+    result = WorkloadResult()
     total = 0
     for key, ones in group_by_key(operations).items():
         reads = select_ok(ones, "read")
@@ -58,14 +58,14 @@ def check_bounds(operations: Sequence[Completed]) -> Answer:
             most = sums["begun", 1][possible] - sums["acked", -1][certain]
             value = read.completion.result
             if not least <= value <= most:
-                answer.add_finding(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
+                result.add_finding(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
             slack.append((read.call, value - least, most - value))
-        answer.count_claims(OUT_OF_BOUNDS, _expose_by_bounds(acked, slack))
+        result.count_claims(OUT_OF_BOUNDS, _expose_by_bounds(acked, slack))
         total += len(reads)
         if not reads:
-            answer.doubts.append(f"{name_object(key, 'the counter')} was never read")
-    answer.examined = {OUT_OF_BOUNDS: total}
-    return answer
+            result.doubts.append(f"{name_object(key, 'the counter')} was never read")
+    result.examined = {OUT_OF_BOUNDS: total}
+    return result
 
 
 def _expose_by_bounds(acked: Sequence[tuple[int, int]], slack: list[tuple[int, int, int]]) -> Iterator[bool]:
@@ -101,9 +101,9 @@ def _describe_bounds(key: str | None, read: Completed, least: int, most: int, on
     )
 
 
-def check_final_sums(operations: Sequence[Completed]) -> Answer:
+def check_final_sums(operations: Sequence[Completed]) -> WorkloadResult:
     """Judges each final read: is it the sum of all acknowledged amounts and some amounts of unknown outcome?"""
-    answer = Answer()
+    result = WorkloadResult()
     total = 0
     for key, ones in group_by_key(operations).items():
         adds = [one for one in ones if one.operation.f == "add"]
@@ -113,23 +113,23 @@ def check_final_sums(operations: Sequence[Completed]) -> Answer:
         reachable = find_reachable_sums(certain, unknown)
         name = name_object(key, "the counter")
         if not finals:
-            answer.doubts.append(f"{name} has no final read: none is marked :final?, and none follows all adds")
+            result.doubts.append(f"{name} has no final read: none is marked :final?, and none follows all adds")
         amounts = [one.operation.argument for one in select_ok(adds, "add") if one.operation.argument]
         if reachable is None:
-            answer.count_claims(WRONG_SUM, [False] * len(amounts))
-            answer.doubts.append(f"{name} has too many adds of unknown outcome: its possible sums cannot be listed")
+            result.count_claims(WRONG_SUM, [False] * len(amounts))
+            result.doubts.append(f"{name} has too many adds of unknown outcome: its possible sums cannot be listed")
             continue
         total += len(finals)
         values = {read.completion.result for read in finals}
         needed = {
             amount: any(not _is_reachable(value - amount, reachable) for value in values) for amount in set(amounts)
         }
-        answer.count_claims(WRONG_SUM, (needed[amount] for amount in amounts))
+        result.count_claims(WRONG_SUM, (needed[amount] for amount in amounts))
         for read in finals:
             value = read.completion.result
             if not _is_reachable(value, reachable):
                 ranges = [str(low) if low == high else f"{low} to {high}" for low, high in reachable]
-                answer.add_finding(
+                result.add_finding(
                     WRONG_SUM,
                     key,
                     f"{name_object(key, 'counter')}: the final read by operation {read.index} shows {value}, called at "
@@ -137,8 +137,8 @@ def check_final_sums(operations: Sequence[Completed]) -> Answer:
                     f"sum may be {describe_some(ranges)}.",
                     [read],
                 )
-    answer.examined = {WRONG_SUM: total}
-    return answer
+    result.examined = {WRONG_SUM: total}
+    return result
 
 
 def _is_reachable(value: int, sums: Sequence[tuple[int, int]]) -> bool:

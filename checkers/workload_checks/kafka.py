@@ -44,17 +44,17 @@ from assay.checkers.transactions.edges import WR, WW
 from assay.checkers.transactions.graph import ORDER, Graph, ShortCycles, classify
 from assay.checkers.transactions.real_time import order_in_real_time
 from assay.checkers.transactions.words import to_links
-from assay.checkers.workload_checks.answer import (
+from assay.checkers.workload_checks.visibility import freeze
+from assay.checkers.workload_checks.workload_result import (
     ALWAYS,
     NO_FIELDS,
-    Answer,
     Fields,
     WorkloadAnomaly,
+    WorkloadResult,
     describe_some,
     list_elements,
     name_object,
 )
-from assay.checkers.workload_checks.visibility import freeze
 from assay.harness.core.history import HistoryError
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.operation import Completed, Outcome
@@ -239,7 +239,7 @@ class _Log:
         return self.index[value] - self.index[former]
 
 
-def check_kafka(operations: Sequence[Completed], fields: Fields = NO_FIELDS, strict: bool = False) -> Answer:
+def check_kafka(operations: Sequence[Completed], fields: Fields = NO_FIELDS, strict: bool = False) -> WorkloadResult:
     """Judges logs. Sends of unknown outcome count as committed if one of their values was polled.
 
     ``strict``: the sends of an operation may not interleave with those of others.
@@ -251,7 +251,7 @@ class _KafkaCheck:
     """The state of the check: the logs, and the operations of each (key, value)."""
 
     def __init__(self, operations: Sequence[Completed], fields: Fields, strict: bool) -> None:
-        self.answer = Answer(allowed={} if strict else dict(ALWAYS_ALLOWED))
+        self.result = WorkloadResult(allowed={} if strict else dict(ALWAYS_ALLOWED))
         self.operations = operations
         self.rebalanced = {
             index: _read_rebalances(index, one[REBALANCES]) for index, one in fields.items() if REBALANCES in one
@@ -283,9 +283,9 @@ class _KafkaCheck:
                 self.pollers.setdefault((key, value), []).append(step)
         self.subscribers = {one.process for one in operations if one.operation.f == "subscribe"}
         if self.subscribers:
-            self.answer.allowed |= ALLOWED_AFTER_SUBSCRIBE
+            self.result.allowed |= ALLOWED_AFTER_SUBSCRIBE
 
-    def judge(self) -> Answer:
+    def judge(self) -> WorkloadResult:
         self._check_offsets()
         self._check_polled()
         self._check_unpolled()
@@ -295,9 +295,9 @@ class _KafkaCheck:
         self._check_circles()
         polls = sum(bool(step.polled) for step in self.steps.values())
         if not polls:
-            self.answer.doubts.append("nothing was ever polled")
-        self.answer.examined = dict.fromkeys(ANOMALIES, len(self.steps))
-        return self.answer
+            self.result.doubts.append("nothing was ever polled")
+        self.result.examined = dict.fromkeys(ANOMALIES, len(self.steps))
+        return self.result
 
     def _find_showing_operations(self, key: str, value: Any) -> list[Completed]:
         """Returns the operations that show a value: its send, and the first that polled it."""
@@ -306,20 +306,20 @@ class _KafkaCheck:
 
     def _check_offsets(self) -> None:
         for key, log in self.logs.items():
-            self.answer.count_claims(INCONSISTENT, (count > 1 for count in log.shown.values()))
-            self.answer.count_claims(DUPLICATE, (count > 1 for count in log.shown_values.values()))
+            self.result.count_claims(INCONSISTENT, (count > 1 for count in log.shown.values()))
+            self.result.count_claims(DUPLICATE, (count > 1 for count in log.shown_values.values()))
             for offset, values in log.offsets.items():
                 if len(values) > 1:
                     shown_by = [one for value in values[:2] for one in self._find_showing_operations(key, value)]
                     claim = (
                         f"{key}: offset {offset} has {describe_some(values)}, by operations {_list_indexes(shown_by)}."
                     )
-                    self.answer.add_finding(INCONSISTENT, key, claim, shown_by)
+                    self.result.add_finding(INCONSISTENT, key, claim, shown_by)
             for value, offsets in log.places.items():
                 if len(offsets) > 1:
                     shown_by = self._find_showing_operations(key, value)
                     claim = f"{key}: {value} is at the offsets {describe_some(offsets)}."
-                    self.answer.add_finding(DUPLICATE, key, claim, shown_by)
+                    self.result.add_finding(DUPLICATE, key, claim, shown_by)
 
     def _check_polled(self) -> None:
         last: dict[str, int] = {}
@@ -327,12 +327,12 @@ class _KafkaCheck:
         for (key, _), pollers in self.pollers.items():
             last[key] = max(last.get(key, -1), *(step.operation.ret or step.operation.call for step in pollers))
         rejected = (pair for pair in self.failed if pair not in self.sender)
-        self.answer.count_claims(
+        self.result.count_claims(
             ABORTED, (self.failed[pair].operation.call < last.get(pair[0], -1) for pair in rejected)
         )
-        self.answer.count_claims(PHANTOM, [True] * len(self.pollers))
+        self.result.count_claims(PHANTOM, [True] * len(self.pollers))
         both = (step for step in self.steps.values() if step.sent and step.polled)
-        self.answer.count_claims(PRECOMMITTED, (not step.sent.keys().isdisjoint(step.polled) for step in both))
+        self.result.count_claims(PRECOMMITTED, (not step.sent.keys().isdisjoint(step.polled) for step in both))
         for (key, value), pollers in self.pollers.items():
             acknowledged = [step for step in pollers if step.is_acknowledged]
             poller = (acknowledged or pollers)[0].operation
@@ -342,15 +342,15 @@ class _KafkaCheck:
                     continue  # as in Jepsen, only the polls of acknowledged operations are aborted reads
                 by = f"{key}: {value} was polled by operation {poller.index} at {seconds(poller.ret or 0)}, but "
                 if failed is None:
-                    self.answer.add_finding(PHANTOM, key, f"{by}no one sent it.", [poller])
+                    self.result.add_finding(PHANTOM, key, f"{by}no one sent it.", [poller])
                 else:
                     sender = failed.operation
                     claim = f"{by}its send by operation {sender.index} at {seconds(sender.call)} had failed."
-                    self.answer.add_finding(ABORTED, key, claim, [sender, poller])
+                    self.result.add_finding(ABORTED, key, claim, [sender, poller])
             elif self.sender[key, value] in pollers:
                 own = self.sender[key, value].operation
                 claim = f"{key}: operation {own.index} polled {value}, which it sent itself and had not committed."
-                self.answer.add_finding(PRECOMMITTED, key, claim, [own])
+                self.result.add_finding(PRECOMMITTED, key, claim, [own])
 
     def _check_unpolled(self) -> None:
         """Looks for committed values that no one polled: lost below the last polled value, else unseen."""
@@ -370,17 +370,17 @@ class _KafkaCheck:
             log, (highest, shown) = self.logs[key], last.get(key, (-1, None))
             if is_committed:
                 place = log.rank[log.returned[value]] if value in log.returned else highest
-                self.answer.count_claims(LOST, [place < highest])
-                self.answer.count_claims(UNSEEN, [place >= highest] if is_ok else [])
+                self.result.count_claims(LOST, [place < highest])
+                self.result.count_claims(UNSEEN, [place >= highest] if is_ok else [])
             if (key, value) in polled_pairs or not is_committed:
                 continue
             by = f"{key}: {value} was sent by operation {one.index} at {seconds(one.call)}"
             if value in log.places and log.rank[max(log.places[value])] <= highest:
                 reader = next(step.operation for step in self.pollers[key, shown] if step.is_acknowledged)
                 claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
-                self.answer.add_finding(LOST, key, claim, [one, reader])
+                self.result.add_finding(LOST, key, claim, [one, reader])
             elif is_ok:
-                self.answer.add_finding(UNSEEN, key, f"{by} and acknowledged, and no one polled it by the end.", [one])
+                self.result.add_finding(UNSEEN, key, f"{by} and acknowledged, and no one polled it by the end.", [one])
 
     def _check_inside(self, step: _Step) -> None:
         one = step.operation
@@ -397,17 +397,17 @@ class _KafkaCheck:
             log = self.logs[key]
             pairs = [(former in log.index and value in log.index, value) for former, value in pairwise(of_key)]
             may_have_third = verb == "polled" or len(log.order) > 2
-            self.answer.count_claims(
+            self.result.count_claims(
                 skip, (known and may_have_third and (verb == "sent" or log.has_later(value)) for known, value in pairs)
             )
-            self.answer.count_claims(back, (known for known, _ in pairs))
+            self.result.count_claims(back, (known for known, _ in pairs))
             for former, value in pairwise(of_key):
                 jump = log.measure_jump(former, value)
                 if jump != 1:
                     between = log.order[log.index[former] + 1 : log.index[value]]
                     why = f"between which the log has {describe_some(between)}" if jump > 1 else "which go back"
                     claim = f"{key}: operation {one.index} {verb} {former} and then {value}, {why}."
-                    self.answer.add_finding(skip if jump > 1 else back, key, claim, [one])
+                    self.result.add_finding(skip if jump > 1 else back, key, claim, [one])
 
     def _check_processes(self) -> None:
         """Compares each operation's first values with the last ones of its process."""
@@ -439,9 +439,9 @@ class _KafkaCheck:
                 former, value = last[key]
                 log = self.logs[key]
                 known = value in log.index and of_key[0] in log.index
-                self.answer.count_claims(back, [known])
+                self.result.count_claims(back, [known])
                 if skip is not None:
-                    self.answer.count_claims(skip, [known and log.has_later(of_key[0])])
+                    self.result.count_claims(skip, [known and log.has_later(of_key[0])])
                 jump = log.measure_jump(value, of_key[0])
                 if jump < 1 or (jump > 1 and skip is not None):
                     between = log.order[log.index[value] + 1 : log.index[of_key[0]]]
@@ -454,7 +454,7 @@ class _KafkaCheck:
                         f"{key}: process {one.process} {verb} {value} last by operation {former.operation.index}, and "
                         f"then {of_key[0]} first by operation {one.index}; {place}."
                     )
-                    self.answer.add_finding(
+                    self.result.add_finding(
                         back if skip is None or jump < 1 else skip, key, claim, [former.operation, one]
                     )
             if step.is_acknowledged or not polls:
@@ -501,11 +501,11 @@ class _KafkaCheck:
             one = step.operation
             if step.polled:
                 is_later = one.ret is not None and last_call > one.ret
-                self.answer.count_claims(CIRCLE, [one.index in were_polled])
-                self.answer.count_claims(TIME_CIRCLE, [one.index in were_polled or is_later])
+                self.result.count_claims(CIRCLE, [one.index in were_polled])
+                self.result.count_claims(TIME_CIRCLE, [one.index in were_polled or is_later])
             if step.polled or step.sent:
                 others = (senders.get(key, set()) - {one.index} for key in {*step.sent, *step.polled})
-                self.answer.count_claims(SEND_CIRCLE, [any(others)])
+                self.result.count_claims(SEND_CIRCLE, [any(others)])
 
     def _find_circles(
         self, edges: Sequence[tuple[int, int, int]], *, with_time: bool
@@ -546,7 +546,7 @@ class _KafkaCheck:
                 reasons.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
         claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(reasons[:6])}."
         operations = [self.steps[op].operation for op in cycle]
-        self.answer.add_finding(anomaly, None, claim, operations, cycle=True, reasons=reasons)
+        self.result.add_finding(anomaly, None, claim, operations, cycle=True, reasons=reasons)
 
 
 _LOG_VERBS: Final = ("send", "poll", "txn")

@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import (
-    Answer,
+from assay.checkers.workload_checks.visibility import freeze
+from assay.checkers.workload_checks.workload_result import (
     WorkloadAnomaly,
+    WorkloadResult,
     describe_some,
     group_by_key,
     list_elements,
     name_object,
     select_ok,
 )
-from assay.checkers.workload_checks.visibility import freeze
 from assay.harness.core.operation import Completed, Outcome
 
 DIRTY_READ = "dirty-read"
@@ -57,9 +57,9 @@ PREDICATE_INSERT_ANOMALIES: Final = {
 }
 
 
-def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
+def check_dirty_reads(operations: Sequence[Completed]) -> WorkloadResult:
     """Looks for reads of failed writes. If there are strong reads, also for values that they lack."""
-    answer = Answer()
+    result = WorkloadResult()
     total = 0
     for key, ones in group_by_key(operations).items():
         strong = select_ok(ones, "strong-read")
@@ -67,17 +67,17 @@ def check_dirty_reads(operations: Sequence[Completed]) -> Answer:
         total += len(reads) + len(strong)
         if any(one.operation.f == "strong-read" for one in ones):
             acked = {freeze(one.operation.argument) for one in select_ok(ones, "write")}
-            answer.count_claims(LOST_INSERT, [bool(strong)] * len(acked))
+            result.count_claims(LOST_INSERT, [bool(strong)] * len(acked))
         may_differ = len(strong) > 1 and any(_may_write(one) for one in ones)
-        answer.count_claims(DIVERGED, [may_differ] * len(strong))
+        result.count_claims(DIVERGED, [may_differ] * len(strong))
         if strong:
-            _check_strong_reads(answer, key, ones, reads, strong)
+            _check_strong_reads(result, key, ones, reads, strong)
         else:
-            _check_rows(answer, key, ones, reads)
+            _check_rows(result, key, ones, reads)
     if not total:
-        answer.doubts.append("nothing was ever read")
-    answer.examined = dict.fromkeys((DIRTY_READ, LOST_INSERT, DIVERGED), total)
-    return answer
+        result.doubts.append("nothing was ever read")
+    result.examined = dict.fromkeys((DIRTY_READ, LOST_INSERT, DIVERGED), total)
+    return result
 
 
 def _may_write(one: Completed) -> bool:
@@ -85,20 +85,20 @@ def _may_write(one: Completed) -> bool:
     return one.operation.f == "write" and one.completion.outcome is not Outcome.FAIL
 
 
-def _check_rows(answer: Answer, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed]) -> None:
+def _check_rows(result: WorkloadResult, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed]) -> None:
     writes = [one for one in ones if one.operation.f == "write"]
     failed = {freeze(one.operation.argument): one for one in writes if one.completion.outcome is Outcome.FAIL}
     for one in writes:
         if one.completion.outcome is not Outcome.FAIL:
             failed.pop(freeze(one.operation.argument), None)  # another write of this value may have succeeded
     last = max((read.ret or read.call for read in reads), default=-1)
-    answer.count_claims(DIRTY_READ, (one.call < last for one in failed.values()))
+    result.count_claims(DIRTY_READ, (one.call < last for one in failed.values()))
     for read in reads:
         rows = list_elements(read.completion.result)
         dirty = [value for value in dict.fromkeys(map(freeze, rows)) if value in failed]
         if dirty:
             writer = failed[dirty[0]]
-            answer.add_finding(
+            result.add_finding(
                 DIRTY_READ,
                 key,
                 f"{name_object(key)}: operation {read.index}, called at {seconds(read.call)}, read {dirty[0]}, but its "
@@ -108,7 +108,11 @@ def _check_rows(answer: Answer, key: str | None, ones: Sequence[Completed], read
 
 
 def _check_strong_reads(
-    answer: Answer, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed], strong: Sequence[Completed]
+    result: WorkloadResult,
+    key: str | None,
+    ones: Sequence[Completed],
+    reads: Sequence[Completed],
+    strong: Sequence[Completed],
 ) -> None:
     sets = [{freeze(value) for value in one.completion.result} for one in strong]
     in_some, in_all = set().union(*sets), set(sets[0]).intersection(*sets[1:])
@@ -117,12 +121,12 @@ def _check_strong_reads(
     for read in reads:
         value = read.operation.argument if read.completion.result is None else read.completion.result
         seen.setdefault(freeze(value), read)
-    answer.count_claims(DIRTY_READ, [True] * len(seen))
+    result.count_claims(DIRTY_READ, [True] * len(seen))
     acked = {freeze(one.operation.argument): one for one in select_ok(ones, "write")}
     for anomaly, values, verb in ((DIRTY_READ, seen, "read"), (LOST_INSERT, acked, "acknowledged")):
         for value, one in values.items():
             if value not in in_some:
-                answer.add_finding(
+                result.add_finding(
                     anomaly,
                     key,
                     f"{name_object(key)}: {value} was {verb} by operation {one.index} at {seconds(one.ret or 0)}, and "
@@ -135,7 +139,7 @@ def _check_strong_reads(
         other = next(
             one for one, values in zip(strong, sets, strict=True) if any(str(value) == absent[0] for value in values)
         )
-        answer.add_finding(
+        result.add_finding(
             DIVERGED,
             key,
             f"{name_object(key)}: the strong read by operation {lacking.index}, called at {seconds(lacking.call)}, "
@@ -144,16 +148,16 @@ def _check_strong_reads(
         )
 
 
-def check_predicate_inserts(operations: Sequence[Completed]) -> Answer:
+def check_predicate_inserts(operations: Sequence[Completed]) -> WorkloadResult:
     """Looks for keys with two successful inserts."""
-    answer = Answer()
+    result = WorkloadResult()
     keys = group_by_key(operations)
     for key, ones in keys.items():
         inserted = select_ok(ones, "insert")
-        answer.count_claims(PREDICATE_SKEW, [sum(one.operation.f == "insert" for one in ones) > 1] if inserted else [])
+        result.count_claims(PREDICATE_SKEW, [sum(one.operation.f == "insert" for one in ones) > 1] if inserted else [])
         if len(inserted) > 1:
             first, second = inserted[:2]
-            answer.add_finding(
+            result.add_finding(
                 PREDICATE_SKEW,
                 key,
                 f"{name_object(key)}: operation {first.index} inserted {_describe_ids(first)} and operation "
@@ -162,9 +166,9 @@ def check_predicate_inserts(operations: Sequence[Completed]) -> Answer:
                 inserted,
             )
     if not select_ok(operations, "insert"):
-        answer.doubts.append("no insert succeeded")
-    answer.examined = {PREDICATE_SKEW: len(keys)}
-    return answer
+        result.doubts.append("no insert succeeded")
+    result.examined = {PREDICATE_SKEW: len(keys)}
+    return result
 
 
 def _describe_ids(one: Completed) -> str:

@@ -21,12 +21,12 @@ from itertools import groupby, pairwise
 from typing import Any, Final
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import (
+from assay.checkers.workload_checks.workload_result import (
     ALWAYS,
     NO_FIELDS,
-    Answer,
     Fields,
     WorkloadAnomaly,
+    WorkloadResult,
     group_by_key,
     name_object,
     select_ok,
@@ -60,56 +60,58 @@ PROCESS: Final = "proc"
 Row = Mapping[str, Any]
 
 
-def check_rows(operations: Sequence[Completed], fields: Fields = NO_FIELDS, strict: bool = False) -> Answer:
+def check_rows(operations: Sequence[Completed], fields: Fields = NO_FIELDS, strict: bool = False) -> WorkloadResult:
     """Judges the last read of each key. ``strict``: values rise over all processes and tables.
 
     Raises ``HistoryError`` for rows without a ``val`` or ``sts`` that is a whole number.
     """
-    answer = Answer()
+    result = WorkloadResult()
     keys = group_by_key(operations)
     for key, ones in keys.items():
         reads = select_ok(ones, "read")
         if not reads:
-            answer.doubts.append(f"{name_object(key, 'the table')} was never read")
+            result.doubts.append(f"{name_object(key, 'the table')} was never read")
             continue
         read = max(reads, key=lambda one: one.ret or 0)
-        _check_read(answer, key, read, select_ok(ones, "add"), strict)
-    answer.examined = dict.fromkeys(ANOMALIES, len(keys))
-    return answer
+        _check_read(result, key, read, select_ok(ones, "add"), strict)
+    result.examined = dict.fromkeys(ANOMALIES, len(keys))
+    return result
 
 
-def _check_read(answer: Answer, key: str | None, read: Completed, adds: Sequence[Completed], strict: bool) -> None:
+def _check_read(
+    result: WorkloadResult, key: str | None, read: Completed, adds: Sequence[Completed], strict: bool
+) -> None:
     rows = [_require_row(read, row) for row in read.completion.result]
     by = f"{name_object(key, 'rows')}: the read by operation {read.index}, called at {seconds(read.call)}, "
     shown = Counter(row["val"] for row in rows)
     returned = [(add, _require_row(add, add.completion.result)["val"]) for add in adds if add.completion.result]
     before = [(add, value) for add, value in returned if add.ret is not None and add.ret < read.call]
-    answer.count_claims(LOST, (add.ret is not None and add.ret < read.call for add, _ in returned))
-    answer.count_claims(TWICE, [True] * len(rows))
-    answer.count_claims(TIMES_FALL, (former["sts"] != row["sts"] for former, row in pairwise(rows)))
+    result.count_claims(LOST, (add.ret is not None and add.ret < read.call for add, _ in returned))
+    result.count_claims(TWICE, [True] * len(rows))
+    result.count_claims(TIMES_FALL, (former["sts"] != row["sts"] for former, row in pairwise(rows)))
     for add, value in before:
         if value not in shown:
             claim = f"{by}lacks the row {value}, which operation {add.index} returned at {seconds(add.ret or 0)}."
-            answer.add_finding(LOST, key, claim, [add, read])
+            result.add_finding(LOST, key, claim, [add, read])
     for value, count in shown.items():
         if count > 1:
-            answer.add_finding(TWICE, key, f"{by}shows the row {value} {count} times.", [read])
+            result.add_finding(TWICE, key, f"{by}shows the row {value} {count} times.", [read])
     for former, row in pairwise(rows):
         if former["sts"] > row["sts"]:
             claim = f"{by}shows row {former['val']} of time {former['sts']} before {row['val']} of time {row['sts']}."
-            answer.add_finding(TIMES_FALL, key, claim, [read])
+            result.add_finding(TIMES_FALL, key, claim, [read])
     by_process: dict[Any, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["sts"]):
         by_process.setdefault(None if strict else row.get(PROCESS), []).append(row)
     for process, ordered in by_process.items():
-        answer.count_claims(OUT_OF_ORDER, (row["sts"] > ordered[0]["sts"] for row in ordered))
+        result.count_claims(OUT_OF_ORDER, (row["sts"] > ordered[0]["sts"] for row in ordered))
         whose = "" if process is None else f" of process {process}"
         for former, row in _find_reorders(ordered):
             claim = (
                 f"{by}shows row {row['val']}{whose} of time {row['sts']}, which is later than time {former['sts']} of "
                 f"row {former['val']}, though values rise."
             )
-            answer.add_finding(OUT_OF_ORDER, key, claim, [read])
+            result.add_finding(OUT_OF_ORDER, key, claim, [read])
 
 
 def _find_reorders(ordered: Sequence[Row]) -> list[tuple[Row, Row]]:

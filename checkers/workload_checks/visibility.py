@@ -19,10 +19,10 @@ from itertools import dropwhile
 from typing import Any
 
 from assay.checkers.times import seconds
-from assay.checkers.workload_checks.answer import (
+from assay.checkers.workload_checks.workload_result import (
     NO_FIELDS,
-    Answer,
     Fields,
+    WorkloadResult,
     describe_some,
     group_by_key,
     name_object,
@@ -38,9 +38,9 @@ INIT = "init"
 """The link of an operation that follows none."""
 
 
-def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
+def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
     """Judges each read: with a value, it shows all values that had been acknowledged before that value's write."""
-    answer = Answer()
+    result = WorkloadResult()
     total = 0
     for key, ones in group_by_key(operations).items():
         writes = {
@@ -62,11 +62,11 @@ def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
                 continue
             latest = max(known, key=lambda one: one.call)
             earlier_writes = acked[: bisect_left(ended, latest.call)]
-            answer.count_claims(CAUSAL_REVERSE, [bool(earlier_writes)])
+            result.count_claims(CAUSAL_REVERSE, [bool(earlier_writes)])
             missing = [value for _, value in earlier_writes if value not in shown]
             if missing:
                 earlier = writes[missing[0]]
-                answer.add_finding(
+                result.add_finding(
                     CAUSAL_REVERSE,
                     key,
                     f"{name_object(key)}: the read by operation {read.index}, called at {seconds(read.call)}, shows "
@@ -76,21 +76,21 @@ def check_causal_reverse(operations: Sequence[Completed]) -> Answer:
                     [earlier, latest, read],
                 )
     if not total:
-        answer.doubts.append("nothing was ever read")
-    answer.examined = {CAUSAL_REVERSE: total}
-    return answer
+        result.doubts.append("nothing was ever read")
+    result.examined = {CAUSAL_REVERSE: total}
+    return result
 
 
-def check_sequential(operations: Sequence[Completed]) -> Answer:
+def check_sequential(operations: Sequence[Completed]) -> WorkloadResult:
     """Judges each read of a series, whose parts it looked for from the last to the first."""
-    answer = Answer()
+    result = WorkloadResult()
     reads = select_ok(operations, "read")
     for read in reads:
         series, parts = split_series(read)
         found = list(dropwhile(lambda part: part is None, parts))
-        answer.count_claims(NONSEQUENTIAL, [len(found) > 1] if found else [])
+        result.count_claims(NONSEQUENTIAL, [len(found) > 1] if found else [])
         if None in found:
-            answer.add_finding(
+            result.add_finding(
                 NONSEQUENTIAL,
                 series,
                 f"{series}: operation {read.index}, called at {seconds(read.call)}, found {found[0]}, and then "
@@ -98,9 +98,9 @@ def check_sequential(operations: Sequence[Completed]) -> Answer:
                 [read],
             )
     if not reads:
-        answer.doubts.append("nothing was ever read")
-    answer.examined = {NONSEQUENTIAL: len(reads)}
-    return answer
+        result.doubts.append("nothing was ever read")
+    result.examined = {NONSEQUENTIAL: len(reads)}
+    return result
 
 
 def split_series(read: Completed) -> tuple[str, Sequence[Any]]:
@@ -116,12 +116,12 @@ def split_series(read: Completed) -> tuple[str, Sequence[Any]]:
     return str(result[0]), result[1]
 
 
-def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) -> Answer:
+def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) -> WorkloadResult:
     """Judges each key's operations in the order in which its single process issued them.
 
     A write of unknown outcome may take effect at any later time, or never.
     """
-    answer = Answer()
+    result = WorkloadResult()
     total = 0
     for key, ones in group_by_key(operations).items():
         value, pending = 0, set[Any]()
@@ -140,7 +140,7 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
             else:
                 total += 1
                 shown = one.completion.result
-                answer.count_claims(NONCAUSAL, [value != 0] if shown is not None else [])
+                result.count_claims(NONCAUSAL, [value != 0] if shown is not None else [])
                 wrong = shown is not None and shown not in held
                 done = f"read {shown}, and the register held {value}"
             more = fields.get(one.index, {})
@@ -150,7 +150,7 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
                 done = f"links to position {link}, and the last position was {position}"
             if wrong:
                 place = "as the first" if former is None else f"after operation {former.index}"
-                answer.add_finding(
+                result.add_finding(
                     NONCAUSAL,
                     key,
                     f"{name_object(key, 'register')}: operation {one.index}, called at {seconds(one.call)} {place}, "
@@ -160,9 +160,9 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
                 break
             value, former, position = value if shown is None else shown, one, more.get("position")
     if not total:
-        answer.doubts.append("no register was ever read")
-    answer.examined = {NONCAUSAL: total}
-    return answer
+        result.doubts.append("no register was ever read")
+    result.examined = {NONCAUSAL: total}
+    return result
 
 
 def freeze(value: Any) -> Any:

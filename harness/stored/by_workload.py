@@ -24,9 +24,9 @@ from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCount, Verdict
 from assay.checkers.linearizability import MODELS, Limits, Model
 from assay.checkers.transactions.level import read_certificate, read_level_notes
-from assay.checkers.workload_checks.answer import NO_FIELDS, Fields
 from assay.checkers.workload_checks.catalog import CHECKS
 from assay.checkers.workload_checks.transaction_models import DRAINED_QUEUE, TRANSACTION_MODELS, Tally, choose_tally
+from assay.checkers.workload_checks.workload_result import NO_FIELDS, Fields
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed, Outcome

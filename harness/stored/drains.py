@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.workload_checks.answer import list_elements
 from assay.checkers.workload_checks.transaction_models import DRAIN
+from assay.checkers.workload_checks.workload_result import list_elements
 from assay.harness.core.operation import Outcome
 from assay.harness.foreign.pairing import iterate_unused
 from assay.harness.run.judging import add_doubts

@@ -17,7 +17,7 @@ Other elements than whole numbers get numbers (``element_numbers``). Findings sh
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from assay.checkers.workload_checks.answer import list_elements
+from assay.checkers.workload_checks.workload_result import list_elements
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.stored.effects_of_workload import (

@@ -40,7 +40,7 @@ class WorkloadAnomaly:
 
 
 @dataclass
-class Answer:
+class WorkloadResult:
     """The findings of a check. ``examined``: the number of examined items by anomaly, such as reads.
 
     ``claims`` and ``exposed`` are counts by anomaly, added up over the keys (``checkers.exposure``). ``doubts`` are
