@@ -125,8 +125,8 @@ INTERNAL: Final = Check(
         from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key
         where w.sub < r.sub group by r.op, r.key, r.sub, r.value
         """),
-    # `why`: a read lacks an earlier write of its transaction (`lacks`), a read shows a later write (`early`), or reads
-    # show two appends of the transaction in the wrong order (`order`).
+    # `why` is `lacks` if a read lacks an earlier write of its transaction. It is `early` if a read shows a later write,
+    # and `order` if reads show two appends of the transaction in the wrong order.
     violations=f"""
         select o.key, o.op as read_op, o.value, min(o.read_sub) as sub,
             case when o.sub < o.read_sub then 'lacks' else 'early' end as why
