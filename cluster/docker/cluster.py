@@ -129,7 +129,7 @@ class DockerCluster(SshCluster):
         net = await self._in_thread(self._make_network, journal)
         hosts = {item.name: net.address(item.number) for item in self._plans}
         logins = {
-            name: Login(address, "root", key, host_key, stream=make_stream_command(self._container(name)))
+            name: Login(address, "root", key, host_key, stream=make_stream_command(self._name_container(name)))
             for name, address in hosts.items()
         }
         secrets = archive_keys(key, host_key)
