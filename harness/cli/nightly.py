@@ -132,7 +132,7 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
         if not arguments.sensitivity:
             night = msgspec.structs.replace(night, sensitivity=False)
         folder = night_folder(store, night.folder_name)
-        spent = sum(result.seconds for result in folder.results())
+        spent = sum(result.seconds for result in folder.read_results())
         spent += sum(measurement.seconds for measurement in read_if_possible(folder.read_measured))
         remaining = night.budget_seconds - spent
         return night, remaining if arguments.budget is None else parse_seconds("--budget", arguments.budget)

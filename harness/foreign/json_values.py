@@ -1,8 +1,8 @@
 """Reader for JSON: one array of values, or one value after another, as in JSON lines.
 
-Values become those of ``edn``: an array is a tuple, an object a :class:`Map`, and a string such as ``":ok"`` the
-keyword, because some converters keep the colon. Numbers with too many digits, strings with half a character and objects
-with a key twice are :class:`Unreadable`.
+Values get the types of the module ``edn``: an array becomes a tuple, and an object a :class:`Map`. A string such as
+``":ok"`` becomes a keyword, because some converters from EDN keep the colon. Numbers with too many digits, strings with
+half a surrogate pair and objects with a key twice become :class:`Unreadable`: an error only if a check reads the value.
 
 Each value is decoded from a buffer that grows until the value fits, so memory is bounded by the largest value.
 """
@@ -37,6 +37,7 @@ class JsonReader:
         self._pieces = iter(pieces)
         self._text = ""
         self._at = 0
+        """Offset in the buffer ``_text`` of the next character."""
         self._place = TextPosition(1, 1)
         """Position in the file of the character at offset ``_placed_at`` of the buffer."""
         self._placed_at = 0
@@ -62,13 +63,13 @@ class JsonReader:
                 yield self._read_value()
             return
         self._at += 1
-        closed = self._skip_to("]", opened) == "]"
+        closed = self._find_next(opened) == "]"
         while not closed:
             yield self._read_value()
-            closed = self._skip_to(",]", opened) == "]"
+            closed = self._find_next(opened, after_element=True) == "]"
             if not closed:
                 self._at += 1
-                self._skip_to("", opened)
+                self._find_next(opened)
         self._at += 1
         if self._skip():
             raise MalformedError(
@@ -83,15 +84,15 @@ class JsonReader:
         self._at = self._text.rindex("[", 0, self._at)
         return letter not in "[{]"
 
-    def _skip_to(self, wanted: str, opened: TextPosition) -> str:
-        """Skips blanks, and returns the next character.
+    def _find_next(self, opened: TextPosition, *, after_element: bool = False) -> str:
+        """Skips blanks in the array that was ``opened`` there, and returns the next character.
 
-        If ``wanted`` is ",]", any other character is an error. Otherwise ``wanted`` has no effect.
+        With ``after_element``, any character but a comma or ] is an error.
         """
         if not self._skip():
             raise MalformedError(self._path, opened, "this array is never closed: the file is cut short")
         letter = self._text[self._at]
-        if len(wanted) > 1 and letter not in wanted:
+        if after_element and letter not in ",]":
             raise MalformedError(
                 self._path, self._locate(), f"{shorten(letter)} where a comma or ] should follow an element"
             )
@@ -165,7 +166,7 @@ class JsonReader:
         return self._place
 
     def _convert(self, raw: Any, depth: int, suspicious: bool) -> Any:
-        """Converts a decoded value. ``suspicious``: strings may have halves of characters."""
+        """Converts a decoded value. ``suspicious``: its strings may have half of a surrogate pair."""
         if type(raw) is str:
             if suspicious and any("\ud800" <= letter <= "\udfff" for letter in raw):
                 return self._reject("", "a string has half of a character")

@@ -9,8 +9,8 @@ Some versions print this tuple with a tag. Most print a plain vector, which look
   element must be a vector of two as well.
 - Otherwise there is one object without a key.
 
-Some workloads have values that are vectors of two. Their values are ``[k v]`` only if the first one is tagged, or if it
-is no value of its operation, but its second element is one.
+In some workloads, a plain value may be a vector of two itself. There, every value is ``[k v]`` only if the value of the
+first call is tagged, or if this value does not fit its operation and its second element does.
 
 For a later call that does not fit, an error asks the user for ``TUPLES`` or ``NONE``.
 """
@@ -43,14 +43,18 @@ class KeySplitter:
     """Splits values into key and value, consistently for a whole file."""
 
     def __init__(self, path: Path, keys: KeyMode, fits: Callable[[str, Any], bool] | None = None) -> None:
-        """``fits``: says whether a value belongs to an operation, if values may be vectors of two."""
+        """``fits(f, value)``: whether a value fits an operation; given only if plain values may be vectors of two."""
         self._path = path
         self._mode = keys
         self._fits = fits
         self._tuples: bool | None = {KeyMode.AUTO: None, KeyMode.TUPLES: True, KeyMode.NONE: False}[keys]
+        """Whether values are ``[k v]``; None until the first call decides."""
         self._has_field: bool | None = None
+        """Whether the first call has a ``:key``; None before it."""
         self._first = TextPosition(1, 1)
+        """The position of the first call."""
         self._names: dict[str, str] = {}
+        """The exact key of each printed name, to reject two keys of one name."""
 
     def split_call(self, entry: Entry, f: str) -> tuple[str | None, Any]:
         """Returns (key, argument) of a call of ``f``. Raises ``MalformedError`` if it differs from earlier calls."""
@@ -134,11 +138,12 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_tuple(f: str, value: Any) -> bool:
+    """Returns whether the first value of a file is a tuple of key and value."""
     pair = remove_tag(value)
     return _is_pair(pair) and (pair is not value or f != CAS or _is_pair(pair[1]))
 
 
 def _looks_like_tuple(f: str, value: Any) -> bool:
-    """Returns whether a value is probably a tuple of key and value."""
+    """Returns whether a later value is probably a tuple of key and value, although the first value was none."""
     pair = remove_tag(value)
     return _is_pair(pair) and (pair is not value or pair[1] is None or (f == CAS and _is_pair(pair[1])))

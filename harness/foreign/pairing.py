@@ -2,8 +2,8 @@
 
 An operation that never ends, or ends ``:info``, has no return, because it is unknown whether and when it took effect.
 Only the value of an ``:ok`` completion is a result; the value of any other completion is its ``error``. With
-``all_reads``, the latter value is also a result if it fits the call. All timestamps must differ. So an entry with the
-same time as the entry before it counts as one nanosecond later.
+``all_reads``, the value of any other completion is also a result if it fits the call. All timestamps must differ. So an
+entry with the same time as the entry before it counts as one nanosecond later.
 
 Entries without a ``:process`` come in pairs: a call, then its completion. Each such operation counts as a process of
 its own, because it is unknown which client made it. A process may go on after an operation of unknown outcome, although
@@ -52,6 +52,8 @@ class _OpenCall:
 
 @dataclass(frozen=True, slots=True)
 class _Contradiction:
+    """An answer that contradicts its call. ``row``: of the operation; ``position``: of the answer among the entries."""
+
     row: int
     position: int
     called: str
@@ -96,6 +98,7 @@ class Pairing:
         """Name, position and time of each event of the nemesis."""
         self._by_time = False
         self._stamps: Sequence[int] = ()
+        """The time of each entry, by its position; empty until ``settle_order``."""
         self._open: dict[int | None, _OpenCall] = {}
         self._crashed: set[int] = set()
         """Processes that have had an operation of unknown outcome."""
@@ -107,6 +110,7 @@ class Pairing:
         """The number of answered operations whose form says what the answer must repeat."""
         self._contradictions: list[_Contradiction] = []
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
+        """By row, as all lists below. ``_call`` and ``_ret`` hold positions of entries, whose times are ``_stamps``."""
         self._worker: list[str] = []
         self._f: list[str] = []
         self._key: list[str | None] = []
@@ -284,9 +288,9 @@ class Pairing:
             self._result[row] = None if value is None else self._intern(text)
         else:
             self._keep_value(entry, f, call, value)
-        if entry.final:
+        if entry.final:  # marked as one of the last reads
             self._phase[row] = Phase.DRAIN.value
-        if entry.more is not None:
+        if entry.more is not None:  # further fields, which checks of workloads read
             self.fields[self._index[row]] = {name: json.loads(to_json(field)) for name, field in entry.more.items()}
         if entry.error is not None:
             self._error[row] = self._intern(entry.error)

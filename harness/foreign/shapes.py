@@ -51,7 +51,7 @@ def _is_collection_or_nil(value: Any) -> bool:
     return value is None or _is_collection(value)
 
 
-def _is_series(value: Any) -> bool:
+def _is_sequential_read(value: Any) -> bool:
     return isinstance(value, tuple) and (len(value) != 2 or isinstance(value[1], tuple) or value[0] is None)
 
 
@@ -85,12 +85,12 @@ def _is_never(value: Any) -> bool:
 
 
 def _have_verbs(*verbs: str) -> Fits:
-    """Returns whether all micro-operations of a value have one of the verbs, as a function of the value."""
+    """Returns a test of a value: whether all its micro-operations have one of these verbs."""
     return lambda value: _are_micro_operations(value) and all(find_verb(micro) in verbs for micro in value)
 
 
-def _write_values(*verbs: str) -> Fits:
-    """Returns whether micro-operations have one of the verbs, and none writes nil, as a function of the value."""
+def _have_verbs_and_no_nil(*verbs: str) -> Fits:
+    """Returns a test of a value: whether its micro-operations have these verbs, and none writes nil."""
     fits = _have_verbs(*verbs)
     return lambda value: fits(value) and all(find_verb(micro) == "r" or micro[2] is not None for micro in value)
 
@@ -143,7 +143,7 @@ class OperationShape:
 
     - ``allows``: says whether the answer of an ok completion fits the call. Any other is a finding (``answers``).
     - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
-    - ``ignores_values``: no check reads the values, so that they need not be readable.
+    - ``ignores_values``: no check reads the values, so they need not be readable.
     - ``is_repeated_by_nil``: says whether an ok completion without a value repeats the call, because the call reads
       nothing.
     - ``keeps_results``: operations that did not end ok may have results, which the check reads.
@@ -205,7 +205,7 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
 ANY: Final = OperationShape()
 """For the operations of any other model: the model itself validates the values."""
 
-_COUNTER: Final = OperationShape(
+_MONOTONIC: Final = OperationShape(
     result_fits=_is_counter_reading,
     result_text="a map of counter to whole number, or the number of the one counter; for rows of :val and :sts there "
     "is --workload=monotonic-rows",
@@ -227,7 +227,7 @@ _MICROS: Final = OperationShape(
     allows=allow_micros,
     is_repeated_by_nil=_reads_nothing,
 )
-_LOGGED: Final = OperationShape(
+_KAFKA: Final = OperationShape(
     argument_fits=_are_sends_and_polls,
     result_fits=_are_sends_and_polls,
     argument_text="a vector of [:send key value] and [:poll]",
@@ -238,13 +238,13 @@ _LOGGED: Final = OperationShape(
 )
 _ON_LISTS: Final = replace(
     _MICROS,
-    argument_fits=_write_values("append", "r"),
+    argument_fits=_have_verbs_and_no_nil("append", "r"),
     argument_text="a vector of [:append key value] and [:r key nil]; for [:w key value], there is "
     "--workload=rw-register",
 )
 _ON_REGISTERS: Final = replace(
     _MICROS,
-    argument_fits=_write_values("w", "r"),
+    argument_fits=_have_verbs_and_no_nil("w", "r"),
     argument_text="a vector of [:w key value] and [:r key nil]; for [:append key value], there is "
     "--workload=list-append",
 )
@@ -258,7 +258,7 @@ _ELEMENTS: Final = OperationShape(
     result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True
 )
 _SET: Final = {"add": OperationShape(allows=allow_repeated), "read": _ELEMENTS}
-_TALLY: Final = {
+_COUNTER: Final = {
     "add": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_repeated),
     "read": OperationShape(result_fits=_is_number, result_text="a whole number"),
 }
@@ -266,7 +266,7 @@ _QUEUE: Final = {
     **_ENQUEUE_DEQUEUE,
     "drain": OperationShape(result_fits=_is_collection_or_nil, result_text="a vector, list or set"),
 }
-_INSERTS: Final = {
+_ADYA_INSERTS: Final = {
     "insert": OperationShape(argument_fits=_is_pair, argument_text="[key [a-id b-id]]", allows=allow_repeated)
 }
 _WRITES: Final = {"write": OperationShape(allows=allow_repeated), "read": _ELEMENTS}
@@ -278,15 +278,15 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "g-set": _SET,
     "broadcast": {"broadcast": OperationShape(allows=allow_repeated), "read": _ELEMENTS},
     "lost-updates": _SET,
-    "counter": _TALLY,
-    "g-counter": _TALLY,
-    "pn-counter": _TALLY,
+    "counter": _COUNTER,
+    "g-counter": _COUNTER,
+    "pn-counter": _COUNTER,
     "queue": _QUEUE,
     "total-queue": _QUEUE,
     "kafka": {
-        "send": _LOGGED,
-        "poll": _LOGGED,
-        "txn": _LOGGED,
+        "send": _KAFKA,
+        "poll": _KAFKA,
+        "txn": _KAFKA,
         "assign": OperationShape(argument_fits=_is_collection, argument_text="a vector of keys"),
         "subscribe": OperationShape(argument_fits=_is_collection, argument_text="a vector of keys"),
         "crash": OperationShape(ignores_values=True),
@@ -304,7 +304,7 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "locks": MODELS["owner-mutex"],
     "bank": _BANK,
     "unique-ids": {"generate": OperationShape(result_fits=_is_not_nil, result_text="the new id")},
-    "monotonic": {"read": _COUNTER, "inc": _COUNTER, "add": _COUNTER},
+    "monotonic": {"read": _MONOTONIC, "inc": _MONOTONIC, "add": _MONOTONIC},
     "monotonic-rows": {
         "add": OperationShape(result_fits=_is_row, result_text="a row such as {:val 1, :sts 2}"),
         "read": OperationShape(result_fits=_are_rows, result_text="a vector of rows such as {:val 1, :sts 2}"),
@@ -318,10 +318,10 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "comments": _WRITES,
     "sequential": {
         "write": OperationShape(allows=allow_repeated),
-        "read": OperationShape(result_fits=_is_series, result_text="[series [last ... first]]"),
+        "read": OperationShape(result_fits=_is_sequential_read, result_text="[series [last ... first]]"),
     },
-    "adya-g2": _INSERTS,
-    "g2": _INSERTS,
+    "adya-g2": _ADYA_INSERTS,
+    "g2": _ADYA_INSERTS,
     "dirty-reads": {
         "write": OperationShape(allows=allow_repeated),
         "read": OperationShape(),

@@ -30,6 +30,7 @@ from assay.reports.figures import FIGURES
 COPIED_RUN_FILES: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
 NIGHT: Final = "night.json"
 COPIED_NIGHT_FILES: Final = (NIGHT, CELLS, SHRUNK, MEASURED)
+"""The record of a night, without the output of its attempts."""
 
 
 class SameStoreError(Exception):
@@ -186,7 +187,7 @@ def carry(
 
     def is_unjudged(run: Path) -> bool:
         info = None if store.is_carried(run) else store.read_info(run)
-        if info is None or info.is_elsewhere() or not info.awaits_verdict():
+        if info is None or info.is_elsewhere() or not info.awaits_verdict():  # elsewhere: of another machine
             return False
         unjudged(run)
         return True

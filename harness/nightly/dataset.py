@@ -1,5 +1,7 @@
 """Files of the nightly data set: ``night=2026-11-21/<run>.parquet``, one per run, in Hive's partitioning.
 
+Each such file is called a *part* of the data set.
+
 A file is written under a hidden name and then renamed, so a reader sees either the old or the new row of a run. The
 name of a run does not depend on its store, so a run that is added again replaces its row.
 
@@ -201,7 +203,7 @@ def _find_runs(path: Path, on_skipped: Callable[[Path], None]) -> list[Path]:
 
 
 def _require_own_folder(into: Path) -> None:
-    """Raises :class:`DataSetError` for a folder that has other files and no data set, or a run that must stay."""
+    """Raises :class:`DataSetError` for a folder with files but without a data set, and for copied or linked runs."""
     if not into.exists():
         return
     if not into.is_dir() or ({one.name for one in into.iterdir()} - {LOCK} and not any(into.glob(f"{PARTITION}*"))):

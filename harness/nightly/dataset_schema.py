@@ -24,7 +24,7 @@ UNKNOWN: Final = "(unknown)"
 """The workload or nemesis of a run whose files do not name it."""
 
 DefectAnomalies = Mapping[str, tuple[str, ...]]
-"""The anomalies of each defect; a run that catches it reports at least one of them."""
+"""The anomalies of each defect; a run that catches the defect reports at least one of them."""
 
 
 class RunFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +57,12 @@ class FaultPhases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoveryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Recovery of one key after a heal: the time to the first ``change`` (send, write) and ``look`` (poll, read).
+    """Recovery of one key after a heal: the times to its first successful write and its first successful read.
 
-    None means never again in this run. See ``assay.checkers.judging.coverage``.
+    - ``change``, ``look``: the verbs of the key's writes and reads, such as send and poll
+    - ``changed``, ``looked``: the times from the heal to the first of each that succeeded; None: there was none
+
+    See ``assay.checkers.judging.coverage``.
     """
 
     fault_id: int
@@ -98,6 +101,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     effects: int | None = None
     digest: str | None = None
     unknown: tuple[str, ...] = ()
+    """Reasons why the run must not pass."""
     findings: tuple[RunFinding, ...] = ()
     faults: tuple[FaultPhases, ...] = ()
     returns: tuple[RecoveryRow, ...] = ()
@@ -134,7 +138,7 @@ def _to_parquet_type(kind: Any) -> pa.DataType:
 SCHEMA: Final = pa.schema(_to_columns(RunRow))
 """The Parquet schema of ``RunRow``."""
 OLD_NAMES: Final = {"took_effect": "bit"}
-"""Columns of faults that have another name in older data sets."""
+"""Columns of faults, with their names in older data sets."""
 NEW_COLUMNS: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
 """Columns that parts of older data sets lack."""
 

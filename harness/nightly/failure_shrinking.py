@@ -59,11 +59,13 @@ FailureKey = tuple[str, str, tuple[str, ...]]
 class Shrinker:
     """Shrinks failures of a night.
 
-    ``began`` is called when a process has been started, ``stopping`` with the reason if it is interrupted.
+    - ``grace``: seconds that an interrupted process has to end
+    - ``began``: called when a process has been started
+    - ``stopping``: called with the reason if a process is interrupted
     """
 
     store: Path
-    path: NightFolder
+    record: NightFolder
     night: Night
     grace: float
     interrupt: Interrupt
@@ -72,11 +74,15 @@ class Shrinker:
     program: Sequence[str] = PROGRAM
 
     def shrink(self, failure: Failure, entry: Entry, left: float) -> ShrunkFailure:
-        """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
+        """Shrinks a failure by its run ``entry``, within the ``left`` seconds of the night.
+
+        Raises ``OSError`` for a full disk.
+        """
         started, clock = datetime.now(UTC).isoformat(), time.monotonic()
-        own_store = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
+        own_store = self.record.path / SHRINKING / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.to_safe_name(entry.name)}.log"
-        # The process checks its budget between runs, and plays some more at the end. So the time limit is longer.
+        # The process checks its budget only between runs, and plays ``REPLAYS`` more runs at the end. So its time limit
+        # is longer than its budget.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
         result = AttemptResult(cell=entry.night_cell, attempt=0, seed=entry.seed or 0, command=entry.command,
         started=started,
@@ -87,19 +93,19 @@ class Shrinker:
         ended, printed, kept, problem = AttemptEnd(0), "", dict[str, str](), ""
         try:
             ended = run_attempt(
-                command, Path(self.night.folder), self.path.path / log, limits, self.interrupt,
+                command, Path(self.night.folder), self.record.path / log, limits, self.interrupt,
                 lambda pid: self.began(RunningAttempt(result=result, owner=str(owner.find_owner(pid) or ""),
                 shrinks=True)),
                 self.stopping,
             )  # fmt: skip
-            printed = (self.path.path / log).read_text(errors="replace")
+            printed = (self.record.path / log).read_text(errors="replace")
             kept = self._keep_result(own_store, printed, entry)
         except OSError as error:
             if is_full(error):
                 raise
             problem = f"it could not be shrunk: {error}"  # other errors do not end the night
         finally:
-            delete_runs(self.path)
+            delete_runs(self.record)
         return ShrunkFailure(
             system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
             started=started, seconds=round(time.monotonic() - clock, 3),
@@ -121,7 +127,7 @@ class Shrinker:
         write_atomically(schedule, content)
         kept = {"schedule": f"{FOUND}/{schedule.name}", "command": replay[1].replace(str(shrunk), str(schedule))}
         if page is not None and Path(page[1]).is_file():
-            target = self.path.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
+            target = self.record.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(page[1], target)
             kept["report"] = str(target.relative_to(self.store))
@@ -129,10 +135,10 @@ class Shrinker:
 
 
 def find_new_failures(store: Path, night: Night, own: Collection[str]) -> list[tuple[Failure, Entry]]:
-    """Returns the failures that no night has shrunk, each with the run of this night to shrink, which is in ``own``.
+    """Returns the failures that no night has shrunk, each with the run to shrink.
 
-    Shrinking executes a run's test again, and a run in the store may come from elsewhere. So ``own`` must have only
-    runs that are trusted.
+    ``own``: the trusted runs of this night, from which that run is chosen. Shrinking executes a run's test again, and
+    any other run in the store may come from elsewhere.
     """
     tried = {
         get_failure_key(one)
@@ -147,9 +153,9 @@ def find_new_failures(store: Path, night: Night, own: Collection[str]) -> list[t
 def select_new(
     failures: Sequence[Failure], own: Collection[str], cells: Mapping[str, MatrixCell], tried: Collection[FailureKey]
 ) -> list[tuple[Failure, Entry]]:
-    """Returns the failures without a shape (the faults of a shrunk schedule) that were not ``tried`` before.
+    """Returns the failures to shrink, each with its latest run in ``own``, preferably one in the simulation.
 
-    Each has its latest run in ``own``, preferably in the simulation.
+    A failure is left out if it was ``tried`` before, or has a ``shape``: the faults of a schedule that was shrunk.
     """
     chosen = []
     for failure in failures:
@@ -169,9 +175,9 @@ def get_failure_key(one: Failure | ShrunkFailure) -> FailureKey:
     return one.system, one.workload, one.anomalies
 
 
-def delete_runs(path: NightFolder) -> None:
+def delete_runs(record: NightFolder) -> None:
     """Deletes the runs of a shrinking, which may have been killed."""
-    shutil.rmtree(path.path / SHRINKING, ignore_errors=True)
+    shutil.rmtree(record.path / SHRINKING, ignore_errors=True)
 
 
 def _find_reason(ended: AttemptEnd, printed: str) -> str:

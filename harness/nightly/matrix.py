@@ -43,7 +43,7 @@ MOST_CELLS: Final = 50_000
 
 
 class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the file. ``KEYS`` lists the keys for each kind of cells. ``label``: a part of the cells' names."""
+    """A block of the file, such as ``[[run]]``. ``KEYS`` has the keys of each kind. ``label``: a part of cell names."""
 
     workloads: tuple[str, ...] = ()
     nemeses: tuple[str, ...] = ()
@@ -150,13 +150,13 @@ class MatrixFolder:
     folder: Path
     systems: Mapping[str, str]
 
-    def system(self, name: str | None) -> str:
+    def choose_system(self, name: str | None) -> str:
         """Returns the system of this name, or the only one."""
         if name is None and len(self.systems) == 1:
             return next(iter(self.systems))
         return parse_choice("system", name or "", tuple(self.systems))
 
-    def workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def find_workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yields the names of workloads with their pytest arguments. A folder stands for all its modules."""
         for text in given:
             path, _, test = text.partition("::")
@@ -169,7 +169,7 @@ class MatrixFolder:
                 modules = [str(one.relative_to(self.folder)) for one in sorted(target.parent.glob("test_*.py"))]
                 raise SettingsError(f"workloads: there is no {text!r}{_suggest(path, modules)}")
 
-    def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
+    def find_schedules(self, patterns: Sequence[str]) -> Iterator[str]:
         """Yields the files that match the patterns."""
         for pattern in patterns:
             files = sorted(glob.glob(pattern, root_dir=self.folder))
@@ -201,7 +201,7 @@ def _make_cells(kind: CellKind, block: MatrixBlock, matrix: MatrixFolder) -> Ite
                 name=name,
                 kind=kind,
                 workload=variant.workload,
-                system=matrix.system(block.system),
+                system=matrix.choose_system(block.system),
                 nemesis=variant.nemesis,
                 cluster=variant.cluster,
                 defect=defect,
@@ -215,17 +215,21 @@ def _make_cells(kind: CellKind, block: MatrixBlock, matrix: MatrixFolder) -> Ite
 def _make_variants(kind: CellKind, block: MatrixBlock, matrix: MatrixFolder) -> Iterator[CellVariant]:
     option, faults = "--nemesis", block.nemeses or ((ANY,) if kind is CellKind.EXPLORE else ("none",))
     if kind is CellKind.SCHEDULE:
-        option, faults = "--replay", tuple(matrix.schedules(block.schedules))
+        option, faults = "--replay", tuple(matrix.find_schedules(block.schedules))
     explore = [f"--explore={block.budget}"] if kind is CellKind.EXPLORE else []
-    for (name, path), fault, cluster in product(matrix.workloads(block.workloads), faults, _read_clusters(block)):
+    for (name, path), fault, cluster in product(matrix.find_workloads(block.workloads), faults, _read_clusters(block)):
         faults_option = [] if explore and fault == ANY else [f"{option}={fault}"]
         nemesis = Path(fault).stem if kind is CellKind.SCHEDULE else fault.replace(",", "+")
         yield CellVariant(name, nemesis, cluster, (path, *explore, *faults_option, f"--cluster={cluster}"))
 
 
 def _find_defects(block: MatrixBlock, matrix: MatrixFolder) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yields the named defects, or all. Each has its anomalies, and its described run if the block has no workloads."""
-    name = matrix.system(block.system)
+    """Yields (defect, expected anomalies, run) for the named defects, or for all.
+
+    ``run``: the arguments of pytest that show the defect, by its description in `assay defects`. It is empty if the
+    block has workloads.
+    """
+    name = matrix.choose_system(block.system)
     system = find_system(matrix.systems[name])
     described = {one.name: one for one in getattr(system, "described_defects", ())}
     known = list(dict.fromkeys((*described, *system.defects)))
@@ -249,7 +253,7 @@ def _read_described_run(run: str, block: MatrixBlock, matrix: MatrixFolder) -> I
     given = dict(option.partition("=")[::2] for option in options)
     others = [option for option in options if not option.startswith("--cluster=")]
     nemesis = given.get("--nemesis", Path(given.get("--replay", "none")).stem).replace(",", "+")
-    ((name, file),) = matrix.workloads([path])
+    ((name, file),) = matrix.find_workloads([path])
     for cluster in [given["--cluster"]] if "--cluster" in given else _read_clusters(block):
         yield CellVariant(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
 
@@ -313,7 +317,7 @@ def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd])
 class AttemptQueue:
     """The remaining attempts of a night: first one of each cell, then further attempts of the cells that repeat.
 
-    It is a generator, because a list of all attempts may not fit into the memory.
+    The attempts are generated, because a list of them all may not fit into the memory.
 
     - ``done``: cells and numbers of the attempts that are left out
     - ``len()``: the number of remaining attempts, including those for which there is no time

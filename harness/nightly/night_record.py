@@ -4,11 +4,12 @@
 - ``cells.jsonl``: a line for each ended attempt, appended and flushed to the disk at once
 - ``running.json``: the running attempt, as it will be recorded if the night is killed
 - ``shrunk.jsonl``: a line for each failure that was shrunk, or could not be
-- ``measured.jsonl``: a line for each run whose sensitivity was measured, or could not be
+- ``measured.jsonl``: a line for each run whose sensitivity was measured, or could not be. The sensitivity of a run is
+  the share of violations, planted into its history, that its checks find.
 
 A process that dies can leave half a line behind; the next process begins a new line. A line that cannot be decoded is
-reported. It may hide the outcome of an attempt, so the verdict of its night cannot be pass. Later versions only add
-keys.
+reported. It may hide the outcome of an attempt, so the verdict of its night cannot be pass. Later versions of these
+files only add keys.
 """
 
 import os
@@ -279,7 +280,7 @@ class NightFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "night.json", msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
 
-    def results(self) -> list[AttemptResult]:
+    def read_results(self) -> list[AttemptResult]:
         """Returns the results of all ended attempts, in order. An interrupted attempt may occur again, repeated."""
         return [one for _, one in _read_lines(self.path / CELLS, AttemptResult)[0]]
 

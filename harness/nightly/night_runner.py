@@ -121,7 +121,7 @@ ATTEMPT_OPTIONS: Final = (
 RESERVE: Final = 256 * 1024
 """Bytes that are reserved for the record."""
 RESERVE_STEP: Final = 8 * 1024
-"""Bytes of the reserve that are released for one line. The next cell would use up a larger part."""
+"""Bytes of the reserve that are released for one line of the record. The next attempt would use up any more."""
 PROBE: Final = 1024 * 1024
 """A disk with fewer free bytes counts as full."""
 MEASURING_SHARE: Final = 0.2
@@ -149,7 +149,7 @@ class NightRunner:
     """
 
     store: Path
-    path: NightFolder
+    record: NightFolder
     night: Night
     budget: float
     """Seconds that the night may take from now on."""
@@ -160,9 +160,11 @@ class NightRunner:
     shrank: Callable[[ShrunkFailure], None] = lambda shrunk: None
     measures: Callable[[str], None] = lambda cell: None
     program: Sequence[str] = PYTEST
+    """The command that makes an attempt. The two after it shrink a failure, and measure a sensitivity."""
     shrinker: Sequence[str] = PROGRAM
     measurer: Sequence[str] = MEASURER
     grace: float = GRACE
+    """Seconds that an interrupted process has to end."""
     interrupt: Interrupt = field(default_factory=Interrupt)
     trusts_record: bool = False
     """Whether failures that an earlier process recorded are shrunk, too. A record may come from elsewhere, and name any
@@ -171,6 +173,7 @@ class NightRunner:
     _made: set[str] = field(default_factory=set)
     """The runs that attempts of this process have made."""
     _unwritten: list[AttemptResult] = field(default_factory=list)
+    """The results that a full disk has rejected so far."""
     _measuring_seconds: float = 0.0
     """Seconds spent on measuring so far."""
 
@@ -182,9 +185,9 @@ class NightRunner:
         """
         with self._lock(), self.interrupt.recording_requests():
             self._recover()
-            results = self.path.results()
+            results = self.record.read_results()
             earlier = read_last_ends(
-                read_if_possible(one.results)
+                read_if_possible(one.read_results)
                 for one, night in read_nights(self.store)
                 if night.folder_name != self.night.folder_name
             )
@@ -207,7 +210,7 @@ class NightRunner:
                 result = self._attempt(*chosen, left, len(results) + 1)
                 self._made.update(result.runs)
                 results.append(result)
-                self._record(result)
+                self._record_result(result)
                 seconds[result.cell] = result.seconds
                 self.note(result, len(todo), max(0.0, end - time.monotonic()))
                 if self.night.sensitivity and result.attempt == 1:
@@ -223,7 +226,7 @@ class NightRunner:
             started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=AttemptOutcome.INTERRUPTED,
             detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.to_safe_name(cell.name)}.log",
         )  # fmt: skip
-        log, before, began = self.path.path / result.log, set(runs_of.list_runs(self.store)), time.monotonic()
+        log, before, began = self.record.path / result.log, set(runs_of.list_runs(self.store)), time.monotonic()
         made_by = ""
         self.begins(cell, attempt)
 
@@ -231,7 +234,7 @@ class NightRunner:
             nonlocal made_by
             made_by = runs_of.read_owner(pid)
             with suppress(OSError):  # on a full disk, an attempt that is killed together with the night leaves no trace
-                self.path.write_running(RunningAttempt(result=result, owner=made_by))
+                self.record.write_running(RunningAttempt(result=result, owner=made_by))
 
         try:
             log.parent.mkdir(exist_ok=True)
@@ -244,7 +247,7 @@ class NightRunner:
             outcome = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=outcome, detail=f"it cannot be started: {error}")
         new = [run for run in runs_of.list_runs(self.store) if run not in before and is_made_by(run, made_by)]
-        machine = MachineState(lambda: _is_disk_full(self.path.path), _does_docker_answer)
+        machine = MachineState(lambda: _is_disk_full(self.record.path), _does_docker_answer)
         outcome, detail = classify(cell, ended, read_printed(log), list(map(read_seen_run, new)), machine)
         return msgspec.structs.replace(
             result, outcome=outcome, detail=detail, seconds=round(time.monotonic() - began, 3),
@@ -277,7 +280,7 @@ class NightRunner:
             detail = self._run_measurer(cell, result, log, limits[reason], reason)
             self._measuring_seconds += time.monotonic() - began
         with suppress(OSError):  # a measurement is no reason to end a night whose disk is full
-            self.path.append_measured(
+            self.record.append_measured(
                 msgspec.structs.replace(measurement, seconds=round(time.monotonic() - began, 3), detail=detail)
             )
 
@@ -288,11 +291,11 @@ class NightRunner:
 
         def started(pid: int) -> None:
             with suppress(OSError):
-                self.path.write_running(RunningAttempt(result=result, owner=runs_of.read_owner(pid)))
+                self.record.write_running(RunningAttempt(result=result, owner=runs_of.read_owner(pid)))
 
         try:
             ended = run_attempt(
-                [*self.measurer, str(run)], Path(self.night.folder), self.path.path / log,
+                [*self.measurer, str(run)], Path(self.night.folder), self.record.path / log,
                 AttemptLimits(math.inf, seconds, min(self.grace, MEASURING_GRACE), why), self.interrupt, started,
                 self.stopping,
             )  # fmt: skip
@@ -300,7 +303,7 @@ class NightRunner:
             return f"it cannot be started: {error}"
         finally:
             with suppress(OSError):
-                self.path.write_running(None)
+                self.record.write_running(None)
         if ended.stopped is not None:
             return f"stopped, because {ended.why}"
         if read_json_if_valid(run / SENSITIVITY, Sensitivity) is None:
@@ -312,10 +315,10 @@ class NightRunner:
         if not self.night.shrink_seconds:
             return
         shrinker = Shrinker(
-            self.store, self.path, self.night, self.grace, self.interrupt, self.path.write_running, self.stopping,
+            self.store, self.record, self.night, self.grace, self.interrupt, self.record.write_running, self.stopping,
             self.shrinker,
         )  # fmt: skip
-        own = list_recorded_runs(self.path) if self.trusts_record else self._made
+        own = list_recorded_runs(self.record) if self.trusts_record else self._made
         for failure, entry in find_new_failures(self.store, self.night, own):
             left = end - time.monotonic()
             if left <= 0 or self.interrupt.requested:
@@ -323,16 +326,16 @@ class NightRunner:
             self.shrinks(entry.night_cell)
             try:
                 shrunk = shrinker.shrink(failure, entry, left)
-                self.path.append_shrunk(shrunk)
+                self.record.append_shrunk(shrunk)
             except OSError as error:
                 if not is_full(error):
                     raise
                 return
             finally:
-                self.path.write_running(None)
+                self.record.write_running(None)
             self.shrank(shrunk)
 
-    def _record(self, result: AttemptResult) -> None:
+    def _record_result(self, result: AttemptResult) -> None:
         """Records a result. If a full disk rejects it, the next call and the end of the night try again."""
         self._unwritten.append(result)
         self._write_results()
@@ -340,7 +343,7 @@ class NightRunner:
     def _write_results(self) -> None:
         while self._unwritten:
             try:
-                self.path.append_result(self._unwritten[0])
+                self.record.append_result(self._unwritten[0])
             except OSError as error:
                 if not is_full(error):
                     raise
@@ -348,28 +351,28 @@ class NightRunner:
                     return
             else:
                 del self._unwritten[0]
-        self.path.write_running(None)
+        self.record.write_running(None)
 
     def _recover(self) -> None:
         """Records the attempt that was running when an earlier process of this night was killed."""
-        running = self.path.read_running()
+        running = self.record.read_running()
         if running is None:
             return
         with suppress(ValueError):
             orphan = owner.parse_owner(running.owner)
             if owner.find_owner(orphan.pid) == orphan and self._writes_log(orphan.pid):
                 signal_group(orphan.pid, signal.SIGKILL)
-        delete_runs(self.path)
-        is_recorded = any(one.started == running.result.started for one in self.path.results())
+        delete_runs(self.record)
+        is_recorded = any(one.started == running.result.started for one in self.record.read_results())
         if running.shrinks or is_recorded:
             self._recover_measurement(running)
-            self.path.write_running(None)
+            self.record.write_running(None)
         else:
-            self._record(classify_killed(self.store, self.path, self.night, running))
+            self._record_result(classify_killed(self.store, self.record, self.night, running))
 
     def _writes_log(self, pid: int) -> bool:
         """Returns whether a process has a log of this night open, as each process that this night starts."""
-        logs = self.path.path / "logs"
+        logs = self.record.path / "logs"
         return logs.is_dir() and has_open_file(pid, logs)
 
     def _recover_measurement(self, running: RunningAttempt) -> None:
@@ -379,12 +382,12 @@ class NightRunner:
         is_first = self.night.sensitivity and result.attempt == 1 and not running.shrinks
         if not is_first or result.cell not in cells:
             return
-        for one in self.path.results():
+        for one in self.record.read_results():
             if one.started == result.started and _is_measurable(cells[result.cell], one):
                 with suppress(OSError):
                     log = str(Path(one.log).with_suffix(".sensitivity.log"))
                     killed = _make_measurement(one, log, "the night itself was killed")
-                    self.path.append_measured(killed)
+                    self.record.append_measured(killed)
 
     def _end(self) -> None:
         """Records the end of the night. Raises :class:`NightError` if results are not recorded."""
@@ -392,23 +395,25 @@ class NightRunner:
         if self._unwritten:
             ends = ", ".join(f"{one.cell} {one.outcome}" for one in self._unwritten)
             raise NightError(
-                f"the disk of {self.path.path} is full, so these are not recorded: {ends}; make room and --resume"
+                f"the disk of {self.record.path} is full, so these are not recorded: {ends}; make room and --resume"
             )
         self._reserve.release()
         with suppress(OSError):  # if it fails, the night counts as one that did not end; its results are recorded
-            attempts = len(self.path.results())
-            self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts))
+            attempts = len(self.record.read_results())
+            self.record.write(
+                msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts)
+            )
 
     @property
     def _reserve(self) -> DiskReserve:
-        return DiskReserve(self.path.path / "reserve")
+        return DiskReserve(self.record.path / "reserve")
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Locks the night. The kernel releases the lock when the process ends, even if it is killed."""
-        self.path.reject_links()
+        self.record.reject_links()
         try:
-            lock = open_lock(self.path.path / "lock")
+            lock = open_lock(self.record.path / "lock")
         except SpecialFileError as error:
             raise NightError(str(error)) from error
         try:
@@ -421,9 +426,9 @@ class NightRunner:
             os.close(lock)
 
 
-def list_recorded_runs(path: NightFolder) -> set[str]:
+def list_recorded_runs(record: NightFolder) -> set[str]:
     """Returns the runs that the record of a night names."""
-    return {run for result in path.results() for run in result.runs}
+    return {run for result in record.read_results() for run in result.runs}
 
 
 def _is_measurable(cell: MatrixCell, result: AttemptResult) -> bool:

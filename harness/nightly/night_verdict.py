@@ -46,7 +46,7 @@ from assay.reports.index.known import KnownFailures, Mark
 class CellResult:
     """A cell, and the results of its attempts in their order. The dictionaries are by number of the attempt.
 
-    - ``marks``: for attempts with known failures, the marks that make them known
+    - ``marks``: for attempts with known failures, the marks (entries of ``known-failures.toml``) that make them known
     - ``entries``: the index page's entries of the attempt's runs, or of the attempt itself if it has no runs
     """
 
@@ -98,7 +98,7 @@ class NightAccount:
     unended: tuple[str, ...] = ()
     """The folders of the parts that are still running, or were killed."""
     strays: tuple[str, ...] = ()
-    """A sentence for each part of another night with this name. Their failures count."""
+    """A sentence for each part of another night with this name. The failures of these parts count here, too."""
 
     @property
     def parts(self) -> int:
@@ -153,7 +153,8 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
     stored = _drop_later_nights(read_store(store, {}), sanitize_text(name))
     failures = group_failures(stored, known)
     results = [
-        (folder, night, [*folder.results(), *filter(None, [unrecorded.get(folder.path)])]) for folder, night in parts
+        (folder, night, [*folder.read_results(), *filter(None, [unrecorded.get(folder.path)])])
+        for folder, night in parts
     ]
     cells = [cell for recorded in results for cell in _read_cell_results(*recorded, stored, failures)]
     entries = {entry for cell in cells for some in cell.entries.values() for entry in some}

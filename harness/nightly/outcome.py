@@ -1,7 +1,8 @@
 """Classifies the end of an attempt: its exit code, runs and output determine the outcome and its cause.
 
-If the verdict of a run is fail, the attempt has failed, no matter how its process ended. Other problems have other
-outcomes. So a machine in trouble never counts as a failure of the system, nor as a pass.
+If the verdict of a run is fail, the attempt has failed, no matter how its process ended. For a canary, such a run means
+that its defect was detected. Problems of the machine and of pytest have outcomes of their own. So a machine in trouble
+never counts as a failure of the system, nor as a pass.
 
 A night that was killed leaves ``running.json``. The runs of the attempt that it names show whether the attempt failed.
 """
@@ -114,7 +115,11 @@ def find_unrecorded(root: Path, folder: NightFolder, night: Night) -> AttemptRes
     Raises ``OSError``.
     """
     running = folder.read_running()
-    if running is None or running.shrinks or any(one.started == running.result.started for one in folder.results()):
+    if (
+        running is None
+        or running.shrinks
+        or any(one.started == running.result.started for one in folder.read_results())
+    ):
         return None
     return classify_killed(root, folder, night, running)
 

@@ -121,6 +121,7 @@ def _mann_whitney(before: np.ndarray, now: np.ndarray) -> float:
     """Returns the Mann-Whitney p-value of the hypothesis that ``now`` is larger. Ties count as smaller."""
     if np.median(now) <= np.median(before):
         return 1.0  # an upper bound, which saves the computation
+    # In a tie, a value of `now` gets the lower rank.
     order = np.lexsort((np.repeat((1, 0), (len(before), len(now))), np.concatenate((before, now))))
     ranks = np.empty(len(order))
     ranks[order] = np.arange(len(order))

@@ -141,7 +141,7 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
     judgement = read_trusted_judgement(folder, info)
     if judgement is None:
         return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
-    faults, returns = _read_faults_and_returns(folder)
+    faults, recoveries = _read_faults_and_recoveries(folder)
     figures = read_figures(folder)
     return msgspec.structs.replace(
         run,
@@ -153,7 +153,7 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
         unknown=judgement.unknown,
         findings=_make_findings(judgement, faults),
         faults=faults,
-        returns=returns,
+        returns=recoveries,
         rate=figures.rate,
         median_ms=figures.median_ms,
         p99_ms=figures.p99_ms,
@@ -161,13 +161,13 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
     )
 
 
-def _read_faults_and_returns(folder: Path) -> tuple[tuple[FaultPhases, ...], tuple[RecoveryRow, ...]]:
+def _read_faults_and_recoveries(folder: Path) -> tuple[tuple[FaultPhases, ...], tuple[RecoveryRow, ...]]:
     """Reads the history. Returns nothing if it was removed because the run had passed."""
     try:
         stored = open_stored(folder)
     except RemovedHistoryError:
         return (), ()
-    if stored.lost is not None:
+    if stored.lost is not None:  # why the contract cannot be read
         raise HistoryError(stored.lost)
     return _read_history(stored)
 
@@ -200,6 +200,7 @@ def _read_history(stored: StoredHistory) -> tuple[tuple[FaultPhases, ...], tuple
     with Engines(spark=False).open(open_history(stored.history)) as engine:
         reader = register_history(engine, stored.history)
         digest = None if stored.info is None else stored.info.digest
+        # The closing note of a history is `closed.json`, with its digest.
         if digest is not None and reader.closing_note is not None and reader.closing_note.digest != digest:
             raise HistoryError(f"{stored.history}: run.json has another digest; it is not this run's history")
         faults = _read_faults(engine)

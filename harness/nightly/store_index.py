@@ -66,6 +66,8 @@ class _Step(msgspec.Struct):
 
 
 class _Plan(msgspec.Struct):
+    """A schedule, or the record of a run's schedule, which has it in ``schedule``."""
+
     steps: tuple[_Step, ...] = ()
     schedule: "_Plan | None" = None
 
@@ -81,7 +83,7 @@ def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
     """The shrunk failure of each run."""
     readable, unreadable = record.scan_nights(root)
     for folder, night in readable:
-        results = _read_lines(folder.results, folder, problems)
+        results = _read_lines(folder.read_results, folder, problems)
         begun = _read_begun_attempt(root, folder, night)
         if begun is not None and begun.outcome is AttemptOutcome.INTERRUPTED:
             attempts |= {run: _AttemptOfRun(night, begun.cell) for run in begun.runs}
@@ -331,7 +333,7 @@ def _may_have_failed(info: store.RunInfo | None, result: AttemptResult | None) -
     """
     if info is None or (result is not None and result.outcome not in VERDICTS):
         return False
-    began = info.status != store.ERROR or info.origin is not None
+    began = info.status != store.ERROR or info.origin is not None  # origin: time 0 of its history
     return began and (info.is_elsewhere() or not info.awaits_verdict())
 
 
@@ -358,6 +360,7 @@ def _read_shape(
     replayed = Path(find_setting(settings, "settings", "replay") or "")
     own = store.schedule_name(folder.name, _find_hits(judgement, None))
     name = replayed.name if replayed.parent.name == FOUND else own
+    # If the run replayed a schedule that is no longer in ``found``, its own ``schedule.json`` has the same steps.
     source = found / name if (found / name).is_file() else folder / "schedule.json" if name != own else None
     if source is None:
         return (), ()

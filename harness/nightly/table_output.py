@@ -1,4 +1,4 @@
-"""Shows the tables as text, as one JSON object, and as files."""
+"""Shows the tables over many nights (``tables``) as text, as one JSON object, and as files."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

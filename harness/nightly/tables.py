@@ -105,7 +105,8 @@ VIEWS: Final = {
         select f.line, f.anomaly, f.forbidden, f.time, f.since_fault, r.workload, r.nemesis, r.defect, r.verdict, t.age
         from findings f join runs r on f.line = r.line join nights t on t.night = r.night
         """,
-    # Runs that caught their defect, with the seconds to the first finding of it.
+    # Runs that caught their defect, with the seconds to the first finding of it. Any forbidden anomaly catches a defect
+    # without a description, for which `k.defect` is null.
     "hits": f"""
         select f.line, min(f.time) / 1e9 as seconds, min(f.since_fault) / 1e9 as since_fault
         from found f
@@ -135,7 +136,8 @@ VIEWS: Final = {
             where age <= 2 group by workload, nemesis, defect, anomaly having max(age) = 1) as fresh
         group by workload, nemesis, defect
         """,
-    # Per heal and key, the seconds to the first change and read (`look`) that succeeded, in runs without a defect.
+    # Per heal and key, the seconds to the first write (`change`) and the first read (`look`) that succeeded, in runs
+    # without a defect. A row of `returns` is a ``RecoveryRow``.
     "waits": f"""
         select r.night, b.fault, b.change, b.changed / 1e9 as changed, b.look, b.looked / 1e9 as looked
         from returns b join runs r on b.line = r.line where r.defect = '{NONE}'

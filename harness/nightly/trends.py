@@ -43,7 +43,11 @@ CELL_NIGHTS: Final = f"""
     from results where age <= {COMPARED_NIGHTS}
     group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
     """
-"""SQL with a row for each night of each cell: counts of its runs, and medians of their figures."""
+"""SQL with a row for each night of each cell: counts of its runs, and medians of their figures.
+
+``without``: the runs without a verdict. ``results`` is a view of ``tables.VIEWS``, and ``hit`` marks a run that caught
+its defect.
+"""
 SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
 """Columns of ``CELL_NIGHTS`` that a page shows."""
 
@@ -157,6 +161,7 @@ def _find_value(row: NightRow, figure: str) -> Value | None:
 
 
 def _make_row(row: NightRow, place: int) -> list[int | float | None]:
+    """Returns a row of ``Trend.rows``. ``place``: the number of the night among the shown nights."""
     shown = [None if row[name] is None else round(row[name], 3) for name in SHOWN_FIGURES]
     return [place, row["failed"], row["unknown"], row["without"], row["passed"], *shown]
 

@@ -48,7 +48,7 @@ SIGNALS: Final = pytest.StashKey[StopSignals]()
 
 @dataclass(frozen=True)
 class SessionSetup:
-    """State that all tests of one pytest session share, if there is an experiment among them."""
+    """State that the experiments of one pytest session share. ``announcement``: its cluster, for the header."""
 
     seed: int
     cluster: str
@@ -57,16 +57,16 @@ class SessionSetup:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A test: its faults, its mixes, the number of this repetition (from 1), and the number of repetitions."""
+    """A test: its faults, its workload mixes, the number of this repetition (from 1), and the number of repetitions."""
 
     nemesis: tuple[str, ...]
-    mix: tuple[str, ...]
+    workload_mix: tuple[str, ...]
     number: int
     repetitions: int
 
     @property
     def id(self) -> str:
-        names = "+".join(["+".join(self.nemesis) or "none", *self.mix])
+        names = "+".join(["+".join(self.nemesis) or "none", *self.workload_mix])
         return names if self.repetitions == 1 else f"{names}-{self.number}"
 
 
@@ -243,7 +243,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     settings = _make_settings_of_test(request.config, request.param, experiment)
     if options.explore is None:
         settings = resolve_random_mix(experiment, settings)
-        if settings.nemesis == (MIX,):
+        if settings.nemesis == (MIX,):  # the mix of faults
             drawn = draw_configuration(
                 apply_mixes(experiment, settings).deployed_system(), settings.configuration, settings.seed
             )
@@ -351,7 +351,7 @@ def _make_settings_of_test(config: pytest.Config, parameter: Parameter, experime
         cluster=session.cluster,
         seed=session.seed,
         nemesis=parameter.nemesis,
-        workload_mix=parameter.mix,
+        workload_mix=parameter.workload_mix,
         number=parameter.number,
         test=experiment.name,
         operation_timeout=experiment.operation_timeout,

@@ -46,7 +46,9 @@ class OtherPlugins:
         self._signals = signals
         self._is_experiment = is_experiment
         self._expired: BaseException | None = None
+        """The failure of pytest-timeout, until the test's phase ends."""
         self._may_raise = True
+        """Whether a time limit may interrupt running code; not in a tear-down, which removes the cluster."""
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> Generator[None, Any, Any]:

@@ -40,20 +40,20 @@ def add_collected_tests(config: pytest.Config, tests: int = 0) -> str | None:
 
 
 class TimedRounds:
-    """The plugin of a session that repeats for a time. ``number`` gives an item's round; ``clock`` gives seconds."""
+    """The plugin of a session that repeats for a time. ``get_round`` gives an item's round, from 1."""
 
     def __init__(
-        self, seconds: float, number: Callable[[pytest.Item], int], clock: Callable[[], float] = time.monotonic
+        self, seconds: float, get_round: Callable[[pytest.Item], int], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._seconds = seconds
-        self._number = number
+        self._get_round = get_round
         self._clock = clock
         self._began: float | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Sorts the tests by round."""
-        items.sort(key=self._number)
+        items.sort(key=self._get_round)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
@@ -62,12 +62,12 @@ class TimedRounds:
         if self._began is None:
             self._began = now
         over = now - self._began >= self._seconds
-        return True if over and self._number(item) > 1 else None
+        return True if over and self._get_round(item) > 1 else None
 
 
-def register(config: pytest.Config, repeat: Budget, number: Callable[[pytest.Item], int]) -> None:
+def register(config: pytest.Config, repeat: Budget, get_round: Callable[[pytest.Item], int]) -> None:
     if repeat.seconds is None:
         return
-    config.pluginmanager.register(TimedRounds(repeat.seconds, number), "assay-rounds")
+    config.pluginmanager.register(TimedRounds(repeat.seconds, get_round), "assay-rounds")
     if getattr(config.option, CHUNK_OPTION, True) is None:
         setattr(config.option, CHUNK_OPTION, 1)

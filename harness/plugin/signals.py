@@ -28,8 +28,8 @@ from assay.harness.run.interrupt import StopSignals, handle_stop_signals, raise_
 
 PLUGIN: Final = "assay-signals"
 STOP_REASON: Final = "interrupted; what there was has been checked and reported"
-RUNS: Final = "assay_runs"
-"""Key in the input of a worker of pytest-xdist: a folder with a file for each worker that has experiments.
+WORKER_FILES: Final = "assay_runs"
+"""Key in the input of a worker of pytest-xdist: a folder with an empty file for each worker that has experiments.
 
 The file's name is the worker's process id. The controller needs the folder, because it collects no tests itself.
 """
@@ -48,8 +48,10 @@ class SessionSignals:
         self.signals = StopSignals(raise_interrupt, self._end_at_once)
         self._config = config
         self._is_experiment = is_experiment
-        self._runs: Path | None = None
+        self._worker_files: Path | None = None
+        """In the controller of pytest-xdist: the folder ``WORKER_FILES``."""
         self._input: dict[str, Any] | None = getattr(config, "workerinput", None)
+        """In a worker of pytest-xdist: its input from the controller."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -86,10 +88,10 @@ class SessionSignals:
         if self._config.pluginmanager.hasplugin("dsession"):
             with self.signals.installed(), self.signals.handling_first(self._end_workers):
                 return (yield)
-        if self._input is None or RUNS not in self._input or not any(map(self._is_experiment, session.items)):
+        if self._input is None or WORKER_FILES not in self._input or not any(map(self._is_experiment, session.items)):
             return (yield)
         self._config.pluginmanager.register(NoFurtherTests(self.signals), f"{PLUGIN}-no-further-tests")
-        own_file = Path(self._input[RUNS]) / str(os.getpid())
+        own_file = Path(self._input[WORKER_FILES]) / str(os.getpid())
         with self.signals.installed(), self.signals.handling_first(_record_only):
             own_file.touch()
             try:
@@ -99,13 +101,13 @@ class SessionSignals:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Passes the folder (``RUNS``) to a worker that is about to start, if it runs on this machine."""
+        """Passes the folder (``WORKER_FILES``) to a worker that is about to start, if it runs on this machine."""
         if not node.gateway.spec.popen:
             return
-        if self._runs is None:
-            self._runs = runs = Path(tempfile.mkdtemp(prefix="assay-workers-"))
-            self._config.add_cleanup(lambda: shutil.rmtree(runs, ignore_errors=True))
-        node.workerinput[RUNS] = str(self._runs)
+        if self._worker_files is None:
+            self._worker_files = folder = Path(tempfile.mkdtemp(prefix="assay-workers-"))
+            self._config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        node.workerinput[WORKER_FILES] = str(self._worker_files)
 
     def _end_workers(self, number: signal.Signals) -> None:
         if not self._pass_on(number):
@@ -117,14 +119,18 @@ class SessionSignals:
         with contextlib.suppress(Exception):  # the process ends now in any case
             if self.signals.before_abort is not None:
                 self.signals.before_abort(number)
-        if self._runs is not None:
-            shutil.rmtree(self._runs, ignore_errors=True)
+        if self._worker_files is not None:
+            shutil.rmtree(self._worker_files, ignore_errors=True)
         self._print(f"assay: a second signal, {number.name}: ended at once; {describe_leftovers()}")
         _EXIT(128 + number)
 
     def _pass_on(self, number: signal.Signals) -> bool:
         """Signals the workers with experiments. Returns False if there are none."""
-        workers = [int(file.name) for file in self._runs.iterdir()] if self._runs and self._runs.is_dir() else []
+        workers = (
+            [int(file.name) for file in self._worker_files.iterdir()]
+            if self._worker_files and self._worker_files.is_dir()
+            else []
+        )
         for process in workers:
             with contextlib.suppress(OSError):
                 os.kill(process, number)

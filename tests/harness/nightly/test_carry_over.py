@@ -106,7 +106,7 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in kept} == kept
     assert carry(store, past) == (1, 1), "a night that was gone on with, and its runs, take the place of what was known"
     assert only(past).anomalies == ("lost-write",)
-    assert [one.cell for one in NightFolder(past / "nights" / made.path.name).results()] == [OF.name, CRASH.name]
+    assert [one.cell for one in NightFolder(past / "nights" / made.path.name).read_results()] == [OF.name, CRASH.name]
 
 
 def test_a_run_is_not_replaced_by_another_one_of_its_name(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_resume_asks_before_it_shrinks_what_was_recorded(
     resume = ["nightly", "--resume", f"--store={store}", f"--matrix={store.parent / 'nightly.toml'}", "--budget=60s"]
     assert main(resume) == ExitCode.FAIL
     said = capsys.readouterr().err
-    (run,) = [run for one in path.results() for run in one.runs]
+    (run,) = [run for one in path.read_results() for run in one.runs]
     assert f"not shrunk yet: the failure of {run}" in said
     assert "--yes agrees" in said
     assert path.read_shrunk() == []
@@ -152,7 +152,7 @@ def test_a_shrunk_schedule_is_not_written_through_a_link(tmp_path: Path, linked:
     store, users = tmp_path / "store", tmp_path / "mine"
     path = recorded_failure(store)
     users.mkdir()
-    (run,) = [run for one in path.results() for run in one.runs]
+    (run,) = [run for one in path.read_results() for run in one.runs]
     name = f"{run.rpartition('/')[2]}-lost-write.json"
     (users / name).write_text("a file of the user")
     if linked == "folder":
@@ -227,7 +227,7 @@ def test_a_night_that_is_interrupted_meanwhile_stays_readable_and_tries_again(tm
     process, path = waiting(tmp_path)
     process.send_signal(2)
     assert process.wait(SOON) == 0
-    assert [one.outcome for one in path.results()] == [Outcome.FAIL, Outcome.PASS]
+    assert [one.outcome for one in path.read_results()] == [Outcome.FAIL, Outcome.PASS]
     (small,) = path.read_shrunk()
     assert (small.interrupted, small.detail) == (True, "together with the night")
     assert (only(tmp_path).rate.runs, path.read_running(), bool(path.read().ended)) == (2, None, True)

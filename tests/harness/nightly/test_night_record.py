@@ -42,7 +42,7 @@ def test_what_was_appended_is_read_and_half_a_line_harms_no_other(
         folder = NightFolder(Path(place))
         for one in before:
             folder.append_result(one)
-        assert folder.results() == before
+        assert folder.read_results() == before
         lines = folder.path / "cells.jsonl"
         whole = lines.read_bytes() if lines.exists() else b""
         left = whole[: data.draw(st.integers(0, len(whole)))]
@@ -51,9 +51,9 @@ def test_what_was_appended_is_read_and_half_a_line_harms_no_other(
         complete = [
             one for number, one in enumerate(before, 1) if len(left) >= len(b"\n".join(whole.split(b"\n")[:number]))
         ]
-        assert folder.results() == complete
+        assert folder.read_results() == complete
         folder.append_result(after)
-        assert folder.results() == [*complete, after]
+        assert folder.read_results() == [*complete, after]
 
 
 def test_the_files_have_the_keys_that_readers_know(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_each_end_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
         "crashed", "crashed", "hung", "no-disk", "no-engine", "fail", "detected", "broken", "unknown", "pass",
     ]  # fmt: skip
     folder = night_record.night_folder(tmp_path / "store", "n")
-    assert folder.results() == results
+    assert folder.read_results() == results
     assert folder.read().ended
     assert folder.read_running() is None
     assert [one.detail for one in results[:3]] == [
@@ -126,7 +126,7 @@ def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
         results = performed(disk, cells, "n")
         assert outcomes(results) == ["no-disk"] * len(cells)
         folder = night_record.night_folder(disk, "n")
-        assert folder.results() == results
+        assert folder.read_results() == results
         assert folder.read().ended
 
 
@@ -210,7 +210,7 @@ def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert results[1].detail == "the night itself was killed"
     assert results[1].seed == results[2].seed
-    assert night_record.night_folder(store, "n").results() == results
+    assert night_record.night_folder(store, "n").read_results() == results
     assert gone_on_with(store, one) == results
 
 
@@ -260,7 +260,7 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
     assert "interrupted, together with the night: the cell heals, checks and reports" in said
     assert f"`assay nightly --resume --night=n --store={store}` continues it" in said
     folder = night_record.night_folder(store, "n")
-    assert outcomes(folder.results()) == ["interrupted"]
+    assert outcomes(folder.read_results()) == ["interrupted"]
     assert folder.read().ended
 
 
@@ -490,7 +490,7 @@ def test_a_night_goes_on_if_the_disk_of_its_output_is_full(tmp_path: Path, monke
     with suppress(OSError):
         full.close()
     folder = night_record.night_folder(tmp_path, "n")
-    assert outcomes(folder.results()) == ["pass", "pass"]
+    assert outcomes(folder.read_results()) == ["pass", "pass"]
     assert folder.read().ended
 
 
@@ -545,7 +545,7 @@ def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(ROOT / name)
     command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=10min", "--night=n"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
-    found = {one.cell: one for one in night_record.night_folder(tmp_path / "store", "n").results()}
+    found = {one.cell: one for one in night_record.night_folder(tmp_path / "store", "n").read_results()}
     assert {name: one.outcome for name, one in found.items()} == {
         "run/test_log/none/sim": "pass", "run/wrong/test_log/none/sim": "broken",
         "run/blocks/test_zookeeper/none/sim": "skipped", "canary/zombie-commit/sim": "detected",
@@ -592,7 +592,7 @@ def test_a_night_measures_the_first_run_that_passed_of_each_cell_and_no_other(tm
         "a measurement that fails changes no outcome"
     )
     folder = night_record.night_folder(store, "n")
-    assert folder.results() == results
+    assert folder.read_results() == results
     assert folder.read_running() is None
     assert (folder.path / first[0].log).with_suffix(".sensitivity.log").exists()
 
@@ -700,5 +700,5 @@ def test_ctrl_c_while_a_night_measures_keeps_the_result(tmp_path: Path) -> None:
     thread.join()
     assert outcomes(results) == ["pass"]
     folder = night_record.night_folder(store, "n")
-    assert folder.results() == results
+    assert folder.read_results() == results
     assert folder.read_running() is None

@@ -94,7 +94,7 @@ def test_a_part_has_the_seeds_of_the_whole_night(tmp_path: Path) -> None:
         for share in shares:
             performed(store, cells, "n", share)
         seeds.append(
-            sorted((one.cell, one.seed) for path, _ in night_record.read_nights(store) for one in path.results())
+            sorted((one.cell, one.seed) for path, _ in night_record.read_nights(store) for one in path.read_results())
         )
     assert seeds[0] == seeds[1]
     assert len(seeds[0]) == 4
@@ -186,7 +186,7 @@ def test_a_second_result_of_an_attempt_is_no_pass_and_hides_no_failure(
 ) -> None:
     performed(tmp_path, [cell("pass", name="a"), cell("pass", name="b")])
     folder = night_record.night_folder(tmp_path, "n")
-    (of_a, of_b) = sorted(folder.results(), key=lambda one: one.cell)
+    (of_a, of_b) = sorted(folder.read_results(), key=lambda one: one.cell)
     other = msgspec.structs.replace(of_a, **second)
     (folder.path / "cells.jsonl").unlink()
     for one in (of_b, *((other, of_a) if is_first else (of_a, other))):
@@ -198,7 +198,7 @@ def test_a_second_result_of_an_attempt_is_no_pass_and_hides_no_failure(
 def test_an_interrupted_attempt_is_repeated_and_its_second_result_counts(tmp_path: Path) -> None:
     performed(tmp_path, [cell("pass", name="a")])
     folder = night_record.night_folder(tmp_path, "n")
-    (result,) = folder.results()
+    (result,) = folder.read_results()
     (folder.path / "cells.jsonl").unlink()
     folder.append_result(msgspec.structs.replace(result, outcome=Outcome.INTERRUPTED))
     folder.append_result(result)
@@ -245,7 +245,7 @@ def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
 def kill_during(store: Path, name: str) -> None:
     """Leaves the record as if the night had been killed during the attempt of this cell."""
     folder = night_record.night_folder(store, "n")
-    results = folder.results()
+    results = folder.read_results()
     (killed,) = [one for one in results if one.cell == name]
     made_by = msgspec.json.decode((store / killed.runs[0] / "run.json").read_bytes())["owner"]
     folder.write(msgspec.structs.replace(folder.read(), ended=msgspec.UNSET, attempts=0))
@@ -345,7 +345,7 @@ def interrupt_last_run(store: Path) -> None:
     said = {"status": "interrupted", "problem": None}
     path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | said))
     folder = night_record.night_folder(store, "n")
-    (one,) = folder.results()
+    (one,) = folder.read_results()
     (folder.path / "cells.jsonl").unlink()
     folder.append_result(msgspec.structs.replace(one, detail=f"{one.detail}; then interrupted: the budget is used up"))
 
