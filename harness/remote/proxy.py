@@ -50,6 +50,7 @@ class RemoteClient:
         host, _, port = endpoint.home.address.rpartition(":")
         self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=MAX_LINE)
         self._endpoint = endpoint
+        # An observed endpoint records whether the client reads addresses of other nodes. The node observes its copy.
         plain = endpoint.plain if isinstance(endpoint, ObservedEndpoint) else endpoint
         answer = await self._ask(OpenRequest(replace(plain, home=None), self._limit))
         if not isinstance(answer, OpenedAnswer):

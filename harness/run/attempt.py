@@ -268,6 +268,7 @@ class Attempt:
                 raise
             end = TrialEnd("", interrupted=True, notes=(describe_skip(error),))
         # Written before anything else: if a later step fails, `assay check` must still know all reasons against a pass.
+        # `RunInfo` explains the fields.
         self._end(
             store.INTERRUPTED if end.interrupted else store.FINISHED,
             digest=end.digest or None,
@@ -446,19 +447,19 @@ class Attempt:
             "versions": dict(read_versions()),
         }
 
-    def _end(self, status: str, **columns: Any) -> None:
+    def _end(self, status: str, **fields: Any) -> None:
         """Marks the run as ended and makes it the latest."""
         origin = None if self._trial is None else self._trial.origin
-        self._update_info(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
+        self._update_info(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **fields)
         for folder in self.folder.publish():
             self.progress.note(
                 f"{folder} is in the place of the link to the latest run: remove it, it does not lead to this run"
             )
 
-    def _update_info(self, **columns: Any) -> None:
-        """Updates these columns in ``run.json``."""
+    def _update_info(self, **fields: Any) -> None:
+        """Updates these fields of ``run.json`` (see :class:`RunInfo`)."""
         assert self._info is not None
-        self._info = msgspec.structs.replace(self._info, **columns)
+        self._info = msgspec.structs.replace(self._info, **fields)
         self.folder.write_run(self._info)
 
 

@@ -54,7 +54,7 @@ class SystemWithClientNodes:
             if not name.startswith("_") and name not in vars(SystemWithClientNodes):
                 vars(self)[name] = getattr(system, name)
         self.code_packages = find_packages(system)
-        if getattr(client, "holds_sessions", False):
+        if getattr(client, "holds_sessions", False):  # sessions of ZooKeeper, which faults can expire
             self.client_sessions = True
         self.client_software = Software(python=pin_packages(client))
 
@@ -91,7 +91,7 @@ class SystemWithClientNodes:
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         if list(argv) == self._argv:
-            return await server.run_worker(runtime, self._argv[3:])
+            return await server.run_worker(runtime, self._argv[3:])  # without ``python3 -m MODULE``
         return await self._system.entry(runtime, argv)
 
 

@@ -72,7 +72,7 @@ async def wait_for_standstill(
         await asyncio.sleep(CHECK_INTERVAL)
         if not interpreter.unopened_nodes:
             opened_at = loop.time()
-        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or nothing was asked
+        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or no operation ended without one
             answered_at, answers, unknown = loop.time(), report.ok + report.fail, report.info
         if loop.time() > answered_at + operation_timeout:
             # Time without any answer counts for the second rule, not for the third.
@@ -85,4 +85,4 @@ async def wait_for_standstill(
     elif loop.time() >= answered_at + answer_wait:
         report.answer_wait = answer_wait
     else:
-        report.endless = limit, describe_generator(interpreter.phases[0])
+        report.endless = limit, describe_generator(interpreter.phases[0])  # the present phase

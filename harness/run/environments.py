@@ -140,6 +140,7 @@ class SimWorld:
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
         self._exit_calls = ExitCalls()
+        """Lets ``os._exit`` of a simulated process end only that process."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         self.loop.call_between_steps(when, call)

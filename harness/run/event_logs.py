@@ -80,7 +80,7 @@ class EventLogCollector:
     on_line: Callable[[str, str], None] | None
     """Called with a node's name and each line as soon as it arrives."""
     problems: list[str] = field(default_factory=list)
-    _incarnations: TopicKeys = field(default_factory=TopicKeys)
+    _topic_keys: TopicKeys = field(default_factory=TopicKeys)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class EventLogCollector:
         the node's clock is ahead.
         """
         fields = msgspec.structs.asdict(line)
-        fields["key"] = self._incarnations.to_history_key(fields["key"], fields.pop("topic_zxid"))
+        fields["key"] = self._topic_keys.to_history_key(fields["key"], fields.pop("topic_zxid"))
         ahead = getattr(node, "monotonic_ahead", 0.0)
         time = int((fields.pop("time") - ahead - self.stamps.to_loop_time(0)) * NANOSECONDS)
         self.history.event(time=time, node=node.name, **fields)

@@ -86,6 +86,7 @@ def judge_run(
         remedy = str(error) if ":" in str(contract.model) else f"{load_command} loads it ({error})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     start = time.perf_counter()
+    # The checks of a user need not keep to the SQL that all engines share.
     with engines.open(history, shared=not registry.added) as engine:
         opened = time.perf_counter() - start
         judgement = judge(

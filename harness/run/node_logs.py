@@ -73,7 +73,7 @@ class SimLogs(logging.Handler):
                 self._streams.pop().restore()
 
     def emit(self, record: logging.LogRecord) -> None:
-        process = PROCESS.get()
+        process = PROCESS.get()  # the simulated process whose code runs; None: the harness
         if process is not None:
             for line in self.format(record).splitlines():
                 self.add(process.name, line)

@@ -171,7 +171,7 @@ class InvariantAsserter:
         if self._invariants is None:
             return
         self._history, self._stamps, self._on_broken = history, stamps, on_broken
-        simulated: Any = cluster
+        simulated: Any = cluster  # only a simulated one can call a function at each line of an event log
         simulated.watch(self._check_event)
 
     def end(self) -> None:
@@ -254,9 +254,9 @@ PATIENCE_FACTOR: Final = 3
 class QuiescenceWatch:
     """Takes snapshots of the system at the end of a run. The history calls each one a look.
 
-    The system is at rest if two looks in a row show no unfinished work, because one look is not atomic. The epochs must
-    also be equal in both. Otherwise work may have been handed over under a new epoch, although each look shows it as
-    complete.
+    The system is at rest if two looks in a row show no unfinished work, because one look is not atomic. The epochs that
+    the system reports, such as those of leaders, must also be equal in both looks. Otherwise work may have been handed
+    over under a new epoch, although each look shows it as complete.
     """
 
     system: SupportsSnapshots

@@ -102,7 +102,7 @@ class ResourceRecorder:
             async for line in node.usage(find_data_folder(self._system, node), FIRST_INTERVAL, MOST_SAMPLES):
                 if (usage := parse_usage(line)) is None:
                     continue
-                # The earliest estimate of the node's start is the best one. For the others, a line arrived late.
+                # The earliest estimate of the node's start is the best one, because a late line makes it too late.
                 started = min(started, loop.time() - usage.uptime)
                 now = max(0.0, started + usage.uptime - origin)
                 if usage.memory is not None:
@@ -151,7 +151,7 @@ def _iterate_sizes(folder: str | os.PathLike[str]) -> Iterator[int]:
 
 
 def return_free_memory() -> None:
-    """Returns memory that the allocators of Arrow and of C keep for later to the kernel, where they can."""
+    """Gives memory back to the kernel that the allocators of Arrow and of C keep for later, where they can."""
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()

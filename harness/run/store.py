@@ -195,7 +195,7 @@ class RunFolder:
         """
         from assay.harness.core.history import HistoryWriter  # loads Arrow
 
-        return HistoryWriter(self.history, loop=loop, of_run=True)
+        return HistoryWriter(self.history, loop=loop, of_run=True)  # of_run: its files say that a run wrote them
 
     @property
     def reserve(self) -> DiskReserve:
@@ -356,7 +356,7 @@ def list_runs(root: Path) -> list[Path]:
 
 
 def list_runs_below(path: Path) -> list[Path]:
-    """Returns the runs of a store, or of the folder of one test in it; empty for any other folder and for a run.
+    """Returns the runs of a store, or of the folder of one test in it; empty for a run, a history and any other folder.
 
     A folder that looks like a run without its ``run.json`` is included, so that it is not overlooked.
     """

@@ -107,7 +107,10 @@ UNCHANGED: Final = 0.3
 
 
 def draw_configuration(system: System, fixed: Sequence[str], seed: int) -> tuple[str, ...]:
-    """Adds random settings to the fixed ones. Each value depends only on the seed and the setting's name."""
+    """Adds random settings, drawn from ``system.variants``, to the fixed ones.
+
+    Each value depends only on the seed and the setting's name.
+    """
     configuration = {text.partition("=")[0]: text for text in fixed}
     for name, values in (system.variants if isinstance(system, SupportsSettings) else {}).items():
         rng = random.Random(derive_seed(seed, "variant", name))

@@ -225,6 +225,7 @@ class Trial:
         main, *later = split_phases(self._generator)
         contract, sources = self.experiment.contract, self.world.random_sources
         if self.schedule is None:
+            # A fault under which the system may stall by design (`may_stall`) may strike all servers at once.
             self.schedule = plan_schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
         schedule = self.schedule
         conductor = self._conductor = Conductor(
@@ -272,7 +273,7 @@ class Trial:
                 seed=derive_seed(settings.seed, "workload"),
                 stamps=stamps,
                 on_completion=(self.tally.completed, count_acknowledged),
-                backs_off=settings.rate is None,
+                backs_off=settings.rate is None,  # workers pause after repeated failures
             ) as interpreter:
                 sources.listen("workload", interpreter.reseed)  # each branch of a search has random numbers of its own
                 history.show_unfinished(interpreter.iterate_unfinished_operations)
@@ -293,7 +294,7 @@ class Trial:
                 await self.live_judge.stop()
                 self._problems.extend(self.live_judge.problems)
             self._problems.extend(await conductor.close())
-            self.output.write("schedule.json", encode_schedule(conductor.outcome))
+            self.output.write("schedule.json", encode_schedule(conductor.outcome))  # now as it was played
             await leader_poller.stop()
             await collector.stop()
             self._problems.extend((*leader_poller.problems, *collector.problems))
