@@ -1,7 +1,8 @@
 """Draws the faults of a branch: usually one or two, at the fork point or at an event soon after.
 
-A branch begins where new behaviour was observed. Its faults resemble the aftershocks of ``strategies``. They strike
-within milliseconds, hit the node of the event or a leader, and last.
+A branch begins where new behaviour was observed. Its faults resemble the aftershocks of ``strategies``: faults that
+strike while the system recovers from another one. They come within milliseconds, hit the node of the event or a leader,
+and last.
 """
 
 from collections.abc import Sequence
@@ -48,6 +49,7 @@ DELAYS: Final = (0.0, *SHORT_DELAYS, 0.05, 0.2)
 def draw_branch_steps(rng: Random, fork_point: ForkPoint, space: SearchSpace) -> Sequence[FaultStep]:
     """Draws the faults of a branch, in the order of their times. Each of them ends before the run's main phase ends."""
     example, at = fork_point.example, fork_point.at
+    # No fault fits in if the main phase is nearly over.
     if rng.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / TICKS_PER_SECOND:
         return ()
     steps = [_draw_step(rng, fork_point, space) for _ in range(rng.choice(FAULT_COUNTS))]

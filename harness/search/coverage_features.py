@@ -41,7 +41,7 @@ Rows = Sequence[Mapping[str, Any]]
 class RunFeatures:
     """Facts about a run that steer the search, apart from its verdict.
 
-    - ``states``: the features
+    - ``states``: the features; reports call them states
     - ``events``: the event names of its logs, which later steps can wait for
     - ``injected``: the numbers, from 1, of the steps that were injected; for all other steps, the awaited event never
       came or no time was left
@@ -53,7 +53,7 @@ class RunFeatures:
 
     @staticmethod
     def of(history: HistoryReader | Columns) -> RunFeatures:
-        """Extracts the facts from the history of a finished run."""
+        """Extracts the facts from the history of a finished run, or from its columns by data set."""
         events, faults = (_read_rows(history, name) for name in ("events", "faults"))
         return RunFeatures(
             extract_features(events, faults),

@@ -7,8 +7,8 @@ A *fork point* is a fork of a run between two steps of its event loop, made when
 
 1. The fork waits and plays nothing itself.
 2. For each branch it forks again. The child continues the run, with other random numbers and further faults.
-3. A run with fork points waits for them at its end, because the kernel kills each process of this tree when its parent
-   is gone. So no process outlives the search, even if the search is killed.
+3. The kernel kills each process of this tree when its parent is gone, so that none outlives the search, even if the
+   search is killed. Therefore a run with fork points waits at its end until they have ended.
 """
 
 import asyncio
@@ -72,7 +72,11 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class FinishedPlay:
-    """A run that ended. ``features``: those that it reached, if it may have fork points."""
+    """A run that ended.
+
+    - ``columns``: its history, by data set and column
+    - ``features``: those that it reached, if it may have fork points
+    """
 
     example: Example
     columns: Columns

@@ -47,8 +47,8 @@ FOLDER: Final = "shrinking"
 class ShrinkResult:
     """Result of shrinking a run.
 
-    - ``before``: the example of the original run; ``first``: its failure rate
-    - ``last``: the failure rate of the smallest example
+    - ``before``: the example of the original run; ``rate_before``: its failure rate
+    - ``rate_after``: the failure rate of the smallest example
     - ``wanted``: the anomalies of the original run; a run fails if it has one of them
     - ``minimal``: whether nothing more could be left out, and the result failed again
     - ``command``: repeats the smallest example
@@ -58,8 +58,8 @@ class ShrinkResult:
     example: Example
     before: Example
     wanted: frozenset[str]
-    first: FailureRate
-    last: FailureRate
+    rate_before: FailureRate
+    rate_after: FailureRate
     runs: int
     minimal: bool
     schedule: Path
@@ -74,7 +74,8 @@ class ShrinkResult:
             [
                 f"{', '.join(sorted(self.wanted))}: {shrunk}" + ("" if self.minimal else " (not minimal)"),
                 *(f"  {line}" for line in self.example.lines(self.parts)),
-                f"failure rate: before {self.first.format_brief()}, after shrinking {self.last.format_brief()}",
+                f"failure rate: before {self.rate_before.format_brief()}, "
+                f"after shrinking {self.rate_after.format_brief()}",
                 f"schedule: {self.schedule}",
                 f"replay: {self.command}",
                 f"report: {self.report}",
@@ -96,19 +97,19 @@ def shrink(
     called with the command before anything is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
     ``HistoryError`` if there is nothing to shrink, and ``RepetitionDeclined`` if ``agreed`` returns false.
     """
-    first = path.resolve()
-    info = store.read_run(first)
+    original = path.resolve()
+    info = store.read_run(original)
     if info is None:
         raise FileNotFoundError(f"{path} is not a run's folder: there is no readable run.json in it")
-    wanted = frozenset(read_forbidden_anomalies(first))
+    wanted = frozenset(read_forbidden_anomalies(original))
     if not wanted:
         raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to shrink")
-    command = ["pytest", *build_repeat_arguments(first, info)]
-    settings, example = _read_example(first)
+    command = ["pytest", *build_repeat_arguments(original, info)]
+    settings, example = _read_example(original)
     if not agreed(shlex.join(command)):
         raise RepetitionDeclined
-    root = first.parent.parent if root is None else root.resolve()
-    runner = _Runner(info, find_test(first, info), settings, root, wanted, note, budget)
+    root = original.parent.parent if root is None else root.resolve()
+    runner = _Runner(info, find_test(original, info), settings, root, wanted, note, budget)
     try:
         rate = runner.estimate_rate(example, replays)
     except OutOfTime:
@@ -127,12 +128,12 @@ def shrink(
     found = root / "found"
     found.mkdir(parents=True, exist_ok=True)
     schedule = store.choose_schedule_path(
-        found, store.schedule_name(first.name, wanted), encode_schedule(small.schedule)
+        found, store.schedule_name(original.name, wanted), encode_schedule(small.schedule)
     )
     repeated = make_repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "a replay of the original run failed"
     minimal = finished and last.failed > 0
-    parts = read_parts(first, runner.failing)
+    parts = read_parts(original, runner.failing)
     write_shrink_note(
         runner.failing, example, small, parts, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal
     )
@@ -171,7 +172,7 @@ def read_parts(*runs: Path) -> SystemParts:
 class _Runner:
     """Runs examples with pytest, and counts the runs that fail with a wanted anomaly."""
 
-    first: RunInfo
+    original: RunInfo
     test: str
     base: Settings
     root: Path
@@ -211,7 +212,7 @@ class _Runner:
         self.runs += 1
         schedule = self._create_schedule_file()
         argv = shlex.split(make_repeat_command(self.test, example.settings(self.base, schedule)))[1:]
-        done = run_pytest(["-q", *argv, "--reports=never"], self.root, self.first, quietly=True)
+        done = run_pytest(["-q", *argv, "--reports=never"], self.root, self.original, quietly=True)
         if done.run is None:
             schedule.unlink()
             raise HistoryError(f"pytest ended with {done.status} and left no run: {done.printed[-2000:].strip()}")

@@ -262,7 +262,7 @@ def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, space:
 @st.composite
 def _mutate_example(draw: st.DrawFn, example: Example, space: SearchSpace, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
-    how = draw(st.integers(0, 12))
+    how = draw(st.integers(0, 12))  # from 8 on, an aftershock is added
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
     if how in (1, 3, 8, 9, 10) and draw(st.booleans()):

@@ -50,7 +50,7 @@ class CoverageCounter:
 
     def start(self) -> None:
         """Starts to count. Call it once per process, before :func:`gc.freeze` hides functions."""
-        self._load()
+        self._instrument_loaded()
 
     def end_run(self) -> None:
         """Begins to count modules that the run loaded, and removes used probes after some runs.
@@ -58,7 +58,7 @@ class CoverageCounter:
         Call it between two runs, when no code of the system is executing.
         """
         if any(name in sys.modules for name in self._waiting):
-            self._load()
+            self._instrument_loaded()
         self._runs += 1
         if self._runs in THINNING_RUNS:
             self.remove_used_probes()
@@ -90,7 +90,7 @@ class CoverageCounter:
             self._new += places
             self.on_new()
 
-    def _load(self) -> None:
+    def _instrument_loaded(self) -> None:
         for name, functions in find_loaded(self._waiting.values()).items():
             self._probed.append(_ProbedModule(self._waiting.pop(name), functions, self._report))
             self._probed[-1].recompile()

@@ -119,9 +119,9 @@ def _get_code_shape(code: CodeType) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class LoadedFunctions:
-    """Loaded functions of one module, by definition. A definition that was executed several times has several.
+    """Loaded functions of one module, by definition. A ``def`` that was executed several times made several functions.
 
-    ``unchanged``: those whose code equals the file's. ``changed``: those whose code differs.
+    ``unchanged``: the functions whose code equals the file's. ``changed``: the definitions whose code differs.
     """
 
     unchanged: Mapping[CodeKey, list[FunctionType]]
