@@ -1,7 +1,8 @@
 """Plants for groups of consumers, their offsets, and leases.
 
-A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits and
-``exposed``. ``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
+``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
+``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
 """
 
 from bisect import bisect_right
@@ -42,7 +43,7 @@ def gather_groups(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     return {group: sorted(rows, key=get_row_id) for group, rows in found.items()}
 
 
-def _find_late_commits(rows: Rows, bound: int) -> list[Claim]:
+def _find_member_commits(rows: Rows, bound: int) -> list[Claim]:
     """Lists accepted commits of members, each with the latest generation that was known before its call."""
     acquired = [row for row in rows if is_ok(row, "acquire") and row["generation"] is not None]
     claims = []
@@ -271,11 +272,11 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
     """Lists accepted commits of offsets that only grow, each with a later resume that could be below the commit.
 
     A late commit is one of unknown outcome, which may take effect at any time. The claim's value is the highest offset
-    below the commit that no late commit could explain. A setback is a resume below an earlier step that a late commit
-    explains. The group continues from the setback's offset, so earlier commits no longer count.
+    below the commit that no late commit could explain. A setback is a resume below an earlier commit or resume, if a
+    late commit explains it. The group continues from the setback's offset, so earlier commits no longer count.
     """
-    steps = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
-    resumes = sorted((row for row in steps if row["kind"] == "resume"), key=lambda row: int(row["call"]))
+    accepted = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
+    resumes = sorted((row for row in accepted if row["kind"] == "resume"), key=lambda row: int(row["call"]))
     late = {row["position"] for row in rows if row["kind"] == "advance" and row["outcome"] == "info"}
     unrecorded = _list_unrecorded(rows)
 
@@ -286,12 +287,12 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
         begin
         for begin in resumes
         if (begin["position"] in late or any(one.minimum <= begin["position"] for one in find_excuses(begin)))
-        and any(step["position"] > begin["position"] and step["ret"] < begin["call"] for step in steps)
+        and any(one["position"] > begin["position"] and one["ret"] < begin["call"] for one in accepted)
     ]
 
     def find_limit(begin: Row) -> int:
         """Returns the lowest offset of this resume that a commit missing from the history could explain."""
-        # A commit of this owner may be missing. After the edit the owner begins lower, so it may be of any offset.
+        # A commit of this owner may be missing, at any offset: after the edit the owner begins lower.
         own = min((one.since for one in unrecorded if one.process == begin["process"]), default=NEVER)
         if any(one["call"] <= begin["call"] and one["ret"] > own for one in resumes):
             return 0
@@ -311,7 +312,7 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
 
     limits = [find_limit(begin) for begin in resumes]
     claims = []
-    for row in steps:
+    for row in accepted:
         if row["kind"] == "advance":
             since = max(get_return_time(row), bound)
             first = bisect_right(resumes, since, key=lambda one: int(one["call"]))
@@ -356,7 +357,7 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
     def is_exposed(fetch: Row) -> bool:
         since = max((row["call"] for row in keeps if get_return_time(row) < fetch["call"]), default=None)
         return since is not None and all(
-            stays_until(row) > fetch["ret"] + SLACK
+            stays_until(row) > fetch["ret"] + SLACK  # the check's tolerance
             for row in keeps
             if get_return_time(row) >= since
             and row["call"] < fetch["ret"]
@@ -585,7 +586,7 @@ GROUP_PLANTS: Final = (
         meaning="a commit of an earlier generation is accepted",
         kinds=frozenset({"commit"}),
         gather=gather_groups,
-        find_claims=_find_late_commits,
+        find_claims=_find_member_commits,
         edit=_commit_as_zombie,
         select=select_two,
         missed="no later generation was known before its call",

@@ -1,7 +1,8 @@
 """Plants for logs: records that are lost, altered, repeated or out of order, and wrong answers about a log.
 
-A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits and
-``exposed``. ``bound`` is the end of the last fault that may destroy data (``exposure_bound``). Compacted logs get no
+A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
+``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
+``bound`` is the end of the last fault that may destroy data (``exposure_bound``). Compacted logs get no
 plants, because their records may be deleted legally.
 """
 
@@ -61,7 +62,7 @@ class Poll:
         return (self.begin["process"], self.begin["assignment"])
 
     @cached_property
-    def reach(self) -> tuple[int, int]:
+    def offset_range(self) -> tuple[int, int]:
         """The lowest and the highest offset in its rows."""
         offsets = [row["position"] for row in (self.begin, *self.records, self.end or self.begin)]
         known = [offset for offset in offsets if offset is not None]
@@ -142,7 +143,7 @@ class LogRows:
 
 
 def _arrange(rows: Rows) -> LogRows:
-    polls = [(*poll.reach, poll) for poll in compute_once(rows, list_all_polls)]
+    polls = [(*poll.offset_range, poll) for poll in compute_once(rows, list_all_polls)]
     by_kind: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_kind[row["kind"]].append(row)

@@ -153,11 +153,11 @@ def measure(
     begun = time.perf_counter()
     wanted = [name for name in judgement.forbidden if anomalies is None or name in anomalies]
     with engines.open(history) as engine:
-        known = _draw_objects(engine, history, contract, seed)
+        drawn = _draw_objects(engine, history, contract, seed)
     shares: list[PlantedShare] = []
     copies: list[PlantedCopy] = []
     found: dict[Plant, tuple[int, int]] = {}  # the numbers of claims and of exposed claims
-    gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
+    gathered = {gather: gather(drawn.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
     by_model = None if model is None else find_model_plant(model)
     all_plants = PLANTS if by_model is None else (*PLANTS, by_model)
     for plant in all_plants:
@@ -167,14 +167,14 @@ def measure(
                 (name, claim)
                 for name, rows in objects.items()
                 if plant.kinds.intersection(row["kind"] for row in rows)
-                for claim in plant.find_claims(rows, known.bound)
+                for claim in plant.find_claims(rows, drawn.bound)
             ]
             if claims:
                 found[plant] = (len(claims), sum(claim.exposed for _, claim in claims))
                 copies += _plant(plant, claims, objects, plants, random.Random(f"{seed}/{plant.anomaly}"))
     watch("judging copies", 0, 1)
     found_in: dict[int, frozenset[str] | None] = {
-        **_judge_copies(copies, known, contract, engines, families, judgement.forbidden)
+        **_judge_copies(copies, drawn, contract, engines, families, judgement.forbidden)
     }
     if model is not None:
         found_in |= _search_copies(copies, history, model)
@@ -198,7 +198,7 @@ def measure(
         seconds=round(time.perf_counter() - begun, 3),
         judging_seconds=round(judgement.seconds, 3),
         copies=sum(copy.rows is not None for copy in copies),
-        left_out=known.left_out,
+        left_out=drawn.left_out,
     )
 
 
@@ -328,7 +328,7 @@ def _plant(
 
 def _judge_copies(
     copies: Sequence[PlantedCopy],
-    known: DrawnObjects,
+    drawn: DrawnObjects,
     contract: Contract,
     engines: Engines,
     families: Sequence[Family],
@@ -348,8 +348,8 @@ def _judge_copies(
             continue
         plain = {id(copies[number].selected): copies[number].selected for number in to_judge}
         objects = [*plain.values(), *(copies[number].rows or () for number in to_judge)]
-        silent = {process: [op["op"] for op in ops] for process, ops in known.silent.items()}
-        packed = pack(objects, known.ops, known.faults, apart=apart, silent=silent)
+        silent = {process: [op["op"] for op in ops] for process, ops in drawn.silent.items()}
+        packed = pack(objects, drawn.ops, drawn.faults, apart=apart, silent=silent)
         found = find_violated(packed, contract, engines, about_clients)
         without_plant = {name: found.get(index, frozenset()) for index, name in enumerate(plain)}
         for index, number in enumerate(to_judge, len(plain)):

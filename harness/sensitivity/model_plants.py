@@ -233,7 +233,7 @@ def _find_permits(rows: Rows, bound: int, *, permits: int, owned: bool) -> list[
     return claims
 
 
-def _answer(rows: Rows, claim: Claim) -> Rows:
+def _give_wrong_answer(rows: Rows, claim: Claim) -> Rows:
     """Replaces the answer of the operation by the wrong one."""
     if claim.row is None or claim.other is None:
         return rows
@@ -245,8 +245,8 @@ def _declare(
     meaning: str, missed: str, kinds: tuple[str, ...], find_claims: Callable[[Rows, int], list[Claim]]
 ) -> Plant:
     return Plant(
-        anomaly=NONLINEARIZABLE, meaning=meaning, kinds=frozenset(kinds), find_claims=find_claims, edit=_answer,
-        missed=missed, of_model=True,
+        anomaly=NONLINEARIZABLE, meaning=meaning, kinds=frozenset(kinds), find_claims=find_claims,
+        edit=_give_wrong_answer, missed=missed, of_model=True,
     )  # fmt: skip
 
 

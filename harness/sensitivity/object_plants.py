@@ -1,4 +1,9 @@
-"""Plants for sets, queues, counters, max registers, unique ids and banks."""
+"""Plants for sets, queues, counters, max registers, unique ids, values that only grow, and banks.
+
+A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
+``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
+``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+"""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -100,11 +105,11 @@ def _select_element(rows: Rows, claim: Claim) -> Rows:
     return sorted([*kept, *lacking], key=get_row_id)
 
 
-def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
+def find_reads(rows: Rows, bound: int, *, kinds: Collection[str]) -> list[Claim]:
     """Lists the operations with rows of these kinds that ended ok, each with its first row."""
     first: dict[int, Row] = {}
     for row in rows:
-        if is_ok(row, *kind):
+        if is_ok(row, *kinds):
             first.setdefault(row["op"], row)
     return [Claim(f"the answer of operation {op}", row=row) for op, row in first.items()]
 
@@ -126,8 +131,8 @@ def _select_read(rows: Rows, claim: Claim) -> Rows:
 def _find_nested_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists the reads that show elements. A read is exposed if a smaller read shows a part of its elements.
 
-    ``value`` is an element that both reads show, and ``burst`` has an element that only the larger read shows. ``row``
-    and ``other`` are the rows of ``value`` in the smaller and the larger read.
+    ``value`` is an element that both reads show, and ``more_values`` has an element that only the larger read shows.
+    ``row`` and ``other`` are the rows of ``value`` in the smaller and the larger read.
     """
     removed = {row["value"] for row in rows if row["kind"] == "set-remove" and row["outcome"] != "fail"}
     shown: defaultdict[int, dict[int, Row]] = defaultdict(dict)
@@ -143,7 +148,7 @@ def _find_nested_reads(rows: Rows, bound: int) -> list[Claim]:
         if shared is None or more is None:
             claims.append(Claim(words, exposed=False))
         else:
-            claims.append(Claim(words, value=shared, row=smaller[shared], other=larger[shared], burst=(more,)))
+            claims.append(Claim(words, value=shared, row=smaller[shared], other=larger[shared], more_values=(more,)))
         smaller = larger
     return claims
 
@@ -161,7 +166,7 @@ def _select_fork(rows: Rows, claim: Claim) -> Rows:
     if claim.row is None or claim.other is None:
         return rows
     reads, elements = {claim.row["op"], claim.other["op"]}, compute_once(rows, _group_by_value)
-    kept = (row for value in {claim.value, *claim.burst} for row in elements.get(value, ()))
+    kept = (row for value in {claim.value, *claim.more_values} for row in elements.get(value, ()))
     return sorted((row for row in kept if row["kind"] != "set-read" or row["op"] in reads), key=get_row_id)
 
 
@@ -191,7 +196,7 @@ SET_PLANTS: Final = (
     _declare_for_set(
         anomaly="set-phantom",
         meaning="a read shows an element that no one added",
-        find_claims=partial(find_reads, kind=("set-read",)),
+        find_claims=partial(find_reads, kinds=("set-read",)),
         edit=_show_fresh_value,
         select=_select_read,
     ),
@@ -237,7 +242,7 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
     for value, ret in sorted(once.items()):
         others = tuple(one for one in due[: excuses + 1] if one != value)[:excuses]
         exposed = value in known_due and len(others) == excuses
-        claims.append(Claim(f"element {value}", exposed, ret, value, burst=others))
+        claims.append(Claim(f"element {value}", exposed, ret, value, more_values=others))
     return claims
 
 
@@ -248,7 +253,7 @@ def _lose_elements(rows: Rows, claim: Claim) -> Rows:
     """
     if not claim.exposed:
         return rows
-    lost = {claim.value, *claim.burst}
+    lost = {claim.value, *claim.more_values}
     remaining = Counter(row["op"] for row in rows if not (_is_take(row) and row["value"] in lost))
     edited: list[Row] = []
     for row in rows:
@@ -273,7 +278,7 @@ def _select_elements(rows: Rows, claim: Claim) -> Rows:
     """Keeps the rows of the elements, all drains, and all dequeues of unknown outcome."""
     elements = compute_once(rows, _group_by_value)
     kept = {get_row_id(row): row for row in compute_once(rows, _list_excuses)}
-    kept |= {get_row_id(row): row for value in (claim.value, *claim.burst) for row in elements.get(value, ())}
+    kept |= {get_row_id(row): row for value in (claim.value, *claim.more_values) for row in elements.get(value, ())}
     return [kept[place] for place in sorted(kept)]
 
 
@@ -432,7 +437,7 @@ COUNTER_PLANTS: Final = (
     _declare_for_counter(
         anomaly="counter-phantom",
         meaning="a read returns a count above the number of adds",
-        find_claims=partial(find_reads, kind=("counter-read",)),
+        find_claims=partial(find_reads, kinds=("counter-read",)),
         edit=_raise_count,
     ),
 )
@@ -475,7 +480,7 @@ MAX_REGISTER_PLANTS: Final = (
     _declare_for_maximum(
         anomaly="max-phantom",
         meaning="a read returns a value that no one wrote",
-        find_claims=partial(find_reads, kind=("max-read",)),
+        find_claims=partial(find_reads, kinds=("max-read",)),
         edit=read_fresh_value,
     ),
 )
@@ -600,7 +605,7 @@ def _find_bank_reads(rows: Rows, bound: int) -> list[Claim]:
     ready = max(
         (get_return_time(row) for row in rows if row["kind"] == "bank-open" and row["outcome"] != "fail"), default=-1
     )
-    return [claim for claim in find_reads(rows, bound, kind=("bank-read",)) if claim.row and claim.row["call"] > ready]
+    return [claim for claim in find_reads(rows, bound, kinds=("bank-read",)) if claim.row and claim.row["call"] > ready]
 
 
 def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:

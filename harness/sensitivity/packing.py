@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from assay.harness.sensitivity.plant import Row, Rows
 
 _LOG: Final = ("append", "observe", "reported", "unreported")
+"""Kinds of effects on logs, whose values get new numbers."""
 _UNREAD: Final = {"argument": "null", "result": None, "scheduled": None}
 """Columns of operations that no check reads, and that may be large."""
 _RENAMED: Final = frozenset({"value", "key", "group", "op", "index", "process"})
@@ -98,7 +99,7 @@ def _find_operations(rows: Rows, ops: Mapping[int, Row], silent: Mapping[int, Co
 
 def _pack_column(column: str, names: Sequence[CopyNames], copies: Sequence[Rows]) -> list[Any]:
     """Returns the values of a column in all copies, one copy after the other."""
-    if column in _RENAMED or (column in _TIMES and names[-1].later):
+    if column in _RENAMED or (column in _TIMES and names[-1].time_shift):
         return [value for copy, rows in zip(names, copies, strict=True) for value in copy.rename_column(column, rows)]
     if column in _UNREAD:
         return [_UNREAD[column]] * sum(map(len, copies))
@@ -121,7 +122,7 @@ class CopyNames:
 
     number: int
     first_operation: int
-    later: int
+    time_shift: int
     """Nanoseconds by which the copy is moved in time."""
     shared: SharedNumbers
     names: dict[str | None, str | None] = field(default_factory=lambda: {None: None})
@@ -139,7 +140,7 @@ class CopyNames:
         if column == "process":
             processes = self.shared.processes
             return [processes.setdefault((self.number, process), len(processes)) for process in given]
-        return [None if time is None else time + self.later for time in given]
+        return [None if time is None else time + self.time_shift for time in given]
 
     def _rename(self, name: str | None) -> str | None:
         """Returns the name of a key or a group. A group's offset is ``group/key``, so each part gets the prefix."""
@@ -201,7 +202,7 @@ def _find_copy(row: Row, stride: int) -> int | None:
 
 
 def _list_violations(engine: Engine, family: Family, kinds: set[str]) -> Iterator[tuple[str, Row]]:
-    """Yields each anomaly of the family with a row for each key that has it, and with each row without a key."""
+    """Yields each anomaly of the family with a row for each violated key, and with each violation that has no key."""
     build(engine, family.views)
     if family.kinds and not kinds.intersection(family.kinds):
         return

@@ -76,7 +76,7 @@ class Claim:
     """The row that makes the assertion."""
     other: Row | None = None
     """Another row, which the edit changes or copies."""
-    burst: tuple[int, ...] = ()
+    more_values: tuple[int, ...] = ()
     """Further values of the edit. Some are lost together with ``value``, because operations of unknown outcome would
     excuse fewer losses.
     """

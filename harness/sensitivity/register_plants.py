@@ -1,4 +1,9 @@
-"""Plants for registers, and for the committed offsets of groups, which the checks judge as registers."""
+"""Plants for registers, and for the committed offsets of groups, which the checks judge as registers.
+
+A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
+``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
+``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -123,9 +128,9 @@ def _read_later(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_chained(rows: Rows, bound: int) -> list[Claim]:
-    """Lists compare-and-sets, each with the one whose value it replaced, or else an earlier one.
+    """Lists compare-and-sets, each with the one whose value it replaced, or else with one that was called earlier.
 
-    A concurrent compare-and-set may have replaced this one's value although it was called earlier. It is no candidate.
+    The latter must not have replaced the value of the listed one, as it can if both were in progress together.
     """
     changes = sorted((row for row in rows if is_ok(row, "register-cas")), key=lambda row: int(row["call"]))
     writers = {row["value"]: row for row in changes}
@@ -158,7 +163,7 @@ REGISTER_PLANTS: Final = (
     _declare(
         anomaly="missing-writer",
         meaning="a read returns a value that no one wrote",
-        find_claims=lambda rows, bound: find_reads(rows, bound, kind=_READS),
+        find_claims=lambda rows, bound: find_reads(rows, bound, kinds=_READS),
         edit=read_fresh_value,
     ),
     _declare(

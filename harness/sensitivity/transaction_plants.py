@@ -72,7 +72,7 @@ class _Transaction:
     reads: dict[str, list[Row]] = field(default_factory=dict)
 
 
-class _Store:
+class _TransactionIndex:
     """The acknowledged transactions by number, and what they and others read."""
 
     def __init__(self, rows: Rows) -> None:
@@ -150,14 +150,16 @@ _Edits = Iterator[tuple[Row, Row | None, Sequence[int]]]
 """The row to edit, another row whose key the cycle needs, and values."""
 
 
-def _find_cycles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], suffix: str) -> list[Claim]:
+def _find_cycles(
+    rows: Rows, bound: int, *, find: Callable[[_TransactionIndex, str], _Edits], suffix: str
+) -> list[Claim]:
     """Lists the transactions, each with an edit that makes it a part of a cycle."""
-    store = compute_once(rows, _Store)
+    store = compute_once(rows, _TransactionIndex)
     edits = {row["op"]: (row, other, values) for row, other, values in find(store, suffix) if _can_lose(row)}
     claims = []
     for op in store.transactions:
         row, other, values = edits.get(op, (None, None, ()))
-        claims.append(Claim(f"transaction {op}", row is not None, row=row, other=other, burst=tuple(values)))
+        claims.append(Claim(f"transaction {op}", row is not None, row=row, other=other, more_values=tuple(values)))
     return claims
 
 
@@ -166,7 +168,7 @@ def _can_lose(row: Row) -> bool:
     return row["outcome"] == "ok" or bool(row["list_index"])
 
 
-def _reverse_writes(store: _Store, suffix: str) -> _Edits:
+def _reverse_writes(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits that exchange the elements of two transactions in a list."""
     for first, second, other in _list_writers(store) if not suffix else store.list_pairs(suffix):
         for key in first.writes.keys() & second.writes.keys() & store.lists:
@@ -177,7 +179,7 @@ def _reverse_writes(store: _Store, suffix: str) -> _Edits:
                 yield first.writes[key][0], other, elements
 
 
-def _list_writers(store: _Store) -> Iterator[tuple[_Transaction, _Transaction, Row]]:
+def _list_writers(store: _TransactionIndex) -> Iterator[tuple[_Transaction, _Transaction, Row]]:
     """Yields pairs of transactions with adjacent elements in a list, and the first transaction's row."""
     for key, order in store.order.items():
         for one, other in pairwise(order):
@@ -186,7 +188,7 @@ def _list_writers(store: _Store) -> Iterator[tuple[_Transaction, _Transaction, R
                 yield first, second, first.writes[key][0]
 
 
-def _read_later(store: _Store, suffix: str) -> _Edits:
+def _read_later(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits that make the first transaction read a write of the second."""
     for first, second, other in store.list_pairs(suffix):
         for key in (first.reads.keys() & second.writes.keys()) - first.writes.keys():
@@ -195,7 +197,7 @@ def _read_later(store: _Store, suffix: str) -> _Edits:
                 yield first.reads[key][-1], other, values
 
 
-def _lose_write(store: _Store, suffix: str) -> _Edits:
+def _lose_write(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits by which the second transaction no longer reads a write of the first."""
     for first, second, other in store.list_pairs(suffix):
         for key in first.writes.keys() & second.reads.keys():
@@ -205,7 +207,7 @@ def _lose_write(store: _Store, suffix: str) -> _Edits:
                 yield row, other, ()
 
 
-def _lose_later_write(store: _Store, suffix: str) -> _Edits:
+def _lose_later_write(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds the edits of ``_lose_write`` by which a transaction first reads from the first one, and then misses its
     write.
     """
@@ -214,7 +216,7 @@ def _lose_later_write(store: _Store, suffix: str) -> _Edits:
             yield row, other, values
 
 
-def _lose_cause(store: _Store, suffix: str) -> _Edits:
+def _lose_cause(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds the edits of ``_lose_write``, and those by which a transaction that read from the second no longer reads a
     write of the first.
     """
@@ -229,7 +231,7 @@ def _lose_cause(store: _Store, suffix: str) -> _Edits:
                     yield row, read, ()
 
 
-def _miss_each_other(store: _Store, suffix: str) -> _Edits:
+def _miss_each_other(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits by which a third transaction no longer reads a write of the first, if the second missed a write of
     the third.
     """
@@ -241,7 +243,7 @@ def _miss_each_other(store: _Store, suffix: str) -> _Edits:
                     yield row, second.reads[key][-1], ()
 
 
-def _read_in_two_orders(store: _Store, suffix: str) -> _Edits:
+def _read_in_two_orders(store: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits by which a third transaction no longer reads a write of the first, if the third read a write of a
     fourth that the second missed.
     """
@@ -260,7 +262,7 @@ def _exchange(rows: Rows, claim: Claim) -> Rows:
     """Makes all reads show two elements in reverse order."""
     if claim.row is None:
         return rows
-    one, other = claim.burst
+    one, other = claim.more_values
     values = {one: other, other: one}
     return [
         {**row, "value": values.get(row["value"], row["value"])}
@@ -283,7 +285,7 @@ def _list_full_reads(rows: Rows, *, listed: bool) -> list[list[Row]]:
     """Lists the reads that show a value. ``listed``: only reads of lists."""
     return [
         read
-        for read in compute_once(rows, _Store).reads
+        for read in compute_once(rows, _TransactionIndex).reads
         if read[0]["value"] is not None and (not listed or read[0]["list_index"] is not None)
     ]
 
@@ -315,7 +317,7 @@ def _show(rows: Rows, last: Row, values: Sequence[int]) -> Rows:
 
 def _show_more(rows: Rows, claim: Claim) -> Rows:
     """Makes the read show the claim's values, too."""
-    return rows if claim.row is None or not claim.burst else _show(rows, claim.row, claim.burst)
+    return rows if claim.row is None or not claim.more_values else _show(rows, claim.row, claim.more_values)
 
 
 def _read_garbage(rows: Rows, claim: Claim) -> Rows:
@@ -379,7 +381,7 @@ def _tear(rows: Rows, claim: Claim) -> Rows:
 
 def _find_double_writes(rows: Rows, bound: int) -> list[Claim]:
     """Lists transactions that write to a key twice, each with a read of the second value by another transaction."""
-    store = compute_once(rows, _Store)
+    store = compute_once(rows, _TransactionIndex)
     return [
         Claim(f"transaction {txn.op}, which writes to {key} twice", row is not None, value=written[0]["value"], row=row)
         for txn in store.transactions.values()
@@ -392,7 +394,7 @@ def _find_double_writes(rows: Rows, bound: int) -> list[Claim]:
 
 def _find_own_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists values that a transaction writes and then reads itself."""
-    store = compute_once(rows, _Store)
+    store = compute_once(rows, _TransactionIndex)
     return [
         Claim(f"the value {row['value']} of {key} in transaction {txn.op}", row=row)
         for txn in store.transactions.values()
@@ -410,7 +412,7 @@ def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
         longest[read[0]["key"]] = max(longest.get(read[0]["key"], read), read, key=len)
     return [
         Claim(f"the write of {row['value']} to {row['key']}, which failed", bool(read), row=read[-1] if read else None,
-              burst=(row["value"],))
+              more_values=(row["value"],))
         for row in rows
         if row["kind"] in _WRITES and row["outcome"] == "fail"
         for read in [longest.get(row["key"], [])]
@@ -419,7 +421,7 @@ def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
 
 def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists acknowledged writes, each with the first read of the value after the write and after the last fault."""
-    store = compute_once(rows, _Store)
+    store = compute_once(rows, _TransactionIndex)
     claims = []
     for txn in store.transactions.values():
         for row in (row for written in txn.writes.values() for row in written):
@@ -448,7 +450,7 @@ class _Cycle:
 
     name: str
     meaning: str
-    find: Callable[[_Store, str], _Edits]
+    find: Callable[[_TransactionIndex, str], _Edits]
     edit: Callable[[Rows, Claim], Rows]
     rules: frozenset[Rule]
     suffixes: tuple[str, ...] = ("", PROCESS, REAL_TIME)

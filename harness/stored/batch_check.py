@@ -127,6 +127,8 @@ def _judge_on_executor(argument: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class _OpenedHistory:
+    """A history of ``judge_many`` with its reader."""
+
     path: Path
     stored: StoredHistory
     history: HistoryReader

@@ -1,7 +1,7 @@
 """Judges operations by a model: those of a foreign file, or the ``ops`` of a history folder.
 
-Registers of integers, each written once, go through the SQL checks, which name the anomaly (stale-read, lost-update,
-...). Everything else goes through the search for a linearization, on Spark if requested.
+Registers whose values are integers, each of them written once, go through the SQL checks, which name the anomaly
+(stale-read, lost-update, ...). Everything else goes through the search for a linearization, on Spark if requested.
 """
 
 from __future__ import annotations

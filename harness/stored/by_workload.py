@@ -36,14 +36,13 @@ from assay.harness.foreign.edn import Keyword, Map, to_source
 from assay.harness.foreign.shapes import WORKLOADS, OperationShape
 from assay.harness.run.judging import add_doubts, merge_judgements
 from assay.harness.stored import effects_of_workload as effects
-from assay.harness.stored import initial_values
 from assay.harness.stored.by_model import find_missing_successes, iterate_batches, judge_by_model
 from assay.harness.stored.certificate_file import write_certificate
 from assay.harness.stored.drains import expand_drains
-from assay.harness.stored.initial_values import add_initial_values
+from assay.harness.stored.initial_values import add_initial_values, suggest_initial_values
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.set_and_queue_effects import make_queue_effects, make_set_effects
-from assay.harness.stored.transaction_reads import suggest_initial_values
+from assay.harness.stored.transaction_reads import suggest_for_transactions
 from assay.harness.stored.workload_table import BY_NAME, INITIAL, LEVEL, LINEARIZABLE, Workload
 
 
@@ -70,7 +69,7 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 _DRAIN_CLAIM: Final = re.compile(r"though the drain that was called at [0-9.]+ s found the end")
 _DRAINED: Final = "though this workload ends with a complete drain"
 """Replaces the words of ``queue-lost`` on a drain, which ``set_and_queue_effects`` adds at the end of the file."""
-_CELLS: Final = ("f", "argument", "result", "outcome")
+_FITTING_COLUMNS: Final = ("f", "argument", "result", "outcome")
 """The columns that say whether an operation fits a workload."""
 _NEEDED_FOR_LEVELS: Final = "G1c"
 """The anomaly whose check must have data if a level is judged. It examines all reads, so some transaction must have
@@ -98,8 +97,7 @@ def judge_workload(
         model = add_initial_values(_find_model(workload.model, ops), request.initial)
         judgement = judge_by_model(ops, model, engines, progress, limits)
         if workload.accepts(INITIAL):
-            # This is the function for registers. The one that is imported by its name is for transactions.
-            hint = initial_values.suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
+            hint = suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
             notes += [hint] if hint else []
     elif workload.question is not None:  # the name of a check in CHECKS
         done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
@@ -196,7 +194,7 @@ def _judge_by_effects(
     doubts = [*find_missing_successes(ops), *recorded.doubts]
     judged = add_doubts(_name_elements(_hide_added_operation(judgement, recorded), recorded.names), doubts)
     suggests = GARBAGE_READ in judged.violations and workload.accepts(INITIAL) and not request.initial
-    hint = suggest_initial_values(done) if suggests else ""
+    hint = suggest_for_transactions(done) if suggests else ""
     written = _write_certificate(certificate, judged.verdict, request)
     return judged, [note for note in (recorded.note, *levels, hint, written) if note]
 
@@ -284,7 +282,7 @@ def require_workload(ops: pa.Table, workload: str, path: Path) -> None:
     Its values are plain JSON: micro-operations are lists such as ``["r", 1, null]``. Equal operations are tried once.
     """
     shapes = WORKLOADS[workload]
-    distinct = ops.group_by(list(_CELLS)).aggregate([("index", "min")]).sort_by("index_min")
+    distinct = ops.group_by(list(_FITTING_COLUMNS)).aggregate([("index", "min")]).sort_by("index_min")
     for row in distinct.to_pylist():
         reason = _find_misfit(row, shapes)
         if reason:

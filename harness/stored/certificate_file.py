@@ -34,7 +34,10 @@ LISTS: Final = "list-append"
 
 
 class _Certificate(msgspec.Struct):
-    """The fields that say how the history is read and what the certificate shows. ``events``: of either form."""
+    """The fields that say how the history is read and what the certificate shows.
+
+    ``certificate_replay`` explains ``events`` and ``without_writes``.
+    """
 
     level: str
     events: list[Any]

@@ -146,6 +146,7 @@ def judge_without_contract(judgement: Judgement, reason: str) -> Judgement:
     """Turns a judgement by ``LOST_CONTRACT`` into fail or unknown, never pass, and adds the reason and the remedy."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
     summary = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
+    # A lost contract names nearly no anomaly, so this reason would be given for each one found.
     others = [one for one in judgement.unknown if not one.endswith(NOT_IN_CONTRACT)]
     lost = f"{summary}; give --contract=FILE, such as the settings.json of a run of the same test ({reason})"
     verdict = Verdict.FAIL if judgement.verdict is Verdict.FAIL else Verdict.UNKNOWN

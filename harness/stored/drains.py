@@ -26,6 +26,7 @@ from assay.harness.foreign.pairing import iterate_unused
 from assay.harness.run.judging import add_doubts
 
 UNKNOWN_DRAIN: Final = "a drain of unknown outcome may have taken any elements, so the order of others proves nothing"
+# In a finding, an expanded row has the argument [number of the drain, place of the element, number of elements].
 _SHOWN: Final = re.compile(rf"{DRAIN}\(\[\d+, ?(?:\d+|null), ?\d+\]\)")
 _OPERATION: Final = re.compile(r"(?<=operation )\d+")
 
@@ -59,7 +60,7 @@ class ExpandedDrains:
             for one in judgement.findings
         )
         named = msgspec.structs.replace(judgement, findings=findings)
-        if self.unknown and not self.ops.num_rows:
+        if self.unknown and not self.ops.num_rows:  # that nothing is left to judge is no doubt of its own
             named = msgspec.structs.replace(named, unknown=())
         return add_doubts(named, [UNKNOWN_DRAIN] if self.unknown else [])
 

@@ -79,6 +79,7 @@ def _make_effects(ops: pa.RecordBatch, initial: InitialValues) -> pa.RecordBatch
             return None
         value, expected = _replace_by_null(value, at_first), _replace_by_null(expected, at_first)
     written = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value))
+    # Writes of the initial value, and CAS operations from a value to itself, are left to the model.
     nothing = pc.or_(pc.is_null(value), pc.and_(is_cas, pc.fill_null(pc.equal(value, expected), False)))
     if pc.any(pc.and_(written, nothing)).as_py():
         return None

@@ -126,7 +126,7 @@ class _KeyStart:
 def suggest_initial_values(
     ops: Iterable[pa.RecordBatch], judgement: Judgement, model: Model, notation: Notation
 ) -> str | None:
-    """Returns a sentence that suggests ``--initial`` for a failed history, or None if no key suggests a value.
+    """Returns a sentence that suggests ``--initial`` for failed registers, or None if no key suggests a value.
 
     ``notation`` turns the JSON of a value into the notation of the history.
     """

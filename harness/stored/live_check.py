@@ -162,6 +162,7 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
 
 def _find_last_call(history: HistoryReader) -> float:
     """Returns the second at which the last operation was called."""
+    # `read_sizes` has the largest value of each column of a file.
     return max((read_sizes(path)["call"] for path in history.paths("ops")), default=0) / 1e9
 
 

@@ -83,8 +83,8 @@ def replay(
     return _compare(first, info, session.run, repeated)
 
 
-def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly: bool = False) -> PytestEnd:
-    """Repeats the run ``first`` with pytest in another process. Raises ``HistoryError`` if pytest ran only other tests.
+def run_pytest(arguments: Sequence[str], root: Path, original: RunInfo, *, quietly: bool = False) -> PytestEnd:
+    """Repeats a run with pytest in another process. Raises ``HistoryError`` if pytest ran only other tests.
 
     A request to stop is passed on, so that pytest can heal, check and report. SIGINT is not passed on in the foreground
     of a terminal. There Ctrl-C reaches pytest as well, and a second signal could interrupt healing.
@@ -116,9 +116,9 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
         for run, info in new.items()
         if info.is_made_by(started) and expected <= set(shlex.split(info.command))
     }
-    repeated = _find_repetition(first, made)
+    repeated = _find_repetition(original, made)
     if made and repeated is None:
-        raise HistoryError(f"pytest made {len(made)} runs in {root}, none of {to_printable(first.test)}")
+        raise HistoryError(f"pytest made {len(made)} runs in {root}, none of {to_printable(original.test)}")
     others = [run for run in made if run != repeated]
     return PytestEnd(process.returncode, repeated, output, others)
 
@@ -142,8 +142,8 @@ def _read_text(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def _find_repetition(first: RunInfo, made: Mapping[Path, RunInfo]) -> Path | None:
-    """Returns the newest run whose test has the parameters of the first run's test.
+def _find_repetition(original: RunInfo, made: Mapping[Path, RunInfo]) -> Path | None:
+    """Returns the newest run whose test has the parameters of the original run's test.
 
     Parameters are the text in the brackets of the test's id. They are compared in three ways, in this order:
 
@@ -152,7 +152,7 @@ def _find_repetition(first: RunInfo, made: Mapping[Path, RunInfo]) -> Path | Non
     3. Also without the number of the repetition, which may follow the faults. It looks like a parameter.
     """
     for simplify in (_read_parameters, _omit_faults, _omit_faults_and_number):
-        same = [run for run, info in made.items() if simplify(info) == simplify(first)]
+        same = [run for run, info in made.items() if simplify(info) == simplify(original)]
         if same:
             return max(same, key=lambda run: run.name)
     return None

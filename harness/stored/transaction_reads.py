@@ -116,8 +116,8 @@ def describe_unjudged(count: int) -> str:
     return f"reads of {transactions} that failed or {'has' if count == 1 else 'have'} no known outcome are not judged"
 
 
-def suggest_initial_values(done: Sequence[Completed]) -> str:
-    """Returns a sentence that suggests ``--initial``, or an empty string.
+def suggest_for_transactions(done: Sequence[Completed]) -> str:
+    """Returns a sentence that suggests ``--initial`` for transactions of registers, or an empty string.
 
     A key suggests a value if its first read shows it, and no transaction wrote it, not even a failed one.
     """

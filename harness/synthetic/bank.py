@@ -22,6 +22,8 @@ MOST_PENDING: Final = 30
 
 
 class BankModel(Model):
+    """Plays transfers and reads. ``Model`` explains the methods, and the module ``model`` turns, steps and ticks."""
+
     model = "bank"
     has_opening = True
 

@@ -1,4 +1,4 @@
-"""FIFO queues, and sets whose reads return all elements."""
+"""FIFO queues, and sets whose reads return all elements. The module ``model`` explains turns, steps and scenes."""
 
 import random
 from collections import deque
@@ -123,7 +123,7 @@ class SetModel(Model):
             "set-vanished": (first, self._add(key, own, 2), self._read(key, both, 4), self._read(key, [before], 6)),
             "set-phantom": (first, self._read(key, both, 2)),
         }[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=own, increments={self.layout.count(key): 1})
+        return Scene(key=self.name(key), steps=steps, value=own, increments={self.layout.count(key): 1})  # a new set
 
     def name(self, key: int) -> str:
         return f"set-{self.number(key)}-{self.encode_count(key)}"
