@@ -55,9 +55,9 @@ RESET: Final = "--reset-options"
 def make_reset(options: Iterable[str]) -> str:
     """Returns an argument after which earlier values of these options do not count.
 
-    pytest puts a project's ``addopts`` before the arguments of each command. Without a reset, their faults would be
-    added to those of a repeated run or of a night's cell. Their values would replace the defaults that a recorded
-    command leaves out.
+    pytest puts a project's ``addopts`` before the arguments of each command. Without a reset, faults in ``addopts``
+    would be added to those of a repeated run or of a night's cell. Other options in ``addopts`` would replace the
+    defaults that a recorded command leaves out.
     """
     return f"{RESET}={','.join(sorted(options))}"
 

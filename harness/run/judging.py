@@ -242,7 +242,7 @@ def _order_forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]
 
 def _group_finding(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
     """Groups the model's finding under a check's finding on the same key and operation, which explains more."""
-    for place, other in enumerate(checks):
+    for place, other in enumerate(checks):  # the first two operations of a check's finding contradict each other
         matches = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
         if matches and (other.anomaly in forbidden or finding.anomaly not in forbidden):
             head = place if other.same_cause_as is None else other.same_cause_as

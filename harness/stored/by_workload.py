@@ -99,9 +99,9 @@ def judge_workload(
         if workload.accepts(INITIAL):
             hint = suggest_initial_values(iterate_batches(ops), judgement, model, to_edn)
             notes += [hint] if hint else []
-    elif workload.question is not None:  # the name of a check in CHECKS
+    elif workload.check is not None:
         done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
-        judgement = CHECKS[workload.question].judge(done, effects.to_plain_fields(fields), strict=request.linearizable)
+        judgement = CHECKS[workload.check].judge(done, effects.to_plain_fields(fields), strict=request.linearizable)
     else:
         judgement, more = _judge_by_effects(ops, workload, request, engines, progress)
         notes += more
@@ -127,14 +127,14 @@ def _judge_order(
 def describe_question(workload: Workload, request: CheckRequest) -> str:
     """Returns the sentence that says which question was asked, and what is allowed."""
     if request.linearizable:
-        return f"judged as {workload.name} with {LINEARIZABLE}: {workload.linearizable}"
+        return f"judged as {workload.name} with {LINEARIZABLE}: {workload.linearizable_clause}"
     level = choose_level(workload, request)
     if level is not None:
         chosen = "" if request.level else f", the default without {LEVEL}"
         return f"judged as {workload.name} by the isolation level {level.name}{chosen}"
-    more = f"; {LINEARIZABLE} asks for more: {workload.linearizable}" if workload.linearizable else ""
+    more = f"; {LINEARIZABLE} asks for more: {workload.linearizable_clause}" if workload.linearizable_clause else ""
     order = ", in the order of real time" if request.real_time else ""
-    allowed = f"; allowed: {workload.allows}" if workload.allows else ""  # ``workload.allowed`` has the anomalies
+    allowed = f"; allowed: {workload.allowed_clause}" if workload.allowed_clause else ""
     return f"judged as {workload.name}: {workload.asks[0].lower()}{workload.asks[1:-1]}{order}{allowed}{more}"
 
 

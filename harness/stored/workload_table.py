@@ -1,7 +1,7 @@
 """Workloads of Jepsen and Maelstrom that ``assay check --workload`` judges, as one table.
 
 Each row says what the original checker asks, and who answers here: checks in SQL (``effects``), a check of its own
-(``question``) or the search by a model (``model``). The module imports nothing heavy, because the command line parser
+(``check``) or the search by a model (``model``). The module imports nothing heavy, because the command line parser
 reads it.
 """
 
@@ -34,7 +34,7 @@ class Workload:
     """The operations and their values, for the guide."""
     effects: str | None = None
     """The key of ``EFFECT_MAKERS``, if checks in SQL judge it."""
-    question: str | None = None
+    check: str | None = None
     """The name of a check in ``checkers.workload_checks``, if that judges it."""
     model: str | None = None
     """The model, if a search judges it."""
@@ -42,9 +42,9 @@ class Workload:
     """Anomalies that the original checker does not look for, each with the reason. ``--linearizable`` forbids them."""
     always_allowed: Mapping[str, str] = field(default_factory=dict)
     """Anomalies that are allowed even with ``--linearizable``, each with the reason."""
-    allows: str = ""
+    allowed_clause: str = ""
     """A clause for the output: what is allowed by default."""
-    linearizable: str = ""
+    linearizable_clause: str = ""
     """A clause for the output: what ``--linearizable`` also asks. Empty: there is no such option."""
     linearizable_model: str | None = None
     """The model of ``--linearizable``."""
@@ -60,7 +60,7 @@ class Workload:
     """Options that apply to the workload."""
 
     def accepts(self, option: str) -> bool:
-        return option in self.options or (option == LINEARIZABLE and bool(self.linearizable))
+        return option in self.options or (option == LINEARIZABLE and bool(self.linearizable_clause))
 
 
 _STALE: Final = "Jepsen's checker allows stale reads unless it is asked for linearizability"
@@ -71,7 +71,7 @@ _SET_ASKS: Final = "every read shows the set at some moment of its call"
 
 def _make_full_set(name: str, asks: str, operations: str, verbs: Mapping[str, str] | None = None) -> Workload:
     return Workload(
-        name, asks, operations, effects="set-full", allows=_SET_ALLOWS, linearizable=_SET_ASKS,
+        name, asks, operations, effects="set-full", allowed_clause=_SET_ALLOWS, linearizable_clause=_SET_ASKS,
         linearizable_model="set", verbs=verbs,
     )  # fmt: skip
 
@@ -84,8 +84,8 @@ TABLE: Final = (
         "The final read shows every acknowledged element, and no element that no one added.",
         "`:add` of an element, `:read` of all elements",
         effects="set",
-        allows="only the last read counts",
-        linearizable=_SET_ASKS,
+        allowed_clause="only the last read counts",
+        linearizable_clause=_SET_ASKS,
         linearizable_model="set",
     ),
     _make_full_set(
@@ -105,35 +105,35 @@ TABLE: Final = (
         "Each key's final read shows every element whose update succeeded.",
         "`:add` of an element to a key's set, `:read` of the set",
         effects="set",
-        allows="only the last read of each key counts",
-        linearizable=_SET_ASKS,
+        allowed_clause="only the last read of each key counts",
+        linearizable_clause=_SET_ASKS,
         linearizable_model="set",
     ),
     Workload(
         "counter",
         "Each read lies between the sum of the certain and the sum of the possible adds.",
         "`:add` of a whole number, `:read` of the sum",
-        question="counter",
-        allows="each read is judged by itself",
-        linearizable="one order explains all reads and adds",
+        check="counter",
+        allowed_clause="each read is judged by itself",
+        linearizable_clause="one order explains all reads and adds",
         linearizable_model="tally",
     ),
     Workload(
         "g-counter",
         "Each final read is the sum of all certain adds and of some adds of unknown outcome.",
         "as pn-counter",
-        question="final-sum",
-        allows="only final reads count",
-        linearizable="one order explains all reads and adds",
+        check="final-sum",
+        allowed_clause="only final reads count",
+        linearizable_clause="one order explains all reads and adds",
         linearizable_model="tally",
     ),
     Workload(
         "pn-counter",
         "As g-counter, with negative numbers.",
         "`:add` of a whole number, `:read` of the sum; `:final? true` marks final reads",
-        question="final-sum",
-        allows="only final reads count",
-        linearizable="one order explains all reads and adds",
+        check="final-sum",
+        allowed_clause="only final reads count",
+        linearizable_clause="one order explains all reads and adds",
         linearizable_model="tally",
     ),
     Workload(
@@ -141,9 +141,9 @@ TABLE: Final = (
         "Every dequeued element was enqueued, and no more often dequeued than enqueued.",
         "`:enqueue` of an element, `:dequeue`, `:drain` of all elements",
         effects="queue",
-        allows="elements may stay inside, and may come out in any order",
+        allowed_clause="elements may stay inside, and may come out in any order",
         always_allowed={"queue-lost": "the queue need not be drained"},
-        linearizable="elements leave in the order in which they came (FIFO)",
+        linearizable_clause="elements leave in the order in which they came (FIFO)",
         linearizable_model="fifo-queue",
     ),
     Workload(
@@ -151,18 +151,19 @@ TABLE: Final = (
         "Every acknowledged element is dequeued by the end, and every dequeued element was enqueued.",
         "as queue; the file ends with a complete drain",
         effects="total-queue",
-        allows="elements may come out twice, and in any order",
+        allowed_clause="elements may come out twice, and in any order",
         allowed={"queue-duplicate": "Jepsen's total-queue counts duplicates, but allows them"},
-        linearizable="elements come out once, and a dequeue finds the queue empty only if it was empty",
+        linearizable_clause="elements come out once, and a dequeue finds the queue empty only if it was empty",
     ),
     Workload(
         "kafka",
         "No message of a log is lost, skipped, repeated or moved, and logs agree on their offsets.",
         "`:send`, `:poll`, `:txn` of `[:send k v]` and `[:poll]`; `:assign` and `:subscribe` of keys",
-        question="kafka",
+        check="kafka",
         has_vectors=True,
-        allows="offsets may have gaps, transactions may interleave, and after a subscribe polls may skip or go back",
-        linearizable="the sends of an operation do not interleave with those of others, and one order of all "
+        allowed_clause="offsets may have gaps, transactions may interleave, and after a subscribe polls may skip or go "
+        "back",
+        linearizable_clause="the sends of an operation do not interleave with those of others, and one order of all "
         "operations agrees with their times and offsets",
     ),
     Workload(
@@ -228,7 +229,7 @@ TABLE: Final = (
         "Transactions of reads and writes of several registers are linearizable.",
         "`:txn` (or `:read`, `:write`) of `[:r k nil]` and `[:w k v]`",
         model="multi-register",
-        allows="a read of nil proves nothing",
+        allowed_clause="a read of nil proves nothing",
         has_vectors=True,
     ),
     Workload(
@@ -248,9 +249,9 @@ TABLE: Final = (
         "Reads of all accounts show the constant total, and no negative balance.",
         "`:read`, a map of account to balance (or a vector); `:transfer` of `{:from a, :to b, :amount n}`",
         effects="bank",
-        allows="a read may show the balances of another moment, and transfers that the file lacks",
+        allowed_clause="a read may show the balances of another moment, and transfers that the file lacks",
         allowed={"bank-unaccounted": "Jepsen's checker compares only totals"},
-        linearizable="every read shows what transfers had left at some moment of its call",
+        linearizable_clause="every read shows what transfers had left at some moment of its call",
         options=(TOTAL, NEGATIVE_BALANCES),
     ),
     Workload(
@@ -272,34 +273,34 @@ TABLE: Final = (
         "monotonic-rows",
         "The last read shows every inserted row once, and rows with later times have higher values.",
         "`:add`, which returns a row `{:val n, :sts time}`, and `:read` of all rows; `:proc` may name the process",
-        question="rows",
+        check="rows",
         uses_time=False,
-        allows="rows of different processes may be in any order, if the rows name their process",
-        linearizable="rows with later times have higher values, whatever process inserted them",
+        allowed_clause="rows of different processes may be in any order, if the rows name their process",
+        linearizable_clause="rows with later times have higher values, whatever process inserted them",
     ),
     Workload(
         "causal",
         "Each register's operations appear in the causal order in which they were issued.",
         "`:read-init`, `:write` of 1, 2, ..., `:read`; `:position` and `:link` are used if there",
-        question="causal",
+        check="causal",
     ),
     Workload(
         "causal-reverse",
         "A read that shows a write shows every write that was acknowledged before its call.",
         "`:write` of a value, `:read` of all values",
-        question="causal-reverse",
+        check="causal-reverse",
     ),
     Workload(
         "comments",
         "As causal-reverse, with a key for each series of comments.",
         "as causal-reverse",
-        question="causal-reverse",
+        check="causal-reverse",
     ),
     Workload(
         "sequential",
         "A read never shows a later insert of a series without an earlier one.",
         "`:write` of a series, `:read` of `[series [last ... first]]`",
-        question="sequential",
+        check="sequential",
         uses_time=False,
         has_vectors=True,
     ),
@@ -307,15 +308,15 @@ TABLE: Final = (
         "adya-g2",
         "Of two inserts that exclude each other by a predicate, at most one succeeds.",
         "`:insert` of `[key [a-id b-id]]`, one of the ids nil",
-        question="g2",
+        check="g2",
         uses_time=False,
     ),
-    Workload("g2", "Another name of adya-g2.", "as adya-g2", question="g2", uses_time=False),
+    Workload("g2", "Another name of adya-g2.", "as adya-g2", check="g2", uses_time=False),
     Workload(
         "dirty-reads",
         "No read shows a value whose write failed, or which no final read confirms.",
         "`:write` of a value, `:read` of rows; or `:read` of a value and `:strong-read` of all",
-        question="dirty-reads",
+        check="dirty-reads",
         uses_time=False,
     ),
 )
@@ -328,7 +329,7 @@ def describe_workloads() -> str:
     width = max(map(len, BY_NAME))
     lines = ["workloads of Jepsen and Maelstrom (--workload=NAME), and the question of the original checker:"]
     for one in TABLE:
-        options = [*one.options, *([LINEARIZABLE] if one.linearizable else [])]
+        options = [*one.options, *([LINEARIZABLE] if one.linearizable_clause else [])]
         text = f"{one.asks}{f' [{chr(44).join(options)}]' if options else ''}"
         lines += textwrap.wrap(
             text, 118, initial_indent=f"  {one.name:<{width}}  ", subsequent_indent=" " * (width + 4),

@@ -43,11 +43,11 @@ def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_the_options_offer_what_there_is() -> None:
     assert tuple(SHAPES) == request.WORKLOADS
     assert {one.effects for one in TABLE} - {None} == set(EFFECT_MAKERS)
-    assert {one.question for one in TABLE} - {None} == set(CHECKS)
+    assert {one.check for one in TABLE} - {None} == set(CHECKS)
     models = {one.model for one in TABLE} | {one.linearizable_model for one in TABLE}
     assert models - {None} <= {*MODELS, *TRANSACTION_MODELS}
     for one in TABLE:
-        assert sum(judge is not None for judge in (one.effects, one.question, one.model)) == 1
+        assert sum(judge is not None for judge in (one.effects, one.check, one.model)) == 1
 
 
 def bank(*last: Event, first: list[Event] | None = None) -> list[Event]:
