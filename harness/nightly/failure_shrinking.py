@@ -109,7 +109,7 @@ class Shrinker:
         return ShrunkFailure(
             system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
             started=started, seconds=round(time.monotonic() - clock, 3),
-            interrupted=ended.stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
+            interrupted=ended.outcome_if_stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
             detail="" if kept else problem or _find_reason(ended, printed), **kept,
         )  # fmt: skip
 

@@ -278,7 +278,7 @@ def _suggest(name: str, known: Collection[str]) -> str:
 
 
 @dataclass(frozen=True)
-class LastEnd:
+class LastCellResult:
     """The last result of a cell.
 
     - ``needs_attention``: see ``night_record.needs_attention``
@@ -291,20 +291,20 @@ class LastEnd:
     seconds: float
 
 
-def read_last_ends(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastEnd]:
+def read_last_results(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastCellResult]:
     """Returns the last result of each cell. ``nights``: results by night, the oldest first."""
-    ends: dict[str, LastEnd] = {}
+    ends: dict[str, LastCellResult] = {}
     for results in nights:
         for name, attempts in group_by_cell(results).items():
             if counting := [one for one in attempts if one.outcome not in NOT_CAUSED_BY_CELL]:
                 started, longest = max(one.started for one in counting), max(one.seconds for one in counting)
-                ends[name] = LastEnd(needs_attention([one.outcome for one in counting]), started, longest)
+                ends[name] = LastCellResult(needs_attention([one.outcome for one in counting]), started, longest)
     return ends
 
 
-def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd]) -> list[MatrixCell]:
+def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastCellResult]) -> list[MatrixCell]:
     """Sorts cells by urgency. Cells that never ran count as the oldest; equal cells stay in the matrix's order."""
-    never = LastEnd(False, "", 0.0)
+    never = LastCellResult(False, "", 0.0)
 
     def compute_urgency(cell: MatrixCell) -> tuple[bool, str]:
         one = earlier.get(cell.name, never)

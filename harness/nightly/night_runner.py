@@ -37,7 +37,7 @@ from assay.checkers.judging.sensitivity import Sensitivity
 from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, open_lock, read_json_if_valid
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs, find_new_failures
-from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_ends, sort_by_urgency
+from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_results, sort_by_urgency
 from assay.harness.nightly.night_record import (
     MOST_PARTS,
     NAME,
@@ -186,7 +186,7 @@ class NightRunner:
         with self._lock(), self.interrupt.recording_requests():
             self._recover()
             results = self.record.read_results()
-            earlier = read_last_ends(
+            earlier = read_last_results(
                 read_if_possible(one.read_results)
                 for one, night in read_nights(self.store)
                 if night.folder_name != self.night.folder_name
@@ -304,7 +304,7 @@ class NightRunner:
         finally:
             with suppress(OSError):
                 self.record.write_running(None)
-        if ended.stopped is not None:
+        if ended.outcome_if_stopped is not None:
             return f"stopped, because {ended.why}"
         if read_json_if_valid(run / SENSITIVITY, Sensitivity) is None:
             return f"it ended with exit code {ended.status} and without a result"

@@ -201,7 +201,7 @@ def _find_trouble(
     cell: MatrixCell, ended: AttemptEnd, printed: str, runs: Sequence[SeenRun], machine: MachineState
 ) -> tuple[AttemptOutcome, str] | None:
     """Returns what prevented a verdict, or None if pytest reports failed tests."""
-    if ended.stopped is AttemptOutcome.INTERRUPTED:
+    if ended.outcome_if_stopped is AttemptOutcome.INTERRUPTED:
         return AttemptOutcome.INTERRUPTED, ended.why
     verdicts = {run.verdict for run in runs} or {None}
     if None in verdicts:
@@ -214,8 +214,8 @@ def _find_trouble(
             return AttemptOutcome.NO_ENGINE, _shorten(
                 no_engine[0] if no_engine else "no Docker engine answers any more"
             )
-    if ended.stopped is not None:
-        return ended.stopped, ended.why
+    if ended.outcome_if_stopped is not None:
+        return ended.outcome_if_stopped, ended.why
     if ended.status < 0:
         return AttemptOutcome.CRASHED, f"killed by {_name_signal(-ended.status)}"
     match ended.status:
@@ -241,8 +241,8 @@ def _find_cause(printed: str) -> str:
 
 def _describe_end(ended: AttemptEnd) -> str:
     """Describes an abnormal end of the process of a failing run; empty for a normal one."""
-    if ended.stopped is not None:
-        return f"; then {ended.stopped}: {ended.why}"
+    if ended.outcome_if_stopped is not None:
+        return f"; then {ended.outcome_if_stopped}: {ended.why}"
     if ended.status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return ""
     return f"; then killed by {_name_signal(-ended.status)}" if ended.status < 0 else f"; then exit code {ended.status}"

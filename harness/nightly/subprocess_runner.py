@@ -35,11 +35,12 @@ COLUMNS: Final = "500"
 class AttemptEnd:
     """End of a process.
 
-    ``status``: as ``Popen.returncode``. ``stopped``: the outcome if the night stopped it, with the reason in ``why``.
+    ``status``: as ``Popen.returncode``. ``outcome_if_stopped``: None unless the night stopped the process; ``why`` then
+    has the reason.
     """
 
     status: int
-    stopped: AttemptOutcome | None = None
+    outcome_if_stopped: AttemptOutcome | None = None
     why: str = ""
 
 

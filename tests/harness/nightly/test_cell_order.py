@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.nightly.matrix import AttemptQueue, LastEnd, read_last_ends, sort_by_urgency
+from assay.harness.nightly.matrix import AttemptQueue, LastCellResult, read_last_results, sort_by_urgency
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import needs_attention
 
@@ -15,12 +15,12 @@ from helpers.night_cells import cell, result
 
 NAMES = ("a", "b", "c", "d")
 PASTS = st.dictionaries(
-    st.sampled_from(NAMES), st.builds(LastEnd, st.booleans(), st.sampled_from(("1", "2", "3")), st.floats(0, 9))
+    st.sampled_from(NAMES), st.builds(LastCellResult, st.booleans(), st.sampled_from(("1", "2", "3")), st.floats(0, 9))
 )
 
 
 def test_what_failed_then_what_never_ran_then_the_oldest() -> None:
-    earlier = read_last_ends(
+    earlier = read_last_results(
         [
             [result("old", Outcome.PASS, started="1"), result("mended", Outcome.FAIL, started="1")],
             [result("new", Outcome.PASS, started="2"), result("mended", Outcome.PASS, started="2")],
@@ -33,19 +33,19 @@ def test_what_failed_then_what_never_ran_then_the_oldest() -> None:
 
 def test_an_attempt_that_the_machine_ended_says_nothing_of_its_cell() -> None:
     for outcome in (Outcome.NO_ENGINE, Outcome.NO_DISK, Outcome.INTERRUPTED):
-        found = read_last_ends(
+        found = read_last_results(
             [[result("a", Outcome.PASS, started="1", seconds=3.0)], [result("a", outcome, started="2")]]
         )
-        assert found == {"a": LastEnd(False, "1", 3.0)}
+        assert found == {"a": LastCellResult(False, "1", 3.0)}
 
 
 @given(PASTS, st.permutations(NAMES))
 def test_every_cell_has_one_place_and_no_quiet_cell_is_before_a_troubled_one(
-    earlier: dict[str, LastEnd], names: list[str]
+    earlier: dict[str, LastCellResult], names: list[str]
 ) -> None:
     found = sort_by_urgency([cell(name=name) for name in names], earlier)
     assert sorted(one.name for one in found) == sorted(NAMES)
-    never = LastEnd(False, "", 0.0)
+    never = LastCellResult(False, "", 0.0)
     for one, other in pairwise(found):
         first, second = earlier.get(one.name, never), earlier.get(other.name, never)
         assert (not first.needs_attention, first.started) <= (not second.needs_attention, second.started)
@@ -91,6 +91,6 @@ def test_attempts_are_not_made_before_their_time() -> None:
 
 @given(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4))
 def test_a_cell_is_remembered_by_all_its_attempts(outcomes: list[Outcome]) -> None:
-    found = read_last_ends([[result("a", one, attempt=number) for number, one in enumerate(outcomes, 1)]])
+    found = read_last_results([[result("a", one, attempt=number) for number, one in enumerate(outcomes, 1)]])
     said = [one for one in outcomes if one not in (Outcome.INTERRUPTED, Outcome.NO_ENGINE, Outcome.NO_DISK)]
     assert {name: one.needs_attention for name, one in found.items()} == ({"a": needs_attention(said)} if said else {})
