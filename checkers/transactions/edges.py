@@ -23,8 +23,8 @@ comes before every follower.
   cycle.
 
 **Windows.** A cycle needs an edge from a later call to an earlier call. No cycle crosses a moment that no such edge
-spans. So the nodes, ordered by call, are divided into *windows* at these moments, by one running maximum. Edges between
-windows, and windows of a single node, are no candidates.
+spans. So these moments divide the nodes, ordered by call, into *windows*. A running maximum of the calls in
+``txn_spans`` finds the moments. Edges between windows, and windows of a single node, are no candidates.
 """
 
 from typing import Final

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from assay.reports.index.page import RenderedPage
 
 TRENDS: Final = "trends.json"
+"""The file in the store that ``assay nights trends --out`` writes by convention."""
 PAGE_MARK: Final = "<footer>assay · ".encode()
 """Part of each index page (``reports/index/index.html``). Other pages are not replaced."""
 DESCRIPTION: Final = """\

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from assay.reports.index.known import KnownFailures
 
 KNOWN: Final = Path("known-failures.toml")
+"""The default file of marks of known failures."""
 JUNIT_MARK: Final = b'<testsuite name="assay nightly '
 MARKDOWN_MARK: Final = b" Night "
 """Parts of each file that this command writes. A file without them is not replaced, unless it is empty."""

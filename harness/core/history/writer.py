@@ -44,6 +44,7 @@ from assay.harness.core.operation import Completed, Effect
 TEXT_COLUMNS = {
     name: [field.name for field in schema if pa.types.is_string(field.type)] for name, schema in SCHEMAS.items()
 }
+"""By data set, the columns that are written with a dictionary."""
 
 
 GROUP_ROWS: Final = 122_880
