@@ -139,6 +139,12 @@ def _iterate_branches(refutation: Refutation, given: tuple[Step, ...]) -> Iterat
         yield from _iterate_branches(refutation.if_second, (*given, refutation.second))
 
 
+def get_shown_path(step: Step) -> tuple[Step, ...]:
+    """Returns the path that the reason of a derived step names. Empty for one direct reading, which is not named."""
+    is_direct = len(step.because) == 1 and step.because[0].kind is Kind.WR
+    return () if is_direct else step.because
+
+
 class _Words:
     def __init__(self, history: TransactionHistory) -> None:
         self._history = history
@@ -201,11 +207,12 @@ class _Words:
         return f"{target} wrote {key} after {source}, as reads of it show"
 
     def _because(self, step: Step, why: str) -> str:
-        """Returns the path of a derived step, unless it is one direct reading."""
-        if not step.because or (len(step.because) == 1 and step.because[0].kind is Kind.WR):
+        """Returns the path of a derived step in words."""
+        path = get_shown_path(step)
+        if not path:
             return ""
-        names = [str(self._history.ops[step.because[0].source])]
-        for one in step.because:
+        names = [str(self._history.ops[path[0].source])]
+        for one in path:
             names.append(f"{one.kind.name.lower().replace('_', ' ')} {self._history.ops[one.target]}")
         after = f"{why} {self._name(step.writer)}: " if why and step.writer >= 0 else ""
         return f" ({after}{' -> '.join(names)})"

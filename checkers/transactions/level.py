@@ -18,7 +18,7 @@ from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.exposure import ExposureCount, read_count
 from assay.checkers.isolation.certificate import to_certificate
-from assay.checkers.isolation.explain import describe, find_class, list_branches, list_reasons
+from assay.checkers.isolation.explain import describe, find_class, get_shown_path, list_branches, list_reasons
 from assay.checkers.isolation.exposure import EXPOSURE_TABLE, count_exposure, declare_level_exposure
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import Level, find_level
@@ -148,7 +148,9 @@ def _make_finding(history: TransactionHistory, level: Level, refutation: Refutat
     involved = list(dict.fromkeys(history.ops[step.source] for step in steps))
     # `reader`: the transaction whose read shows the step. -1 stands for no reader, or no key.
     readers = [history.ops[step.reader] for step in steps if step.reader >= 0]
-    ops, branches = list(dict.fromkeys((*involved, *readers))), list_branches(history, refutation)
+    shown = [one for step in steps for one in get_shown_path(step)]
+    on_paths = [history.ops[number] for one in shown for number in (one.source, one.target)]
+    ops, branches = list(dict.fromkeys((*involved, *readers, *on_paths))), list_branches(history, refutation)
     keys = [history.keys[step.key] for step in steps if step.key >= 0]
     return {
         "anomaly": anomaly,
