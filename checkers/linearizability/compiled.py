@@ -120,8 +120,8 @@ def catching_step_errors(model: Model) -> Iterator[None]:
     former = sys.unraisablehook
 
     def record_error(error: Any) -> None:
-        if error.exc_value is None or "numba" not in str(error.object):
-            former(error)
+        if not isinstance(error.exc_value, Exception) or "numba" not in str(error.object):
+            former(error)  # an interrupt is none of the model
         elif not ignored:
             ignored.append(error.exc_value)
 

@@ -9,14 +9,16 @@ The command `timeout` and terminals signal a process and its whole group. So one
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAY_BE_IGNORED: Final = (signal.SIGTERM, signal.SIGHUP)
@@ -27,6 +29,9 @@ runs by SIGINT.
 """
 SAME_REQUEST: Final = 1.0
 """Seconds after the first signal in which further signals belong to the same request."""
+
+AGAIN: Final = 0.05
+"""Seconds after which a lost interrupt is raised again."""
 
 
 def raise_interrupt(number: signal.Signals) -> None:
@@ -168,7 +173,7 @@ class Interrupt:
 
 @contextmanager
 def handle_stop_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP raise ``KeyboardInterrupt`` each time, as SIGINT does."""
+    """Lets SIGTERM and SIGHUP raise ``KeyboardInterrupt`` each time, as SIGINT does. No interrupt is lost."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -182,10 +187,40 @@ def handle_stop_signals() -> Iterator[None]:
     for number in handled:
         signal.signal(number, handle)
     try:
-        yield
+        with _repeating_lost_interrupts():
+            yield
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _repeating_lost_interrupts() -> Iterator[None]:
+    """Raises an interrupt again if Python ignored it, and prints nothing.
+
+    Python cannot raise an exception out of a finalizer, or out of a callback from C. It prints a traceback and goes on.
+    A signal may arrive there, above all while numba compiles, which has many of both.
+    """
+    former = sys.unraisablehook
+    waiting: list[threading.Timer] = []
+
+    def repeat(error: Any) -> None:
+        if not isinstance(error.exc_value, KeyboardInterrupt):
+            former(error)
+            return
+        number = next((one for one in SIGNALS if one.name in error.exc_value.args), signal.SIGINT)
+        timer = threading.Timer(AGAIN, _thread.interrupt_main, [number])
+        timer.daemon = True
+        waiting.append(timer)
+        timer.start()
+
+    sys.unraisablehook = repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = former
+        for timer in waiting:
+            timer.cancel()
 
 
 def ignore_terminal_signals() -> None:

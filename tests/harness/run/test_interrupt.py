@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
+from assay.checkers.linearizability.compiled import catching_step_errors
+from assay.checkers.linearizability.model import Model
 from assay.harness.run.interrupt import SIGNALS, Interrupt, StopSignals, handle_stop_signals
 
 
@@ -109,3 +113,45 @@ def test_commands_are_interrupted_by_each_signal() -> None:
         for number in SIGNALS:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
+
+
+class Dropped:
+    """An object whose finalizer runs while the signal arrives."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        sum(range(100))  # the handler has run by now
+
+
+def _drop_and_wait(number: signal.Signals) -> None:
+    Dropped(number)
+    for _ in range(600):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("searching", [False, True])
+def test_an_interrupt_in_a_finalizer_is_raised_again_without_a_traceback(
+    number: signal.Signals, searching: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python prints it and goes on. While numba compiles, most signals arrive in a finalizer or in a callback."""
+    during_search = catching_step_errors(Model()) if searching else nullcontext()
+    with pytest.raises(KeyboardInterrupt), handle_stop_signals(), during_search:
+        _drop_and_wait(number)
+    assert capsys.readouterr().err == ""
+
+
+def test_other_errors_of_finalizers_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    with handle_stop_signals():
+        Broken()
+    assert [str(one.exc_value) for one in printed] == ["broken"]
