@@ -13,7 +13,10 @@ A pass has an order that a separate verifier has replayed (``certificate``).
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -106,8 +109,9 @@ def _list_doubts_of_commits(history: TransactionHistory, level: Level) -> list[s
 def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[int] | Refutation:
     """Returns a legal order, or a refutation. Raises ``TimeLimitReached``."""
     if not level.rule.is_hard:
-        edges = list_demanded_edges(history, level)
-        order = sort_topologically(len(history), edges, history.calls)
+        with _pausing_collector():
+            edges = list_demanded_edges(history, level)
+            order = sort_topologically(len(history), edges, history.calls)
         return make_circle(edges, len(history), range(len(history))) if order is None else order
     found = schedule(history, level, deadline)
     if found is not None:
@@ -124,6 +128,18 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
     return _decide_choices(
         derived, deadline, lambda state: schedule_derived(history, level, deadline, state.list_derived_pairs())
     )
+
+
+@contextmanager
+def _pausing_collector() -> Iterator[None]:
+    """Pauses the search for reference cycles, which would visit all edges again and again. Edges have no such cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _decide_choices(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[int] | Refutation:

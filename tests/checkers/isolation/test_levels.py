@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.isolation import clocks, scheduler
+from assay.checkers.isolation import clocks, level_check, scheduler
 from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.clocks import order_by_time
 from assay.checkers.isolation.explain import describe, find_class, find_term
@@ -285,3 +286,22 @@ def test_clocks_are_left_out_if_too_many_transactions_overlap(monkeypatch: pytes
     found = order_by_time(make_history([*rows, *reads]), snapshot=False)
     assert found is not None
     assert check_level(make_history([*rows, *reads]), find_level("serializable"), 60).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_pauses_while_a_weak_level_is_judged(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would visit all edges again and again, which made the time of large histories more than linear."""
+    during = []
+    list_edges = level_check.list_demanded_edges
+    monkeypatch.setattr(
+        level_check, "list_demanded_edges", lambda *given: during.append(gc.isenabled()) or list_edges(*given)
+    )
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        judged(CIRCULAR, "read-committed")
+        assert (during, gc.isenabled()) == ([False], enabled)
+    finally:
+        (gc.enable if before else gc.disable)()
