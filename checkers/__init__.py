@@ -4,7 +4,7 @@ These modules make a verdict:
 
 - ``check``: declaration of a check: SQL views over the history's tables, and a template of its findings
 - ``claims``: templates that put a violation into words
-- ``exposure``: which claims of a history it could have contradicted
+- ``exposure``: counts what a history asserts (its claims), and how much of that a later read could have contradicted
 - ``families``: lists all built-in checks
 - ``judging``: judges a history by a contract
 - ``engine``: runs the SQL on SQLite, DuckDB or Spark
@@ -19,8 +19,8 @@ The checks, by family:
 - ``servers``: events and states that servers report
 - ``isolation``: isolation levels of transactions, by a search for an order
 - ``administration``: topics and settings that an administrator changes
-- ``linearizability``: searches for a legal order of operations, by a model
-- ``workload_checks``: workloads of Jepsen and Maelstrom, by their operations
+- ``linearizability``: searches for an order of the operations that a model allows
+- ``workload_checks``: questions of Jepsen's and Maelstrom's checkers that no family above answers
 
 The package imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.
 """

@@ -8,7 +8,8 @@ A check reads these tables without creating them:
 
 - ``found_<anomaly>``: the violations of the check for this anomaly, one row per instance (``name_violations``)
 - ``ops``, ``effects``, ``faults``, ``events``, ``replicas``, ``looks``: the history (``docs/reference/history.md``)
-- ``..._declared`` and ``log_compacted``: values of the contract (``judging.history_views``)
+- ``..._declared``: values of the contract, in one row; ``log_compacted``: its keys of compacted topics
+  (``judging.history_views``)
 - ``log_effects``: the rows of ``effects`` if the history has a log, else nothing
 - ``exposure_bound``: the time up to which contradictions count (``exposure``)
 - ``log_...``, ``rest_...``, ``register_...``, ``txn_...``: tables that several checks share. ``log.views``,
@@ -25,14 +26,14 @@ from typing import Final
 
 import msgspec
 
-from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
+from assay.checkers.claims import InvolvedOperation, InvolvedOperations, parse_template
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure, ExposureCount, read_count
 from assay.checkers.judging.verdict import MOST_OPERATIONS, CycleBranch, Finding
 from assay.checkers.times import shorten_times
 
-MOST_DOUBTS: Final = 5
-"""Maximum number of undecided keys that reasons name. Further keys are only counted."""
+MOST_NAMED_KEYS: Final = 5
+"""Maximum number of keys that :class:`UndecidedKeys` names. Further keys are only counted."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,12 @@ class Check:
     more: str = ""
     """Template of the number of further operations of a finding, which are not listed: ``{times-2}``."""
     cycle: str = ""
-    """The column that is 1 if the operations of a finding form a cycle, in this order."""
+    """The column that is 1 if the operations of a finding, in their order, form a cycle."""
     reasons: str = ""
     """The column with the reasons of a cycle's edges, as a JSON list of sentences; null if there are none."""
     branches: str = ""
-    """The column with the cycles of a refutation by cases, as a JSON list of ``CycleBranch``; null if there are
-    none."""
+    """The column with the cycles of a refutation by cases (each possible order of two transactions is a case), as a
+    JSON list of ``CycleBranch``; null if there are none."""
     time: str = ""
     """The column with the time of a finding without operations: the time of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
@@ -225,14 +226,14 @@ class UndecidedKeys:
     explain_others: Callable[[int], str]
 
     def __call__(self, engine: Engine) -> list[str]:
-        rows = engine.rows(f"select * from {self.table} order by key nulls first limit {MOST_DOUBTS}")
+        rows = engine.rows(f"select * from {self.table} order by key nulls first limit {MOST_NAMED_KEYS}")
         more = int(engine.rows(f"select count(*) as keys from {self.table}")[0]["keys"]) - len(rows)
         return [*(self.explain(row) for row in rows), *([self.explain_others(more)] if more > 0 else [])]
 
 
 @dataclass(frozen=True)
 class PreparedTables:
-    """A family's ``prepare`` that creates tables. ``doubts`` then returns reasons not to pass.
+    """A family's ``prepare`` that creates tables. ``doubts`` then returns reasons not to pass, such as undecided keys.
 
     ``require`` is called first. It raises ``EngineUnavailable`` if the engine cannot judge this history exactly.
     """
@@ -244,7 +245,7 @@ class PreparedTables:
     def __call__(self, engine: Engine) -> list[str]:
         if self.require is not None:
             self.require(engine)
-        build(engine, self.tables)
+        create_views(engine, self.tables)
         return [] if self.doubts is None else self.doubts(engine)
 
 
@@ -256,6 +257,7 @@ class PreparedByIteration:
     """
 
     make: Callable[[Engine], None]
+    """Computes the tables."""
     undecided_keys: UndecidedKeys
     """Returns reasons not to pass: the keys that the iteration did not decide."""
 
@@ -317,7 +319,7 @@ def family_of(
     return Family(checks[0].anomaly, checks, query, prepare=prepare, about_servers=about_servers, kinds=kinds)
 
 
-def build(engine: Engine, views: tuple[View, ...]) -> None:
+def create_views(engine: Engine, views: tuple[View, ...]) -> None:
     """Creates the views, in order."""
     for view in views:
         if view.keep:
@@ -355,7 +357,8 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
     - A single query counts all, because Spark plans a second query more slowly than it counts.
     - A table of violations without a column ``key`` is an error, even if it has no rows.
     - ``known``: results from an earlier judgement of all keys, which are not counted again.
-    - ``tried``: the check's SQL is known to be correct, so a table that cannot have rows is not queried.
+    - ``tried``: the check is built in, so its SQL runs without errors. Then a table that cannot have rows is not
+      queried.
     """
     known = Answer() if known is None else known
     examined, instances, exposure = known.examined, known.instances, known.exposure
@@ -376,7 +379,7 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
     return CheckCount(examined, instances, exposure or ExposureCount(examined, examined))
 
 
-def findings(
+def read_findings(
     engine: Engine,
     check: Check,
     worker_nodes: Mapping[str, str] = MappingProxyType({}),
@@ -386,19 +389,19 @@ def findings(
 
     ``worker_nodes``: as in :func:`read_involved`. ``first``: the rows of the check's evidence, if already known.
     """
-    rows = evidence(engine, check) if first is None else first
+    rows = read_evidence(engine, check) if first is None else first
     return to_findings(check, rows, read_involved(engine, find_named_operations(rows), worker_nodes))
 
 
-def evidence(engine: Engine, check: Check) -> list[Row]:
-    """Returns the evidence of the first instances."""
-    build(engine, check.evidence_views)
+def read_evidence(engine: Engine, check: Check) -> list[Row]:
+    """Creates the views of the evidence, and returns the rows for the first instances."""
+    create_views(engine, check.evidence_views)
     return engine.rows(check.evidence)
 
 
 def to_findings(check: Check, rows: Sequence[Row], operations: Mapping[int, InvolvedOperation]) -> list[Finding]:
-    """Returns findings for the rows. ``operations`` must have all operations that the rows name."""
-    return [_to_finding(check, row, Evidence(operations)) for row in rows]
+    """Returns findings for the rows of evidence. ``operations`` must have all operations that the rows name."""
+    return [_to_finding(check, row, InvolvedOperations(operations)) for row in rows]
 
 
 def read_involved(
@@ -431,24 +434,24 @@ def find_named_operations(rows: Sequence[Row]) -> set[int]:
     return {value for row in rows for name, value in row.items() if name.endswith("_op") and value is not None}
 
 
-def _to_finding(check: Check, row: Row, evidence: Evidence) -> Finding:
+def _to_finding(check: Check, row: Row, involved: InvolvedOperations) -> Finding:
     claim = parse_template(check.claim)
     columns = check.operations or [name for name in claim.find_columns() if name.endswith("_op")]
     named = tuple(dict.fromkeys(op for name in columns for op in _list_operations(row[name])))
-    known = [evidence.operations[op] for op in named if op in evidence.operations]
+    known = [involved.operations[op] for op in named if op in involved.operations]
     time = row[check.time] if check.time else None
-    spans = [evidence.span(row[name]) if name.endswith("_op") else (row[name],) for name in check.moments]
+    spans = [involved.span(row[name]) if name.endswith("_op") else (row[name],) for name in check.moments]
     moments = [moment for moment in (time, *itertools.chain.from_iterable(spans)) if moment is not None]
     return Finding(
         anomaly=check.anomaly,
         key=row["key"],
-        claim=shorten_times(claim.render(row, evidence)),
+        claim=shorten_times(claim.render(row, involved)),
         operations=named[:MOST_OPERATIONS],
-        omitted=max(0, len(named) - MOST_OPERATIONS) + int(parse_template(check.more).render(row, evidence) or 0),
+        omitted=max(0, len(named) - MOST_OPERATIONS) + int(parse_template(check.more).render(row, involved) or 0),
         time=time if not known else (known[0].call if known[0].ret is None else known[0].ret),
         since=min(moments, default=None),
         until=max(moments, default=None),
-        about=tuple(subject for one in check.about for subject in _list_subjects(one, row, evidence) if subject),
+        about=tuple(subject for one in check.about for subject in _list_subjects(one, row, involved) if subject),
         first_time=row.get("earliest"),
         first_operation=row.get("earliest_op"),
         cycle=bool(check.cycle and row[check.cycle]),
@@ -474,13 +477,13 @@ def _list_operations(value: int | str | None) -> list[int]:
     return [] if value is None else [value]
 
 
-def _list_subjects(about: str | OffsetRange | EachOperation, row: Row, evidence: Evidence) -> Sequence[str]:
+def _list_subjects(about: str | OffsetRange | EachOperation, row: Row, involved: InvolvedOperations) -> Sequence[str]:
     if isinstance(about, OffsetRange):
         return _list_offsets(row["key"], row[about.first], row[about.last])
     if isinstance(about, EachOperation):
         return [about.subject.format(op) for op in _list_operations(row[about.column])]
     template = parse_template(about)
-    return [template.render(row, evidence)] if template.applies(row) else []
+    return [template.render(row, involved)] if template.applies(row) else []
 
 
 def _list_offsets(key: str, first: int | None, last: int | None) -> tuple[str, ...]:

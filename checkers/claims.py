@@ -4,7 +4,7 @@
 
 - ``{column}`` is the value of a column. For a column that ends in ``_op``, it is the operation's process
   (``process 12``).
-- ``{column-1}`` and ``{column-other}`` are differences.
+- ``{column-1}`` and ``{column-other}`` are differences: of a column and a number, or of two columns.
 - ``{column:form}`` has another form: ``called`` and ``returned`` (when an operation began and ended), ``number`` (an
   operation's index), ``time`` (nanoseconds as seconds), ``quoted``, ``capital`` (with a capital first letter).
 - ``[one|two|three]`` is the first alternative that applies.
@@ -23,8 +23,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 from assay.checkers.engine import Row
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 
+# The tokens of a template: a field `{column-less:form}`, one of the signs `[`, `|` and `]`, each with the condition of
+# the alternative that follows, or text.
 _FIELD: Final = r"\{(?P<column>\w+)(?:-(?P<less>\w+))?(?::(?P<form>\w+))?\}"
 _SIGN: Final = r"(?P<sign>[\[|\]])(?:(?P<tested>\w+)(?:(?P<test>[=<>])(?P<wanted>[\w-]*|\{\w+\}))?\?)?"
 _TOKEN: Final = re.compile(rf"{_FIELD}|{_SIGN}|(?P<text>[^\[\]|{{}}?]+)|.")
@@ -43,10 +45,11 @@ class InvolvedOperation:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class InvolvedOperations:
     """Describes, in words, the operations that violations name."""
 
     operations: Mapping[int, InvolvedOperation]
+    """By the operation's index."""
 
     def describe_process(self, op: int | None) -> str:
         """Returns ``process 12``, or ``process 12 through n1``."""
@@ -56,12 +59,12 @@ class Evidence:
 
     def called(self, op: int | None) -> str:
         """Returns when the operation began, as ``14.203 s``."""
-        return seconds(known.call) if (known := self._known(op)) else "an unknown time"
+        return format_seconds(known.call) if (known := self._known(op)) else "an unknown time"
 
     def returned(self, op: int | None) -> str:
         """Returns when the operation ended, as ``14.203 s``."""
         known = self._known(op)
-        return "no known time" if known is None or known.ret is None else seconds(known.ret)
+        return "no known time" if known is None or known.ret is None else format_seconds(known.ret)
 
     def span(self, op: int | None) -> tuple[int | None, int | None]:
         """Returns when the operation began and ended."""
@@ -73,6 +76,8 @@ class Evidence:
 
 @dataclass(frozen=True)
 class _Field:
+    """``{column-less:form}``. ``less``: a number or a column that is subtracted."""
+
     column: str
     less: str | None
     form: str | None
@@ -84,25 +89,27 @@ class _Field:
         subtrahend = int(less) if less.isdecimal() else row[less]
         return None if subtrahend is None else value - subtrahend
 
-    def render(self, row: Row, evidence: Evidence) -> str:
+    def render(self, row: Row, involved: InvolvedOperations) -> str:
         value = self.value(row)
         match self.form:
             case "called":
-                return evidence.called(value)
+                return involved.called(value)
             case "returned":
-                return evidence.returned(value)
+                return involved.returned(value)
             case "time":
-                return "an unknown time" if value is None else seconds(value)
+                return "an unknown time" if value is None else format_seconds(value)
             case "number":
                 return str(value)
             case "quoted":
                 return repr(value)
-        text = evidence.describe_process(value) if self.column.endswith("_op") else str(value)
+        text = involved.describe_process(value) if self.column.endswith("_op") else str(value)
         return capitalize_first(text) if self.form == "capital" else text
 
 
 @dataclass(frozen=True)
 class _Condition:
+    """``[column?``, or ``[column=value?`` with ``=``, ``<`` or ``>`` as its ``test``. ``wanted``: the value."""
+
     column: str
     test: str | None
     wanted: str
@@ -133,14 +140,14 @@ class Template:
         fields = (part for part in self.parts if isinstance(part, _Field))
         return self.is_default or None not in (one.value(row) for one in fields)
 
-    def render(self, row: Row, evidence: Evidence) -> str:
+    def render(self, row: Row, involved: InvolvedOperations) -> str:
         """Returns the text of a row."""
         texts = []
         for part in self.parts:
             if isinstance(part, tuple):
-                texts += [one.render(row, evidence) for one in part if one.applies(row)][:1]
+                texts += [one.render(row, involved) for one in part if one.applies(row)][:1]
             else:
-                texts.append(part if isinstance(part, str) else part.render(row, evidence))
+                texts.append(part if isinstance(part, str) else part.render(row, involved))
         return "".join(texts)
 
     def find_columns(self) -> Iterator[str]:
@@ -163,7 +170,10 @@ def parse_template(text: str) -> Template:
 
 
 def _parse(tokens: Iterator[_Token], text: str, start: _Token | None = None) -> tuple[Template, _Token | None]:
-    """Parses up to the next ``|`` or ``]``, and returns the template and this sign. ``start``: the sign before it."""
+    """Parses up to the next ``|`` or ``]``, and returns the template and this sign.
+
+    ``start``: the ``[`` or ``|`` before the template, with the template's condition.
+    """
     parts: list[str | _Field | tuple[Template, ...]] = []
     condition = _Condition(start["tested"], start["test"], start["wanted"]) if start and start["tested"] else None
     for token in tokens:

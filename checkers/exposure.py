@@ -1,4 +1,4 @@
-"""Exposure: how many claims of a history the history itself could have contradicted.
+"""Exposure: how many claims of a history later rows of the same history could have contradicted.
 
 A *claim* is an assertion that a check tests: for ``set-lost``, an acknowledged add. A claim is *exposed* if the history
 has an observation that would contradict a false claim: a read of that set, called late enough. Without such an
@@ -9,7 +9,8 @@ or cut links (``exposure_bound``). Special cases:
 
 - A write of a transaction is observed by any read of another transaction (``at_any_time``), because a cycle of
   transactions needs no order of time.
-- A snapshot of the system counts as observed if it belongs to the judged sequence of snapshots.
+- A snapshot of the system counts as observed if it belongs to the last uninterrupted sequence of snapshots, which alone
+  is judged (``liveness.snapshots``).
 
 Data that the system may rightly remove is no claim: removed elements, records that retention or compaction may delete,
 and changes of unknown outcome. A value that was added more than once is no claim either, because the second addition
@@ -26,7 +27,7 @@ from typing import Final
 from assay.checkers.engine import Row
 from assay.checkers.judging.contract import ExposureMinimum
 from assay.checkers.sql_idioms import total_of
-from assay.checkers.times import seconds, shorten_times
+from assay.checkers.times import format_seconds, shorten_times
 
 LOW_SHARE: Final = 0.5
 """Share of exposed claims below which a run gets a warning."""
@@ -119,7 +120,7 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
     """
     if not declared.remedy:
         return None
-    after = " afterwards" if bound == NO_BOUND else f" after the last fault was healed at {seconds(bound)}"
+    after = " afterwards" if bound == NO_BOUND else f" after the last fault was healed at {format_seconds(bound)}"
     if declared.at_any_time:
         after = ""
     if not count.claims:

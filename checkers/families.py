@@ -3,8 +3,9 @@
 Broken invariants come first, because they end a run. Otherwise the order only matters if one family reads the tables
 of another:
 
-- ``unflushed`` removes records that a power loss may have taken, before the log is judged.
-- ``register-cas`` and the ordered transactions read the tables of the family before them.
+- ``unflushed`` replaces ``log_effects`` by a table without the records that a power loss may have taken.
+- ``register-cas`` reads the tables of ``register``. The families of transactions with a declared order read those of
+  the family of transactions.
 
 Append your own families: ``judge(..., families=(*FAMILIES, mine))``.
 """

@@ -5,8 +5,8 @@ keys.
 
 1. An engine that partitions the effects by key (``SupportsPartitioning``) runs their queries on each part.
 2. A query that reads data of other keys (``reads_beyond_key``) runs for all keys as usual.
-3. Tables that such a query reads are copied from the parts if they have few rows. Nearly all tables of violations have
-   few rows.
+3. The tables of the parts that such a query reads are joined into one table for all keys, if they have few rows. Nearly
+   all tables of violations have few rows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from assay.checkers.check import (
     PreparedTables,
     UndecidedKeys,
     View,
-    build,
-    evidence,
+    create_views,
+    read_evidence,
 )
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.empty_relations import find_all_words, find_rowless_condition, find_words
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ROWS: Final = 50_000
-"""Maximum number of rows, over all keys, of a table that is copied."""
+"""Maximum number of rows, over all keys, of a table that is copied from the parts."""
 
 _TABLES_OF_COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
 """Tables that ``assay.checkers.judging.coverage`` reads."""
@@ -73,7 +73,7 @@ class PartitionQuestion:
 
     def __call__(self, engine: Engine) -> PartitionAnswers:
         """Answers for the keys whose effects ``engine`` has."""
-        build(engine, (KIND_COUNTS,))
+        create_views(engine, (KIND_COUNTS,))
         register_contract(engine, self.contract)
         answers, made = PartitionAnswers(), set[str]()
         for family in FAMILIES:
@@ -84,7 +84,7 @@ class PartitionQuestion:
 
     def _ask(self, engine: Engine, family: Family, answers: PartitionAnswers) -> set[str]:
         """Queries a family. Returns the tables that it created."""
-        build(engine, family.views)
+        create_views(engine, family.views)
         if family.prepare is not None:
             family.prepare(engine)
         own = _find_own_tables(family.shared_views)
@@ -94,7 +94,7 @@ class PartitionQuestion:
             answers.checks[check.anomaly] = answer = Answer()
             if check.anomaly in self.skipped or (check.kinds and not self.kinds.intersection(check.kinds)):
                 continue
-            build(engine, check.views)
+            create_views(engine, check.views)
             own |= _find_own_tables(check.views)
             if not reads_beyond_key(check.examined):
                 (row,) = engine.rows(check.examined)
@@ -111,7 +111,7 @@ class PartitionQuestion:
             elif (views := _find_cross_key_views(check.evidence)) is not None and all(
                 _is_empty(view, engine.is_surely_empty) for view in views
             ):
-                answer.evidence_rows = evidence(engine, check)
+                answer.evidence_rows = read_evidence(engine, check)
         return own
 
 
@@ -166,7 +166,8 @@ def _find_cross_key_views(text: str) -> tuple[View, ...] | None:
 
 
 def _is_empty(view: View, is_copy_empty: Callable[[str], bool]) -> bool:
-    """Returns whether a relation has no rows for any key. ``is_copy_empty``: says whether a copied table is empty."""
+    """Returns whether a relation certainly has no rows for any key. ``is_copy_empty``: says whether a copied table is
+    empty."""
     return find_rowless_condition(view.sql)(lambda name: name in _find_wanted_tables() and is_copy_empty(name))
 
 

@@ -99,12 +99,12 @@ def previous(value: str, *, by: str, order: str) -> str:
 
 
 def milliseconds(setting: str) -> str:
-    """Returns a time setting, which may be any number but not null, limited to ``MAX_MS``."""
+    """Returns SQL for a time setting in milliseconds, which may be any number but not null, limited to ``MAX_MS``."""
     return f"least({setting}, {MAX_MS})"
 
 
 def nanoseconds(timestamp: str) -> str:
-    """Returns a time in milliseconds, which may be any number but not null, in nanoseconds."""
+    """Returns SQL that converts milliseconds to nanoseconds. The argument may be any number but not null."""
     return f"1000000 * greatest({milliseconds(timestamp)}, -{MAX_MS})"
 
 
@@ -154,7 +154,7 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
     order = "moment, back, op, side"  # with `rising`, `back` puts side 1 before side 0 at equal moments
     former = ", ".join(f"{previous(name, by=by, order=order)} as former_{name}" for name in names)
     both = ", ".join((*names, *(f"former_{name}" for name in names)))
-    falls = "case when former_side < side then 0 else 1 end" if rising else "0"
+    falls = "case when former_side < side then 0 else 1 end" if rising else "0"  # 0: the preferred pairs
 
     def first_of(column: str) -> str:
         return _window(f"first_value({column})", f"{by}, falls", "moment, former_moment, op, former_op", ALL_ROWS)

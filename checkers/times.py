@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 NANOSECONDS: Final = 1_000_000_000
+"""The number in a second."""
 MILLISECONDS: Final = 3
 MICROSECONDS: Final = 6
 """Numbers of decimal places of a time in seconds."""
@@ -23,7 +24,7 @@ def find_digits(times: Iterable[int | None]) -> int:
     return MILLISECONDS if len({in_seconds(time) for time in different}) == len(different) else MICROSECONDS
 
 
-def seconds(time: int) -> str:
+def format_seconds(time: int) -> str:
     """Formats nanoseconds with all digits for a sentence. :func:`shorten_times` later removes needless digits."""
     return f"{in_seconds(time, 9)} s"
 

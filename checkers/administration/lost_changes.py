@@ -14,14 +14,14 @@ A violation is a state that no change allows, shown by two successive looks of t
   called before the look returned, and may have taken effect after L. It may have taken effect after L if it returned
   after L was called, or if its outcome is unknown.
 - Topics only grow, so a look must not show fewer partitions than were acknowledged. A missing topic counts as 0
-  partitions. Metadata may be late, so looks of the drain at topics count only after the contract's obedience deadline.
-  The deadline counts from the change and from the last fault. Looks at rest count at once.
+  partitions. Brokers may learn of a change late. So a look of the drain at topics counts only if the contract's
+  obedience deadline has passed since the change and since the last fault. Looks at rest count at once.
 - A deletion removes everything, so changes that were called before a deletion had certainly ended are not judged.
 
 Incarnations of a topic are not distinguished, because all of them have one name in the cluster.
 
-The views read ``rest_quiet``, ``rest_looks`` and ``looks`` (``liveness.snapshots``), and ``deadlines_declared``
-(``judging.history_views``).
+``rest_quiet`` has the time ``since`` which no fault is active or recovering. ``rest_looks`` has a row per look at rest,
+and ``looks`` the rows of each look (``liveness.snapshots``). ``deadlines_declared`` has the contract's deadlines.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -126,7 +126,7 @@ DONE_BUT_LOST: Final = Check(
             left join lost_deletions d on d.topic = w.topic
         where {_FEWER_PARTITIONS}
 
-        -- The missing partitions that all looks up to the last one show.
+        -- The missing partitions that all looks up to the last one show (`select_lasting`: two looks are enough).
         create table lost_for_good as
         {select_lasting("lost_at_rest", "topic, op, value, partitions", "obedience_deadline", duration="0")}
         """),

@@ -35,7 +35,10 @@ _SAME_CHANGE: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "
 
 
 def _select_rows(kinds: str) -> str:
-    """Returns SQL: rows of these kinds that have a value, with all columns that identify the change (``what`` etc.)."""
+    """Returns SQL: rows of these kinds that have a value, with all columns that identify the change.
+
+    ``what`` says what changes: ``commit``, ``setting``, ``replicas`` or ``partitions`` (the topic's number of them).
+    """
     return f"""
         select e.op, e.kind, e.key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
             coalesce(e.replicas, '') as replicas, e.outcome, e.error, e.call, e.ret,
@@ -74,7 +77,8 @@ REFUSED_BUT_DONE: Final = Check(
             and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
         group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
 
-        -- Rejected changes that a read shows and no other change explains.
+        -- Rejected changes that a read shows and no other change explains. `f`: the earliest begin of a fault that may
+        -- have moved replicas. `touched`: the first call of a change of the object that may have taken effect.
         create table rejected_unexplained as
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
         from rejected_but_seen a

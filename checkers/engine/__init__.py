@@ -3,7 +3,8 @@
 - ``base``: the interface of an engine, and the rules of the common SQL subset
 - ``sqlite``: engine for small histories
 - ``duck``: DuckDB in this process, for histories that one machine can hold
-- ``spark``: one Spark session, with ``spark_application`` (the JVM) and ``spark_settings``
+- ``spark``: engine for histories that are too large for one machine: a session of Spark. ``spark_application``: the
+  JVM of all sessions. ``spark_settings``: its settings
 - ``spark_parts``: large histories on Spark, partitioned by key, with DuckDB in its tasks
 - ``engine_selection``: chooses the engine for a history; imports Spark only when it is used
 - ``lazy_relations``: base class of the engines, which creates a relation only when a query reads it

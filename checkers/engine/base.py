@@ -8,7 +8,8 @@ Rules of the subset, each of which avoids a difference between the engines:
 
 - Every ORDER BY has NULLS FIRST or NULLS LAST. An order of effects ends in ``op, sub`` (operation, and number of the
   effect in it), which no two effects share.
-- Rows of equal position are grouped before a window function. Windows use ROWS frames, never RANGE.
+- Rows that the order of a window does not distinguish are first grouped into one row. Windows use ROWS frames, never
+  RANGE.
 - There is no division and no arithmetic on an infinite ``ret``. Sums are cast to bigint.
 - There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion. To pick an example row, use row_number,
   because max_by, any_value and string_agg are missing.
@@ -82,16 +83,16 @@ class Engine(Protocol):
         """Returns whether a view or table certainly has no rows."""
 
     def has_loaded(self, name: str) -> bool:
-        """Returns whether a table of this name was already loaded into the engine before the checks started."""
+        """Returns whether a table of this name was loaded into the engine before the judgement began (``batch``)."""
 
     def rows(self, sql: str) -> list[Row]:
         """Returns all rows of a query with few rows."""
 
     def arrow(self, sql: str) -> pa.Table:
-        """Returns all rows of a query with many rows, in this process."""
+        """Returns all rows of a query with many rows, as an Arrow table."""
 
     def load(self, name: str, rows: pa.Table) -> None:
-        """Creates a table from rows of this process."""
+        """Creates a table from rows in this process's memory."""
 
     def validation_engine(self) -> AbstractContextManager[Engine]:
         """Returns the engine that validates the history and counts its kinds of effects: this engine, or another one
@@ -158,9 +159,10 @@ class SupportsPartitioning(Protocol):
     def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
     ) -> list[T] | None:
-        """Returns the answer to ``question`` for each part, or None if this history is not partitioned.
+        """Calls ``question`` with an engine for each part. Returns the answers, or None if it does not partition this
+        history.
 
-        ``question`` must be picklable, because other processes ask it. ``progress`` is called with the number of parts
+        ``question`` must be picklable, because other processes call it. ``progress`` is called with the number of parts
         done and the number of all parts.
         """
 

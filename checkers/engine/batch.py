@@ -34,9 +34,11 @@ else:
     pa = LazyModule("pyarrow")
 
 KEPT_TEXTS: Final = 4_000
+"""Maximum number of texts in ``_repeated_texts``."""
 RUN: Final = "run_in_batch"
 """Name of the column with a run's number. No check may have a column of this name."""
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
+"""Matches a query whose rows may be ordered."""
 _repeated_texts: set[str] = set()
 """Texts that more than one run of this process has queried. The next batch probably repeats them, so its first query of
 such a text runs for all its runs."""
@@ -50,6 +52,7 @@ class BatchRelation:
     sql: str
     is_table: bool
     reads: Mapping[str, BatchRelation]
+    """The relations that ``sql`` reads, by the names in ``sql``."""
     run: int | None = None
     """The only run that has this relation; None: all runs have it."""
     exists: bool = False
@@ -71,6 +74,7 @@ class HistoryBatch:
 
     def __init__(self, runs: int, effects: int) -> None:
         self._small = effects <= SMALL_ROWS
+        # `lateral`: without the optimizers that are wrong for lateral joins
         self._duck = DuckDB(small=True) if self._small else DuckDB(threads=1, lateral=True)
         self._runs = runs
         self._relations: dict[tuple[object, ...], BatchRelation] = {}
@@ -105,7 +109,7 @@ class HistoryBatch:
         return self._load(rows.add_column(0, RUN, pa.array([run] * rows.num_rows, pa.int64())), run)
 
     def declare(self, sql: str, reads: Mapping[str, BatchRelation], *, is_table: bool) -> BatchRelation:
-        """Returns the relation with this text, which reads these other relations."""
+        """Returns the relation with this text, which reads these other relations. It is created later, by ``_make``."""
         identity = (sql, is_table, *sorted((name, relation.number) for name, relation in reads.items()))
         if identity not in self._relations:
             runs = {relation.run for relation in reads.values() if relation.run is not None}
@@ -145,10 +149,11 @@ class HistoryBatch:
         )
 
     def rows(self, sql: str, reads: Mapping[str, BatchRelation], run: int) -> list[Row]:
+        """Returns a query's rows for one run. A query that is repeated runs for all runs, and its answers are kept."""
         identity = (sql, *sorted((name, relation.number) for name, relation in reads.items()))
         answers = self._answers.setdefault(identity, {})
         if run not in answers:
-            again = sql in _repeated_texts or bool(answers)
+            again = sql in _repeated_texts or bool(answers)  # a second run asks, or another batch repeated the text
             of_all = all(relation.run is None for relation in reads.values())
             if again and of_all and identity not in self._for_all:
                 self._for_all.add(identity)
@@ -198,6 +203,7 @@ class HistoryBatch:
         return f"with {bindings} select * from ({sql}) as text"
 
     def _make(self, relation: BatchRelation) -> None:
+        """Creates the relation in DuckDB for all its runs, unless it exists."""
         if relation.exists:
             return
         if relation.is_table and relation.is_surely_empty is None:

@@ -40,11 +40,13 @@ RUN_MEMORY_EFFECTS: Final = 40_000_000
 """Maximum number of effects of a history that is judged within ``RUN_MEMORY``. A query over 100 million effects of a
 log ran out of memory with 600 MB."""
 NO_SPACE: Final = "No space left on device"
+"""Text of DuckDB's error if the disk for temporary files is full."""
 KEPT_VALUES: Final = 250_000_000
 """Maximum number of values of a decoded table in memory, which takes about 1 GB. It counts rows times columns with
 values. Decoding once pays, because some hundred queries of the checks read each table.
 """
 STORED: Final = "stored_"
+"""Prefix of the table with the decoded columns of a registered view."""
 KEPT_TEXTS: Final = 1_000
 """Maximum number of parsed SQL texts in the cache. The checks have some 700 texts. Texts that name files or operations
 of a history are used only once."""
@@ -62,6 +64,7 @@ _WRONG_FOR_LATERAL_JOINS: Final = ("projection_pullup",)
 ENUM_COLUMNS: Final = ("key", "kind", "outcome", "phase")
 """Columns of repeated texts, by which checks join, group and sort."""
 MAX_ENUM_VALUES: Final = 1_000_000
+"""Maximum number of different texts of a column that becomes an enum."""
 
 _CONFIG: Final = {
     "preserve_insertion_order": "false",
@@ -73,8 +76,8 @@ MAX_SESSIONS: Final = 4
 """Maximum number of sessions per database. Sessions slow a database down: after ten of them a judgement takes a fifth
 longer."""
 _shared: dict[int, tuple[Any, int]] = {}
-"""By process, the database of small histories, and the number of sessions that it may still have. Creating and closing
-a database costs as much as some thirty queries.
+"""By process (a fork has another number), the database of small histories, and the number of sessions that it may
+still have. Creating and closing a database costs as much as some thirty queries.
 """
 
 _numbers = itertools.count()
@@ -91,7 +94,7 @@ class DuckDB(LazyEngine):
     - ``threads``: None means one per core.
     - ``kept_values``: a table with at most this many values is decoded once and kept in memory.
     - ``small``: for at most ``SMALL_ROWS`` effects. Then the other options have no effect.
-    - ``lateral``: for queries that run as lateral joins.
+    - ``lateral``: for queries that run as lateral joins (``batch``).
 
     Use it as a context manager, or close it.
     """
@@ -230,8 +233,8 @@ class DuckDB(LazyEngine):
             self._spill.cleanup()
 
     def _table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Creates a table from relations that exist already."""
-        self._relations.release(name)
+        """Creates a table at once, and registers it. ``sql`` reads only relations that exist."""
+        self._relations.prepare_redefinition(name)
         self._relations.register_table(name, self._create_table(name, sql, parameters))
 
     def _make(self, relation: LazyRelation) -> int | None:
@@ -286,6 +289,7 @@ def _connect_small() -> Any:
 
 
 def _create_database(process: int) -> Any:
+    """Creates the database of this process for small histories."""
     database = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
     _disable_optimizers(database, lambda name: name not in _NEEDED_OPTIMIZERS)
     # DuckDB creates the folder when it needs one, and removes it.

@@ -23,9 +23,10 @@ CACHE_SIZE: Final = 2_000
 
 _TOKEN: Final = re.compile(r"'[^']*'|(?:[\w.]|\"\w+\")+|\S")
 _WORD: Final = re.compile(r"'[^']*'|(\w+)")
-"""Skips quoted texts."""
-_ANY: Final = re.compile(r"\w+")
+"""Matches words outside of quoted texts."""
+_WORD_ANYWHERE: Final = re.compile(r"\w+")
 _ESCAPE: Final = re.compile(r"--|/\*|\\")
+"""Matches comments and escapes, which are not analysed."""
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
 """Matches comments, escapes and quoted names, in which an apostrophe need not begin a quoted text."""
 _UNSUPPORTED_TOKENS: Final = frozenset("\"'$:;[")
@@ -74,7 +75,7 @@ def find_all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
 def find_words(sql: str) -> tuple[str, ...]:
     """Returns all words, in lower case, that may be the name of a relation."""
     text = sql.lower()
-    return tuple(dict.fromkeys(filter(None, (_ANY if _APOSTROPHE.search(text) else _WORD).findall(text))))
+    return tuple(dict.fromkeys(filter(None, (_WORD_ANYWHERE if _APOSTROPHE.search(text) else _WORD).findall(text))))
 
 
 @lru_cache(CACHE_SIZE)
@@ -127,6 +128,7 @@ def _analyse_with(tokens: list[Any], named: Mapping[str, EmptinessCondition]) ->
 
 
 def _analyse_select(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
+    """Returns the condition under which one part of a union has no rows."""
     if len(tokens) == 1 and isinstance(tokens[0], list):
         return _analyse_query(tokens[0], named)
     if not tokens or tokens[0] != "select":
@@ -170,7 +172,7 @@ def _has_aggregate(tokens: list[Any]) -> bool:
 
 def _find_needed(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> Iterator[EmptinessCondition]:
     """Yields the condition of each relation after ``from`` that the query needs."""
-    index, optional = 0, False
+    index, optional = 0, False  # `optional`: the next relation is the right side of a left join
     while index < len(tokens):
         item, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
         if not optional:

@@ -23,7 +23,7 @@ from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import DEFAULT_MEMORY, RUN_MEMORY, RUN_MEMORY_EFFECTS, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.parquet_stats import read_sizes
-from assay.checkers.engine.sqlite import SQLite, is_available, require_sqlite
+from assay.checkers.engine.sqlite import SQLite, is_sqlite_available, require_sqlite
 from assay.harness.core.history.data_sets import DATA_SETS
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Engines:
         return DUCKDB if not self._may_be_spark or fits_in_duckdb(reader) or not _is_spark_available() else SPARK
 
     def spark(self, rows: int) -> Spark | None:
-        """Returns a session for work other than SQL on ``rows`` rows if Spark was requested, otherwise None.
+        """Returns a session for work other than checks, on ``rows`` rows, if Spark was requested; otherwise None.
 
         Raises ``EngineUnavailable`` if Spark is not installed.
         """
@@ -152,10 +152,10 @@ class Engines:
         return self._application_for(rows).engine(effects=rows) if requested else None
 
     @contextmanager
-    def open(self, reader: HistoryReader, *, shared: bool = True) -> Iterator[Engine]:
+    def open(self, reader: HistoryReader, *, common_sql: bool = True) -> Iterator[Engine]:
         """Yields an engine for this history alone. Raises ``EngineUnavailable`` if Spark is wanted but not available.
 
-        ``shared``: all checks use the common SQL subset. If False, SQLite is not chosen.
+        ``common_sql``: all checks use the common SQL subset (``base``). If False, SQLite is not chosen.
         """
         effects = reader.rows("effects")
         match self.pick(reader):
@@ -163,7 +163,7 @@ class Engines:
                 application, readable = self._application_for(effects), fits_in_duckdb(reader)
                 with application.judging_engine(effects=effects, readable=readable) as engine:
                     yield engine
-            case "sqlite" if shared:
+            case "sqlite" if common_sql:
                 with SQLite() as lite:
                     yield lite
             case _:
@@ -186,7 +186,7 @@ class Engines:
         from assay.checkers.engine.spark_application import SparkApplication
         from assay.checkers.engine.spark_settings import SMALL_ROWS as SMALL_TO_SPARK
 
-        quick = effects < SMALL_TO_SPARK
+        quick = effects < SMALL_TO_SPARK  # such an application judges only small histories, so a large one replaces it
         if self._application is not None and self._application.quick and not quick:
             self.close()
         if self._application is None:
@@ -214,9 +214,10 @@ def _require_spark() -> None:
 
 
 def is_small(reader: HistoryReader) -> bool:
-    """Returns whether SQLite judges the history faster than DuckDB, with equal results."""
+    """Returns whether the history suits SQLite: it is judged faster than by DuckDB, and its numbers are small
+    enough."""
     few = sum(map(reader.rows, SMALL_TABLES)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
-    if not few or not is_available():
+    if not few or not is_sqlite_available():
         return False
     return all(
         size <= (MAX_SUMMED if column in SUMMED_COLUMNS else MAX_NUMBER)
@@ -227,7 +228,7 @@ def is_small(reader: HistoryReader) -> bool:
 
 
 def _read_sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
-    """Yields, for each part of a table, the largest absolute value of each whole-number column."""
+    """Yields, for each file of a data set, the largest absolute value of each whole-number column."""
     table = reader.in_memory(name)
     if table is None:
         yield from map(read_sizes, reader.paths(name))

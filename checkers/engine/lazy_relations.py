@@ -44,6 +44,7 @@ class LazyRelations:
         self._make = make
         self._relations: dict[str, LazyRelation] = {}
         self._readers: dict[str, set[str]] = {}
+        """By name, the names of the relations that read it directly."""
 
     def declare(self, name: str, sql: str, *, is_table: bool) -> None:
         """Declares a relation. Does nothing if it is already declared, and no relation that it reads was redefined."""
@@ -54,8 +55,8 @@ class LazyRelations:
         reads = tuple(word for word in find_words(sql) if word != name and word in self._relations)
         self._define(LazyRelation(name, sql, is_table, reads))
 
-    def release(self, name: str) -> None:
-        """Creates the tables that read the present relation of this name, because the name will be redefined.
+    def prepare_redefinition(self, name: str) -> None:
+        """Creates the tables that read the present relation of this name, because they must not read the next one.
 
         The engine must call this method before it fills a table of this name itself, and :meth:`register_table` after.
         """
@@ -121,7 +122,7 @@ class LazyRelations:
     def _define(self, new: LazyRelation) -> None:
         former = self._relations.get(new.name)
         if former is not None:
-            self.release(new.name)
+            self.prepare_redefinition(new.name)
             for name in former.reads:
                 self._readers[name].discard(new.name)
         self._relations[new.name] = new

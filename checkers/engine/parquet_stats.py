@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 UNBOUNDED: Final = float("inf")
+"""The size of values without statistics."""
 
 
 def find_columns_with_values(parts: Sequence[Path], names: Sequence[str]) -> list[str]:
@@ -51,6 +52,7 @@ def _read_groups(metadata: pq.FileMetaData, place: int) -> Iterator[Any]:
 
 
 def _has_value(group: Any) -> bool:
+    """Returns whether a column's chunk may have a value. ``group``: the chunk's metadata."""
     known = group.statistics
     return group.num_values > 0 and (known is None or not known.has_null_count or known.null_count < group.num_values)
 

@@ -1,8 +1,8 @@
-"""Spark engine: runs the checks' SQL on clusters, and if one machine's memory and disk do not suffice.
+"""Spark engine: runs the checks' SQL on a cluster, or on this machine for histories that are too large for DuckDB.
 
 Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint, which needs no
-shared disk. The checkpoint also cuts the plan: a query over ten tables is planned from these tables, not from the files
-on. For a large history, a table is materialised only when a query reads it, and tasks answer the queries by key
+shared disk. The checkpoint also cuts the plan: a query over ten tables is planned from these tables, not from the
+files. For a large history, a table is materialised only when a query reads it, and tasks answer the queries by key
 (``spark_parts``).
 """
 
@@ -97,8 +97,8 @@ class Spark(LazyEngine):
     name = "spark"
 
     def __init__(self, session: SparkSession, *, large: bool = False) -> None:
-        """``large``: tables that no query reads, or that have no rows, are skipped. To find such tables takes time,
-        which is saved only for a large history.
+        """``large``: tables that no query reads, or that have no rows, are skipped. Finding such tables takes time, so
+        it pays only for a large history.
         """
         super().__init__()
         self._session = session
@@ -113,7 +113,7 @@ class Spark(LazyEngine):
         sources = []
         for number, (columns, paths) in enumerate(files_by_columns.items()):
             source = f"{name}_{number}"
-            self._relations.release(source)
+            self._relations.prepare_redefinition(source)
             with raising_engine_errors(f"read {paths[0]}"):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
@@ -143,7 +143,7 @@ class Spark(LazyEngine):
             return self._query(sql).toArrow()
 
     def load(self, name: str, rows: pa.Table) -> None:
-        self._relations.release(name)
+        self._relations.prepare_redefinition(name)
         with raising_engine_errors(f"load {name}"):
             whole = rows.combine_chunks()  # Spark 4.3 loses all rows after an empty chunk
             self._add_view(name, self._session.createDataFrame(whole).localCheckpoint(eager=True))
@@ -245,14 +245,15 @@ class Spark(LazyEngine):
         """Returns whether tasks can judge parts. The nodes of a cluster may lack Python packages."""
         return self._local or not any(self.run_everywhere(find_missing_package, b""))
 
-    def ask_parts(
+    def ask_parts(  # also called by `DuckDBInSpark`, which is then the ``engine``
         self,
         engine: Engine,
         history: HistoryReader,
         question: Callable[[Engine], T],
         progress: Callable[[int, int], None],
     ) -> list[T] | None:
-        """Implements :class:`SupportsPartitioning`. ``engine``: has the history's tables, and ``effect_kinds``."""
+        """Implements :meth:`ask_each_part`. ``engine``: has the history's tables, and ``effect_kinds`` (the numbers of
+        effects by key and kind)."""
         if history.translation("effects") or history.in_memory("effects") is not None:
             return None  # the rows are not in files of the current format
         # A key belongs to a hash bucket, and a bucket to a part.

@@ -54,7 +54,8 @@ class RowGroupRange:
 
 @dataclass(frozen=True)
 class ShuffleTask:
-    """Divides a range by part. ``columns``: the columns to send. ``part_of_bucket``: the part of each bucket."""
+    """Reads a range of rows, and divides it by part. ``columns``: the columns to send. ``part_of_bucket``: the part of
+    each bucket."""
 
     columns: tuple[str, ...]
     part_of_bucket: Sequence[int]
@@ -84,7 +85,7 @@ class ShuffleTask:
 
 @dataclass(frozen=True)
 class AskTask:
-    """Loads one part into DuckDB and calls ``question``, which may read only ``effects`` and ``faults``.
+    """Loads one part into DuckDB and calls ``question`` with this engine. It may read only ``effects`` and ``faults``.
 
     ``faults``: the table of faults, packed by :func:`pack`.
     """
@@ -141,8 +142,8 @@ def divide_into_ranges(paths: Sequence[Path]) -> list[RowGroupRange]:
 def assign_parts(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
     """Returns the part of each bucket, and the number of rows of each part.
 
-    ``rows``: the number of rows of each key. ``tasks``: the number of tasks that run at once. The number of parts is a
-    multiple of ``tasks``. Buckets are assigned in falling order of size, each to the part with the fewest rows.
+    ``rows``: each key with its number of rows. ``tasks``: the number of tasks that run at once. The number of parts is
+    a multiple of ``tasks``. Buckets are assigned in falling order of size, each to the part with the fewest rows.
     """
     sizes = [0] * BUCKETS
     for key, many in rows:

@@ -14,10 +14,12 @@ from typing import Final
 
 LOCAL: Final = "local[2]"
 _LOOPBACK: Final = ("spark://127.", "spark://localhost:")
+"""Prefixes of standalone masters on this machine."""
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
 
 LEAST_PARTITIONS: Final = 4
+"""Minimum number of shuffle partitions for a large history."""
 PARTITION_ROWS: Final = 2_000_000
 """Effects per shuffle partition of a large history on this machine. A cluster uses its own setting."""
 

@@ -37,7 +37,7 @@ OLDEST: Final = (3, 39)
 """The first version with ``is distinct from``."""
 
 _TRANSLATED: Final = re.compile(r"'[^']*'|\bas (string)\b|\.(group|index)\b")
-"""Quoted texts, which are left unchanged, and words that SQLite spells differently."""
+"""Matches words that SQLite spells differently, and quoted texts, so that nothing in them is replaced."""
 
 
 class SQLite(LazyEngine):
@@ -69,7 +69,7 @@ class SQLite(LazyEngine):
     def _fill(self, name: str, tables: Sequence[pa.Table], schema: pa.Schema) -> None:
         """Creates a table with exactly the columns of ``schema``; missing columns are null."""
         name = name.lower()
-        self._relations.release(name)
+        self._relations.prepare_redefinition(name)
         self._drop(name)
         types = (to_sql_type(field.type).replace("string", "text") for field in schema)
         columns = ", ".join(f"{quote(name)} {kind}" for name, kind in zip(schema.names, types, strict=True))
@@ -141,7 +141,7 @@ class SQLite(LazyEngine):
         return EngineError(f"SQLite could not run {shorten(sql)}: {error}")
 
     def _fails(self, sql: str) -> bool:
-        """Runs a statement again, rolls its effects back, and returns whether it failed."""
+        """Runs a statement again, undoes it, and returns whether it failed again."""
         self._connection.execute("savepoint tried")
         try:
             self._connection.execute(translate(sql)).fetchall()
@@ -153,14 +153,14 @@ class SQLite(LazyEngine):
         return False
 
 
-def is_available() -> bool:
+def is_sqlite_available() -> bool:
     """Returns whether this Python's SQLite understands the checks."""
     return sqlite3.sqlite_version_info >= OLDEST
 
 
 def require_sqlite() -> None:
     """Raises ``EngineUnavailable`` if SQLite is too old for the checks."""
-    if not is_available():
+    if not is_sqlite_available():
         needed = ".".join(map(str, OLDEST))
         raise EngineUnavailable(
             f"the checks need SQLite {needed} or later, this Python has {sqlite3.sqlite_version}; use --engine=duckdb"

@@ -5,8 +5,8 @@ A workload records ``commit``, ``fetched`` and ``advance`` in ``effects`` as in 
 ``commit`` has the ``assignment`` under which it reads. A commit without one is by a client that may commit anything.
 An ``advance`` is a commit by a client that never seeks. ``value`` is the number of a commit, ``position`` its offset.
 
-``commit-mismatch``: a commit's number was fetched with another position. A number is not judged if the position of any
-of its commits is unknown.
+``commit-mismatch``: a fetch returned a commit's number with another position. A number is not judged if the position of
+any commit with this number is unknown.
 
 ``commit-beyond-log`` takes two forms:
 
@@ -20,8 +20,7 @@ of its commits is unknown.
 - A log ended below an accepted commit. The end counts if a call after the commit's return found it, and the contract
   declares ends linearizable. It also counts if it is the end at which the drain settled (``log_settled``), and the
   sentinel (the last record before the drain) was sent after the commit's return. Commits by non-members do not count.
-  Nothing is judged if a power loss may cut the log (the contract declares
-  ``unflushed``).
+  Nothing is judged if a power loss may cut the log (the contract declares ``unflushed``).
 
 ``log_declared`` holds values of the contract.
 
@@ -35,7 +34,9 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import greatest_before, select_first, total_of
 
 _READER: Final = "group_name, log, process, assignment"
+"""The columns that identify a reader: a member under one assignment of a log."""
 _READ_CALL: Final = "case when is_commit = 0 then call end"
+"""SQL: the call of a read; null for a commit."""
 
 
 COMMIT_MISMATCH: Final = Check(
@@ -82,7 +83,8 @@ COMMIT_BEYOND_LOG: Final = Check(
         where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
             and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
 
-        -- The position that each operation reached in a log under an assignment. `least` prevents an overflow.
+        -- The position that each operation reached in a log under an assignment (`least` prevents an overflow).
+        -- `doubtful`: 1 if the operation did not end ok, so it may have read further.
         create view commit_reads as
         select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
             e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
@@ -93,7 +95,8 @@ COMMIT_BEYOND_LOG: Final = Check(
             and e.group is not null
         group by e.op, e.key, e.group, e.process, e.assignment, e.call
 
-        -- Commits above all positions reached before under their assignment.
+        -- Commits above all positions reached before under their assignment. `reached`, `doubtful`, `last_read`: the
+        -- greatest values of the reads before the commit. `r`: the first reset of the process in this log.
         create view commits_above_reads as
         select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
         from (
@@ -126,7 +129,8 @@ COMMIT_BEYOND_LOG: Final = Check(
             on f.process = r.process and f.call > r.last_read and f.call <= r.call
         where f.process is null
 
-        -- Reported or settled ends of a log below a position that had been committed `before`.
+        -- Reported or settled ends of a log. `before`: the greatest position that had been committed before the end was
+        -- requested, or before the sentinel was sent.
         create view ends_below_commits as
         select op, log, time, position, before from (
             select op, log, time, position, is_commit,

@@ -4,16 +4,16 @@ A workload records itself in ``effects`` as follows (``key`` names group and par
 
 - ``keep``: a commit, with its unique number as ``value``. ``retention_ms`` is the time for which it must be kept while
   the group has no members. A member's commit also has ``generation`` and ``owner``.
-- ``kept``: a read; ``value`` is the number of the commit found, or null.
-- ``part``: a client has left the group ``key``, or was no member.
+- ``kept``: a read of the committed offset; ``value`` is the number of the commit that it found, or null.
+- ``part``: a client has left the group ``key`` (it departs), or was no member.
 
 A commit *must stay* for its retention time, counted from its call. A member's commit must also stay until the call of
 this member's last accepted commit in this generation, because until then the group had a member. A commit of unknown
 outcome may take effect at any time after its call; a rejected commit never does. If one operation made several commits
 of one key in order (``sub``), only the last acknowledged one is in place when the operation returns.
 
-- ``early-expiry``: a read found nothing, although the last commit before it had to stay until the read returned. Each
-  commit that may have come later had to stay as long.
+- ``early-expiry``: a read found nothing, although the last commit before it had to stay until the read returned, and so
+  had each commit that may have come after that one.
 - ``revived-offset``: a read found a commit again after another operation ended it. This operation is a read that found
   nothing, or a later commit. It was called after the first commit was in place.
 - ``overdue-offset``: a read at the end of the run found a commit after the contract's retention deadline. The deadline
@@ -43,6 +43,7 @@ EARLY_EXPIRY: Final = Check(
     meaning="a committed offset was missing before its retention time was over",
     views=parse_views(f"""
         -- Commits, which must stay until `kept_until`. `superseded`: the same operation made a later commit of the key.
+        -- `g`: the last accepted commit of each member in a generation.
         create table expiry_keeps as
         select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
             greatest(e.call + {nanoseconds("e.retention_ms")},
@@ -71,6 +72,7 @@ EARLY_EXPIRY: Final = Check(
             least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
         from expiry_keeps k left join expiry_reads l on k.key = l.key and k.value = l.value group by k.key, k.value
         """),
+    # `since`: the call of the last commit before the read. `x`: this commit, and those that may have come after it.
     violations=f"""
         select l.key, l.op as read_op, l.since, min(x.kept_until) as kept_until
         from (

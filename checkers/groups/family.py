@@ -8,8 +8,8 @@ generation (null in a design without generations). ``owner`` is the member's or 
 - ``release``: the member gave the partition up by itself. ``lost``: it learned, or noticed, that it no longer owns the
   partition. Columns are as in the hold's ``acquire``, with the ``position`` at which the hold ended, if known. Every
   operation reports the changes of its process since its previous operation.
-- ``idle``: an operation had no such change to report; ``key`` is the group's name. Without this row, the member may own
-  something that it has not reported yet. Then no partition can be called an orphan.
+- ``idle``: an operation had no such change to report; ``key`` is the group's name. Without any of these rows, a member
+  may own something that it has not reported yet. Then no partition can be called an orphan.
 - polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` is the commit's unique number, ``position`` the offset.
   Without ``generation`` the client is no member. ``assignment``: the number of the hold under which the member read

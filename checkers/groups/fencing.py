@@ -40,6 +40,7 @@ from assay.checkers.sql_idioms import (
 PLACEABLE: Final = 2**61
 """Tokens below this have a place that fits into 64 bits."""
 
+# Matches a rejection because of a newer token.
 _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like 'stale-epoch:%')"
 
 _FIRST: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
@@ -53,7 +54,8 @@ FENCING_VIOLATION: Final = Check(
         select coalesce(e.group, '') as group_name, e.key from effects e
         where e.kind = 'guarded' and e.token is not null group by coalesce(e.group, ''), e.key
 
-        -- An acquire that gives its owner a known token again counts as a renewal.
+        -- Operations with a token, and their places. An acquire that gives its owner a known token again (its `rank` is
+        -- above 1) counts as a renewal.
         create table fencing_steps as
         select group_name, key, kind, rejected, token, 2 * token + case when rejected = 1 then 2
                 when kind = 'acquire' and rank = 1 then 0 else 1 end as place,
@@ -81,6 +83,7 @@ FENCING_VIOLATION: Final = Check(
                 group by group_name, key, place) as folded) as ordered
         where before > first_ret
         """,
+    # `spot` is the place of each side; `select_nearest_pairs` requires the columns `side`, `moment` and `op`.
     evidence=f"""
         select key, group_name, place >> 1 as held_token, former_op as first_op, former_kind as first_kind,
             former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,

@@ -35,9 +35,9 @@ FORGOTTEN_GROUPS: Final = Table(
     "group_forgotten",
     "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
 )
-"""Groups that were forgotten, and how often. A group without members and offsets is finally forgotten, and its
-generations begin again. So each number may be given once more per event. The order of these events and the actions of
-clients or other nodes is unknown.
+"""Groups that their coordinator has forgotten, and how often. A group without members and offsets is finally forgotten,
+and its generations begin again. So each number may be given once more per event. Nothing orders these events among the
+actions of clients and of other nodes.
 """
 
 _FIRST: Final = first_rows_subquery("found_zombie_commit", "key, place")
@@ -48,8 +48,8 @@ ZOMBIE_COMMIT: Final = Check(
     views=(
         FORGOTTEN_GROUPS,
         *parse_views(f"""
-        -- Commits and acquires with their generation (`place`). A commit has happened when it is answered, or when
-        -- `seen_op` has fetched its number, if that is earlier.
+        -- Commits (`commits` is 1) and acquires, with their generation (`place`). A commit has happened when it is
+        -- answered, or when `seen_op` has fetched its number, if that is earlier.
         create table group_steps as
         select e.group as key, e.generation as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
             min(e.ret) as ret, cast(null as bigint) as seen_op
@@ -70,7 +70,8 @@ ZOMBIE_COMMIT: Final = Check(
             and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
         group by e.group, e.generation, e.op
 
-        -- For each generation, its first known moment, and the last call of a commit in an earlier one.
+        -- For each generation, its first known moment, and the last call of a commit in an earlier generation
+        -- (`before`).
         create view group_levels as
         select key, place, first_ret, {greatest_before("last_commit", by="key", order="place")} as before
         from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret

@@ -1,18 +1,21 @@
 """Group convergence: after the last heal a group owns every partition and reads it to its end by the group deadline.
 
-At its end a run sends one last record to each partition (the sentinel), and the members of a group poll until they are
-past it.
+At its end a run sends one last record to each partition (the sentinel). Then, in the drain, the members of a group poll
+until they are past it.
 
 1. A group must read every sentinel of the topics that it ever owned. If it never owned anything and there is only one
    topic, it must read all sentinels.
-2. The clock starts when the sentinel is acknowledged, the group has polled in this phase, and all faults are healed and
-   recovered. The last operation of unknown outcome, sends excluded, must also have ended. After an unknown outcome the
-   worker gives up its member. So the operation can have no effect after the worker's next call, by a new member.
-3. The clock runs only while members poll: operations of the group in this phase were answered, with pauses of at most a
+2. The clock starts when the sentinel is acknowledged, the group has polled in the drain, and all faults are healed and
+   recovered. Also, each worker with an operation of unknown outcome (sends excluded) must have made another call. It
+   makes that call with a new member, so the old member can do nothing any more.
+3. The clock runs only while members poll: operations of the group in the drain were answered, with pauses of at most a
    quarter of the deadline.
 
 Nothing is required of a single member, because surplus members rightly own nothing. If members may give up after a
 number of retries, the contract must tolerate this anomaly. The check does not judge a group without a drain.
+
+``rest_quiet`` has the time at which the last fault was healed and recovered (``liveness.snapshots``).
+``deadlines_declared`` has the contract's deadlines.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -51,12 +54,14 @@ UNSETTLED_GROUP: Final = Check(
     views=(
         *POLL_STRETCHES,
         *parse_views(f"""
+        -- The acknowledged sentinels, with the returns of their sends.
         create table settle_sentinels as
         select key, {extract_topic("key")} as topic, position, op, min(ret) as ret from effects
         where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
         group by key, position, op
 
-        -- The topics of each group. An `acquire` whose key is the group itself shows a member that owns nothing.
+        -- The topics that each group ever owned, or the only topic if it never owned any (rule 1). An `acquire` whose
+        -- key is the group itself shows a member that owns nothing.
         create view settle_owned as
         select e.group as group_name, {extract_topic("e.key")} as topic from effects e
         where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {extract_topic("e.key")}
@@ -71,7 +76,7 @@ UNSETTLED_GROUP: Final = Check(
             cross join (select min(topic) as topic, max(topic) as other from settle_sentinels) t
         where t.topic = t.other
 
-        -- The time by which the last operation of unknown outcome has surely ended.
+        -- The time after which no operation of unknown outcome can have an effect (rule 2).
         create view settle_doubts as
         select coalesce(max(resumed), 0) as since from (
             select "index" as op, outcome, coalesce(
@@ -103,6 +108,7 @@ UNSETTLED_GROUP: Final = Check(
         where x.until - x.since >= d.group_deadline
             and (r.ret is null or r.ret - x.since > d.group_deadline)
         """,
+    # `given`: how often the partition was given to a member in this time.
     evidence=f"""
         select f.group_name, f.key, f.position, f.op as sentinel_op,
             f.since, f.until, min(d.group_deadline) as deadline,
@@ -115,7 +121,7 @@ UNSETTLED_GROUP: Final = Check(
         {order_by("f.group_name, f.key, f.position, f.op")}
         """,
     examined="select count(*) as examined from settle_expected",
-    # [, last ...|, and had no owner] is the first text, or the second if a column of the first is null (`claims`).
+    # [, last ...|, and had no owner] is the first text, or the second one if `owner_op` is null.
     # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="No member of {group_name} read {key} up to offset {position}, acknowledged at {sentinel_op:returned}, by "
     "{until:time}, though members polled all the time and no fault was in force since {since:time}; the contract's "

@@ -17,7 +17,7 @@ A ``resume`` is not judged if a late or unknown commit can explain it:
   the one at which it began.
 
 After such a late commit the group continues from the lower offset. So a new *era* begins, and floors of the former era
-no longer count. Unlike a register, offsets may not be written back to a lower value, and values need not be unique.
+no longer count. Unlike a register's values, offsets must never go back, and one offset may be committed several times.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -41,7 +41,8 @@ OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
     meaning="a group's offset went back, or was lost",
     views=parse_views(f"""
-        -- Commits that may have happened unrecorded: at time `since` or later, at offset `least` or above.
+        -- Commits that may have happened unrecorded: at time `since` or later, at offset `least` or above. `h`: the
+        -- offset at which each owner of a partition began.
         create table offset_doubts as
         select key, call as since, cast(0 as bigint) as least from effects
         where kind = 'advance' and outcome = 'info' and position is null
@@ -66,6 +67,7 @@ OFFSET_REGRESSION: Final = Check(
         where e.kind = 'resume' and e.outcome = 'ok' group by e.key, e.op
 
         -- Acknowledged commits and begins; `place` is the offset. `judged` 0: a late or unknown commit can explain it.
+        -- `u`: the offsets of commits of unknown outcome.
         create table offset_steps as
         select e.key, e.position as place, e.op, e.kind, e.call, e.ret,
             case when e.kind = 'resume' and (u.key is not null or l.key is not null) then 0 else 1 end as judged

@@ -19,7 +19,7 @@ all of these are true throughout:
   never came, does not count.
 - No process may have acquired something that it never reports. If a process's last operation has an unknown outcome
   (sends excluded), the process may have acquired something since its worker's previous call.
-- No process of the group is past its last report. After its last operation that reports on the group, a process may own
+- Each process of the group that is not dead reports on the group again later. After its last report, a process may own
   anything until it is dead.
 
 An interval ends with a rebalance of the whole group, or when all members have left, because then no member acts under a
@@ -61,7 +61,8 @@ def _select_unowned_times(owned: str) -> str:
         """
 
 
-_END_OF_HOLD: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end"
+# SQL: the latest possible end of a hold `h`, unless its owner died earlier.
+_END_OF_HOLD: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.surely_ended, {INFINITY}) end"
 
 
 ORPHANED_PARTITION: Final = Check(
@@ -157,7 +158,7 @@ ORPHANED_PARTITION: Final = Check(
                     group by a.group, a.key, a.process, a.assignment, a.op) e
                     on e.group_name = h.group_name and e.key = h.key and e.process = h.process
                     and e.assignment = h.assignment
-                where h.begun is not null and e.call <= coalesce(h.over, e.call)) as named) l
+                where h.begun is not null and e.call <= coalesce(h.given_up, e.call)) as named) l
             cross join group_declared d
         where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
 
@@ -165,7 +166,9 @@ ORPHANED_PARTITION: Final = Check(
         create table orphan_topics as
         select group_name, topic from orphan_gaps group by group_name, topic
 
-        -- Moments at which a group's state changes. `counts`: a member certainly lives, and the interval is judged.
+        -- Moments at which a group's state changes. `living`, `doubts`: how many rows of `orphan_lives` and of
+        -- `orphan_doubts` begin at the moment, minus those that end. `counts`: from this moment to the next one, a
+        -- member certainly lives, and nothing prevents a judgement.
         create view orphan_states as
         select group_name, topic, moment,
             lead(moment) over (partition by group_name, topic {order_by("moment")}) as next_moment,
@@ -186,7 +189,7 @@ ORPHANED_PARTITION: Final = Check(
                 where d.until < {INFINITY}) as changes
             group by group_name, topic, moment) as folded
 
-        -- Moments numbered by the stretch of states that count.
+        -- Moments, with the number of the stretch to which they belong: an uninterrupted sequence of states that count.
         create view orphan_begins as
         select group_name, topic, moment, next_moment, counts,
             {sum_so_far("begins", by="group_name, topic", order="moment")} as stretch

@@ -52,21 +52,23 @@ HOLD_VIEWS: Final = parse_views(f"""
     from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
 
-    -- The use of each assignment, held or not. It aggregates numbers only, because it reads nearly all rows.
+    -- The operations under each assignment, whether it was acquired or not. Only numbers are aggregated, because nearly
+    -- all rows are read.
     create view hold_uses as
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
-        min(case when e.kind in ('release', 'lost') then e.call end) as over,
-        max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as gone,
-        max(case when e.kind not in ('release', 'lost') and e.ret is not null then e.call end) as alive
+        min(case when e.kind in ('release', 'lost') then e.call end) as given_up,
+        max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as surely_ended,
+        max(case when e.kind not in ('release', 'lost') and e.ret is not null then e.call end) as last_use
     from effects e
     where e.kind not in ('append', 'end') and e.assignment is not null
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
 
     -- Times of each hold. `begun`: certainly held from then on. `reported`: call of the last operation that reports it.
-    -- `over`: the owner began to give it up, or learned of its loss. `gone`: certainly ended. `alive`: last use.
+    -- `given_up`: the owner began to give it up, or learned of its loss. `surely_ended`: the hold certainly ended by
+    -- then. `last_use`: the call of the last answered operation under the hold.
     create table holds as
     select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
-        u.over, u.gone, u.alive
+        u.given_up, u.surely_ended, u.last_use
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
 
@@ -88,19 +90,22 @@ HOLD_VIEWS: Final = parse_views(f"""
     -- The certain part of each hold with a known owner.
     create table certain_holds as
     select group_name, key, process, owner, term, op, begun, until from (
-        select group_name, key, process, owner, term, op, begun, case when over is null then alive
-            when killed < over then greatest(killed, least(alive, over)) else over end as until
+        select group_name, key, process, owner, term, op, begun,
+            case when given_up is null then last_use
+                when killed < given_up then greatest(killed, least(last_use, given_up)) else given_up end as until
         from (
-            select h.group_name, h.key, h.process, h.owner, h.term, h.op, h.begun, h.over, h.alive,
+            select h.group_name, h.key, h.process, h.owner, h.term, h.op, h.begun, h.given_up, h.last_use,
                 min(case when k.healed > h.begun then greatest(k.since, h.begun) end) as killed
             from holds h cross join client_kills k
             where h.assignment is not null and h.owner = h.other_owner
-            group by h.group_name, h.key, h.process, h.assignment, h.owner, h.term, h.op, h.begun, h.over, h.alive
+            group by h.group_name, h.key, h.process, h.assignment, h.owner, h.term, h.op, h.begun, h.given_up,
+                h.last_use
             ) as facing) as bounded
     where begun < until
     """)
 
 
+# SQL: 1 if no earlier hold of the owner touches this one, so a new reign begins.
 _BEGINS_REIGN: Final = "case when earlier_end >= begun then 0 else 1 end"
 _FIRST: Final = first_rows_subquery("found_double_ownership", "group_name, key, term, begun")
 
@@ -151,6 +156,8 @@ DOUBLE_OWNERSHIP: Final = Check(
         select group_name, key, cast(null as bigint), 2, 0, cast(null as bigint), begun, until, before
         from reigns where before > begun
         """,
+    # With a term, `n` has the two acquires of different owners that are nearest in time. Without one, `c` and `d` are
+    # the holds that overlap: `c` ends at `before`, and `d` begins earlier, at `begun`.
     evidence=f"""
         select f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before,
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,

@@ -16,12 +16,14 @@ from typing import Final
 from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import select_first
 
+# `p` is a row of `hold_ends`, `r` a read.
 _SAME_HOLD: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
 
 READ_AFTER_RELEASE: Final = Check(
     anomaly="read-after-release",
     meaning="a member returned records of a partition that it had released",
     views=parse_views("""
+        -- Where, and by which operation, the end of each hold was reported.
         create table hold_ends as
         select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects
         where kind in ('release', 'lost') and outcome = 'ok' and position is not null and assignment is not null

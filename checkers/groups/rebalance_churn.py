@@ -6,16 +6,16 @@ are:
 
 - for any group: a fault, until it is healed and its targets have recovered; a topic created, extended, deleted or
   moved;
-- for one group: the first row of a process in it, and a release by a member;
-- for one group: an operation after which a member may be gone or back. Such an operation has no effects (the process
-  left, or was silent), or an unknown outcome (another process replaces it). Or it is ok and only lost partitions (the
-  member died).
+- for one group: a process that appears in it for the first time, and a release by a member;
+- for one group: an operation after which a member may be gone or back. Such an operation reports nothing (the process
+  left, or was silent), or only lost partitions (the member died). Or its outcome is unknown, so a new process replaces
+  this one.
 
-The check counts the generations that members report (``acquire``) at the end of the run, while members poll with pauses
-of at most a quarter of the deadline (``group_convergence``). A generation counts if it is above all generations known
-in the first half of the deadline. ``MIN_GENERATIONS`` of them are an anomaly: a member may have learned late of a
-single one, but between two of them the group was asked to join again. The nodes' event logs are not used, because they
-have the times of the nodes' own clocks. Groups that ZooKeeper coordinates (``zookeeper_groups``) have no generations.
+The check counts the generations that members report (``acquire``) in the drain, while members poll with pauses of at
+most a quarter of the deadline (``group_convergence``). A generation counts if it is above all generations known in the
+first half of the deadline. ``MIN_GENERATIONS`` of them are an anomaly: a member may have learned late of a single one,
+but between two of them the group was asked to join again. The nodes' event logs are not used, because they have the
+times of the nodes' own clocks. Groups that ZooKeeper coordinates (``zookeeper_groups``) have no generations.
 
 ``rest_quiet`` has the time at which the last fault was healed and recovered (``liveness.snapshots``). Views named
 ``..._declared`` hold values of the contract (``judging.history_views``).
@@ -31,6 +31,7 @@ from assay.checkers.groups.group_convergence import POLL_STRETCHES
 from assay.checkers.sql_idioms import order_by, select_first
 
 MIN_GENERATIONS: Final = 2
+"""Minimum number of new generations in a finding."""
 
 
 RESTLESS_GROUP: Final = Check(
@@ -44,14 +45,14 @@ RESTLESS_GROUP: Final = Check(
         select e.process, e.group as group_name, min(e.ret) as joined from effects e
         where e.group is not null and e.ret is not null group by e.process, e.group
 
-        -- Kinds of rows that each operation reports.
+        -- Which kinds of rows each operation reports: 1 if it has a row of this kind.
         create view restless_rows as
         select e.op, max(case when e.kind = 'release' then 1 else 0 end) as released,
             max(case when e.kind = 'lost' then 1 else 0 end) as lost,
             max(case when e.kind in ('lost', 'release') then 0 else 1 end) as others
         from effects e group by e.op
 
-        -- Times at which a member may have come, gone or returned.
+        -- Times at which a member may have come, gone or returned. `resumed`: the worker's next call.
         create view restless_member_changes as
         select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
             select "index" as op, process, outcome, ret, coalesce(

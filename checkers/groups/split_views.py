@@ -9,9 +9,9 @@ one claim have the same ``version`` and ``value``:
   comparing them needs no clock.
 - ``share``: another partition, which by the same view belongs to the member ``owner``.
 
-A claim is an anomaly if an earlier claim was made by a later view, in which the partition belongs to another member. A
-member that still keeps a partition by an earlier view is no anomaly, because it may not have noticed the change. Views
-that differ only in their topics are not judged.
+A claim is an anomaly if an earlier claim was made by a later view (with a higher ``version``), in which the partition
+belongs to another member. A member that still keeps a partition by an earlier view is no anomaly, because it may not
+have noticed the change. Views that differ only in their topics are not judged.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -38,6 +38,7 @@ SPLIT_BRAIN: Final = Check(
         select group_name, key, view_version, owner, min(claim_number) as claim_number, min(op) as op from claim_rows
         group by group_name, key, view_version, owner
         """),
+    # `newest`: the latest view by which an earlier claim was made. `k`: the owners of partitions by this view.
     violations=f"""
         select c.group_name, c.key, c.owner, c.view_version, c.claim_number, c.op as late_op,
             k.view_version as newest, k.owner as other, k.claim_number as known_number, k.op as known_op

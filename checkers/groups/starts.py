@@ -6,7 +6,7 @@ A workload records ``acquire``, then ``fetched`` and ``seek`` of the same partit
 - In one operation a member was given a partition, learned its committed offset (0 or more), and began to read at
   another offset, under the assignment of this hold. The three rows must be adjacent: any other row about the partition
   between them (out of range, log start or end) is a reason to begin at another offset. A hold without a committed
-  offset, a hold that was kept (nothing is fetched for it), and a later seek are not judged.
+  offset, a hold that the member had before (nothing is fetched for it), and a later seek are not judged.
 - A ``resume`` is at an offset that no ``advance`` ever committed.
 
 These exceptions apply to a ``resume``:
@@ -105,6 +105,7 @@ MISPLACED_START: Final = Check(
 
 STARTS: Final = family_of(
     MISPLACED_START,
+    # operations with rows of two of these kinds
     applies="""(
         select e.op from effects e where e.group is not null and e.kind in ('acquire', 'fetched', 'resume')
         group by e.op having min(e.kind) < max(e.kind)) as begun""",

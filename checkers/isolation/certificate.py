@@ -1,4 +1,4 @@
-"""Certificates: an order of events that shows that a history satisfies a level, and their verification.
+"""Certificates: a certificate is an order of events that shows that a history satisfies a level. Verifies it.
 
 The order lists each transaction once, by its number in the history. For snapshot isolation it lists two events of
 each: ``2 t`` is the start of transaction t, and ``2 t + 1`` its commit. The verifier replays the order. It shares no
@@ -46,7 +46,7 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
         return "a read comes before its write"
     if level.rule is Rule.READ_COMMITTED:
         return None
-    if level.rule.is_hard:
+    if level.rule.needs_search:
         return _replay(history, order, snapshot=snapshot)
     seen = _list_causes(history, level, order) if level.rule is Rule.CAUSAL else _list_visible(history, level, place)
     for reader, read_key, writer, other in seen:
@@ -66,12 +66,12 @@ def to_certificate(history: TransactionHistory, level: Level, order: Sequence[in
         events = [["commit" if event % 2 else "start", history.ops[event // 2]] for event in order]
     else:
         events = [history.ops[event] for event in order]
-    silent = [op for op, counts in zip(history.ops, history.writes_count, strict=True) if not counts]
+    without_writes = [op for op, counted in zip(history.ops, history.are_writes_counted, strict=True) if not counted]
     return {
         "level": level.name,
         "rule": level.rule.value,
         "order": level.order.value,
-        "without_writes": silent,
+        "without_writes": without_writes,
         "events": events,
     }
 

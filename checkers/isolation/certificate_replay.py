@@ -29,7 +29,8 @@ Initial = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class Operation:
-    """A transaction. ``micros``: (``r``, ``w`` or ``append``, key, value); a read of a list has a list as its value.
+    """A transaction. ``micros``, its reads and writes: (``r``, ``w`` or ``append``, key, value). A read of a list has a
+    list as its value.
 
     Reads that do not count are left out. ``ret`` is None if the outcome is unknown.
     """
@@ -45,7 +46,7 @@ def find_flaw(
     certificate: Mapping[str, Any], operations: Mapping[int, Operation], initial: Initial = lambda key: None
 ) -> str | None:
     """Returns why the certificate does not show the level, or None if it does. ``operations``: by id."""
-    rule, order, silent = certificate["rule"], certificate["order"], certificate.get("without_writes", ())
+    rule, order, without_writes = certificate["rule"], certificate["order"], certificate.get("without_writes", ())
     is_snapshot = rule == "snapshot-isolation"
     events = [tuple(event) if is_snapshot else ("commit", event) for event in certificate["events"]]
     commits = {id: place for place, (kind, id) in enumerate(events) if kind == "commit"}
@@ -56,13 +57,13 @@ def find_flaw(
     if unknown:
         return f"the history has no transaction {unknown[0]}"
     for id, one in operations.items():
-        if one.outcome == "ok" and (id not in commits or id in silent):
+        if one.outcome == "ok" and (id not in commits or id in without_writes):
             return f"transaction {id} or its writes are left out, although it succeeded"
-        if one.outcome == "fail" and id in commits and id not in silent:
+        if one.outcome == "fail" and id in commits and id not in without_writes:
             return f"transaction {id} counts with its writes, although it failed"
     if any(starts[id] > commits[id] for id in starts):
         return "a transaction commits before it starts"
-    counted = {id: _leave_out_writes(operations[id]) if id in silent else operations[id] for id in commits}
+    counted = {id: _leave_out_writes(operations[id]) if id in without_writes else operations[id] for id in commits}
     by_session = order == "session" or rule == "causal"
     for first, second in _list_declared(counted, starts, by_session=by_session, by_time=order == "real-time"):
         if commits[first] >= starts[second]:
@@ -82,7 +83,8 @@ def _leave_out_writes(one: Operation) -> Operation:
 def _list_declared(
     operations: Mapping[int, Operation], starts: Mapping[int, int], *, by_session: bool, by_time: bool
 ) -> Iterator[tuple[int, int]]:
-    """Yields pairs in the declared order. If any pair contradicts the certificate, one of these does."""
+    """Yields pairs of transactions in the declared order: enough of them to find any contradiction to the
+    certificate."""
     by_call = sorted(operations, key=lambda id: operations[id].call)
     ended = sorted((one.ret, id) for id, one in operations.items() if one.ret is not None)
     last: dict[int, int] = {}  # by process
@@ -153,9 +155,9 @@ class _Comparison:
         self._rule, self._places, self._operations, self._initial = rule, places, operations, initial
         self._attempts = attempts
         self._ids = sorted(places, key=places.__getitem__)
-        self._writers: dict[tuple[str, Any], int] = {}
-        self._final: dict[tuple[int, str], Any] = {}
-        self._writing: dict[str, int] = {}
+        self._writers: dict[tuple[str, Any], int] = {}  # by key and value
+        self._final: dict[tuple[int, str], Any] = {}  # by transaction and key, the last value that it wrote
+        self._writing: dict[str, int] = {}  # by key, the set of transactions that wrote it
         for id in self._ids:
             for f, key, value in operations[id].micros:
                 if f != "r":
@@ -275,6 +277,7 @@ class _Comparison:
         return None
 
     def _list_sources(self, id: int) -> list[int]:
+        """Returns the other transactions whose writes the transaction read."""
         values = [(key, value) for f, key, value in self._operations[id].micros if f == "r"]
         shown = [(key, one) for key, value in values for one in (value if isinstance(value, list) else [value])]
         return [self._writers[one] for one in shown if self._writers.get(one, id) != id]

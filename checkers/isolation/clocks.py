@@ -7,7 +7,8 @@
 3. *Clocks.* Transactions whose bounds do not overlap form chains, about as many as there are sessions. The clock of an
    event has the last place in each chain that must precede the event. It is as good as a closure, and needs one number
    per event and chain.
-4. *Saturation.* Only versions whose lives overlap are compared. The rules are those of ``saturation``.
+4. *Saturation.* Edges are added by the rules of ``saturation``. Only versions whose lives overlap are compared. The
+   life of a version lasts from its commit to its last reader.
 
 The edges are sound for levels with real time. For others they are a guess that most stores fulfil.
 """
@@ -51,7 +52,8 @@ class TimeOrder:
 
     - ``pairs``: pairs of events: the commit of a version precedes the later writer of the key (its start under snapshot
       isolation)
-    - ``earliest``, ``latest``: the bounds of each event. An event precedes those whose bounds begin after its end
+    - ``earliest``, ``latest``: the bounds of each event. An event precedes all events whose ``earliest`` is after its
+      ``latest``
     """
 
     pairs: list[tuple[int, int]]
@@ -60,7 +62,8 @@ class TimeOrder:
 
 
 def order_by_time(history: TransactionHistory, *, snapshot: bool) -> TimeOrder | None:
-    """Returns what follows, or None if the reads contradict real time. Events are numbered as in ``certificate``."""
+    """Returns the consequences, or None if the reads contradict real time. Events are numbered as in
+    ``certificate``."""
     found = _TimeOrder(history, snapshot)
     try:
         return found.derive()
@@ -84,7 +87,8 @@ def _expand(begins: Ints, counts: Ints) -> tuple[Ints, Ints]:
 
 
 class _TimeOrder:
-    """Versions are numbered by key, then by writer. ``_readers`` lists the readers of each version one after the other.
+    """Derives a :class:`TimeOrder`. Versions are numbered by key, then by writer. ``_readers`` lists the readers of
+    each version one after the other.
 
     - ``_first_reader``, ``_reader_counts``: by version, the place of its first reader in ``_readers``, and their number
     - ``_sources``, ``_targets``: the events between which edges lead

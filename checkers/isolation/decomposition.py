@@ -1,12 +1,12 @@
 """Decides the choices of a history part by part, so that only the size of its parts matters.
 
-All edges that may hold form a graph: the known ones, and both sides of each choice. Every cycle lies in one of its
-strongly connected components, whatever the sides. So does every open choice: if W comes before R, then the two sides
-"V before W" and "R before V" make a cycle through all three.
+All edges that may hold form a graph: the known edges, and both edges of each choice (``saturation``). Every cycle lies
+in one of its strongly connected components, whichever edges hold. So does every open choice: if W comes before R, then
+its two edges "V before W" and "R before V" make a cycle through all three.
 
-1. Before saturation, all users of an object may come in any order. In real time, only those may that overlap, directly
-   or by way of others. This gives the first parts. For example, objects that share no transaction are in different
-   parts.
+1. Before saturation, the transactions that use an object may come in any order. If the level respects real time, only
+   those that overlap, directly or through others, may change places. This gives the first parts. For example, objects
+   that share no transaction are in different parts.
 2. Each part is saturated on its own. Its saturated edges and its open choices give smaller parts.
 3. A solver or a search decides the choices of each smaller part (``solver``, ``search``).
 4. All edges between parts lead in the same direction. So the orders of the parts, one after the other, are an order of
@@ -36,7 +36,8 @@ MOST_BYTES: Final = 2_000_000_000
 """
 
 Decider = Callable[[Saturation, float, Shortcut], list[int] | Refutation]
-"""Returns a legal order of the nodes of a saturated problem, or a refutation, until a deadline."""
+"""Returns a legal order of the nodes of a saturated problem, or a refutation, until a deadline. ``search`` explains
+``Shortcut``."""
 
 
 def decide_parts(

@@ -1,9 +1,9 @@
 """Names a violation in the terms of the field, and explains it in words.
 
-The classes are Adya's, as in the findings of ``checkers.transactions``. A derived edge holds because the opposite edge
-would close a second cycle. So each derived edge of a circle stands for a second circle, which another order of versions
-has in its place. The finding has the class that comes last in ``CYCLE_CLASSES`` among all these circles. Then every
-order of versions has a cycle of this class, or of one before it.
+The classes are Adya's, as in the findings of ``checkers.transactions``. A *circle* is a cycle of steps
+(``refutation``). A derived step holds because its opposite would close a second circle. So in another order of versions
+the opposite holds, and the second circle is there instead. The finding has the class that comes last in
+``CYCLE_CLASSES`` among all these circles. Then every order of versions has a cycle of this class, or of one before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assay.checkers.isolation.precedence import Kind
 from assay.checkers.isolation.refutation import Circle, Refutation, Split, Step, iterate_circles
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
 from assay.checkers.judging.verdict import CycleBranch
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 
 _SUFFIXES: Final = {
     Kind.REAL_TIME: f"-{ORDER_NAMES[Order.REAL_TIME]}",
@@ -146,6 +146,8 @@ def get_shown_path(step: Step) -> tuple[Step, ...]:
 
 
 class _Words:
+    """Describes refutations of one history."""
+
     def __init__(self, history: TransactionHistory) -> None:
         self._history = history
 
@@ -186,7 +188,7 @@ class _Words:
         if step.kind is Kind.SESSION:
             return f"process {history.processes[step.source]} made {target} after {source}"
         if step.kind is Kind.REAL_TIME:
-            ended, began = seconds(history.returns[step.source]), seconds(history.calls[step.target])
+            ended, began = format_seconds(history.returns[step.source]), format_seconds(history.calls[step.target])
             return f"{source} had returned at {ended}, before {target} was called at {began}"
         if step.kind is Kind.WR:
             return f"{target} read {self._value(step.target, step.key, step.source)} of {key}, which {source} wrote"

@@ -4,8 +4,8 @@ The claims are the reads of committed transactions that show a version of anothe
 claim is exposed if another version could have been illegal. That needs two things:
 
 1. Another transaction wrote the object, so the read had two versions to choose from.
-2. The reading transaction has a *tie* to the others besides this read. Without a tie, the order may place it right
-   after the writer of any version.
+2. The reading transaction has a *tie* to the others besides this read. Without a tie, a legal order may place it right
+   after the writer of any version, so each version would be legal.
 
 Levels up to read committed only forbid circles of writes and of reads of written values. So a tie is a way *from* the
 reader: another transaction read or overwrote what it wrote, or comes after it in the declared order. Stronger levels

@@ -36,8 +36,8 @@ from assay.checkers.judging.verdict import Verdict
 TIME_LIMIT: Final = 300.0
 """Default time limit in seconds."""
 LARGEST: Final = 8_000
-"""Maximum number of transactions that are saturated and searched together. Their closure takes 8 MB, or four times as
-much for snapshot isolation. More transactions are decided part by part."""
+"""Maximum number of transactions that are saturated and searched together. Their closure (which event precedes which)
+takes 8 MB, or four times as much for snapshot isolation. More transactions are decided part by part."""
 _WINDOW: Final = 500
 """Number of transactions in a window."""
 _OVERLAP: Final = 150
@@ -52,6 +52,7 @@ class LevelResult:
     - ``refutation``: why no order is possible
     - ``anomalies``: value anomalies that the level forbids
     - ``reasons``: why the verdict is unknown
+    - ``notes``: remarks that change no verdict
     """
 
     level: Level
@@ -108,7 +109,7 @@ def _list_doubts_of_commits(history: TransactionHistory, level: Level) -> list[s
 
 def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[int] | Refutation:
     """Returns a legal order, or a refutation. Raises ``TimeLimitReached``."""
-    if not level.rule.is_hard:
+    if not level.rule.needs_search:
         with _pausing_collector():
             edges = list_demanded_edges(history, level)
             order = sort_topologically(len(history), edges, history.calls)
@@ -143,7 +144,10 @@ def _pausing_collector() -> Iterator[None]:
 
 
 def _decide_choices(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[int] | Refutation:
-    """Decides the choices that are open after saturation, by the solver if it is installed."""
+    """Decides the choices that are open after saturation, by the solver if it is installed.
+
+    ``shortcut`` may find a legal order meanwhile (``search``).
+    """
     found = solve(saturation, deadline, shortcut) if has_solver() else None
     return search(saturation, deadline, shortcut) if found is None else found
 

@@ -28,6 +28,10 @@ DUPLICATE_ELEMENTS: Final = "duplicate-elements"
 VALUE_ANOMALIES: Final = (
     GARBAGE_READ, ABORTED_READ, INTERMEDIATE_READ, INTERNAL, INCOMPATIBLE_ORDER, DUPLICATE_ELEMENTS,
 )  # fmt: skip
+"""Anomalies of single reads and writes. A read saw a value that no one wrote, of a failed write, or of a write that its
+transaction overwrote. A transaction contradicts its own writes. Reads of a list disagree on its order. A list shows an
+element twice.
+"""
 CYCLE_CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 """Classes of cycles. The strongest class comes first: a level that rules out a class also rules out all stronger ones.
 """
@@ -48,8 +52,8 @@ class Rule(enum.StrEnum):
     SERIALIZABLE = "serializable"
 
     @property
-    def is_hard(self) -> bool:
-        """Whether the level is NP-complete even with unique values."""
+    def needs_search(self) -> bool:
+        """Whether only a search decides the level: it is NP-complete even with unique values."""
         return self in (Rule.REPEATABLE_READ, Rule.SNAPSHOT_ISOLATION, Rule.SERIALIZABLE)
 
 

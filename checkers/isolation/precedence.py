@@ -1,9 +1,9 @@
 """Edges between transactions with their reasons, topological orders, and shortest cycles. Pure functions.
 
 Some orders have a quadratic number of pairs, such as real time if many transactions overlap. *Auxiliary nodes*
-represent them by a linear number of edges. Such a node stands for several transactions, from which auxiliary edges lead
-to it, perhaps by way of other auxiliary nodes. An edge from an auxiliary node to a transaction means that all of these
-transactions precede that one, and has the reason. ``merge_steps`` makes one edge of such a path.
+represent them by a linear number of edges. Such a node stands for several transactions. Auxiliary edges lead from each
+of them to the node, perhaps through other auxiliary nodes. An edge from the node to a transaction means that all of
+them precede this transaction. Its ``Kind`` is the reason. ``merge_steps`` makes one edge of such a path.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ Path = list[tuple[int, Edge]]
 
 
 def merge_steps(path: Path) -> Path:
-    """Returns the path with one edge in place of each way through auxiliary nodes. It begins and ends elsewhere."""
+    """Returns the path with one edge in place of each way through auxiliary nodes.
+
+    The path must begin and end at transactions.
+    """
     merged: Path = []
     source = -1
     for index, edge in path:
@@ -240,6 +243,7 @@ def find_components(count: int, links: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _rank(cycle: Path) -> tuple[int, int]:
+    """Returns the length and the number of derived edges, both without steps within a transaction."""
     real = [edge for _, edge in cycle if edge.kind is not Kind.SNAPSHOT]
     return len(real), sum(edge.premise is not None for edge in real)
 

@@ -1,4 +1,5 @@
-"""Refutations: a cycle of edges with their reasons, or a choice whose two edges both lead to a refutation.
+"""Refutations: a refutation is a cycle of edges with their reasons (a *circle*), or a choice whose two edges both lead
+to a refutation (a *split*).
 
 ``saturation`` explains choices: two edges, one of which holds.
 """
@@ -30,7 +31,7 @@ class Step:
 
     - ``reader``, ``writer``: the read from which the step follows: ``reader`` read the version of ``writer``
     - ``decided``: whether a search chose the step
-    - ``because``: why a derived step holds. With the opposite step, these steps would close a circle.
+    - ``because``: why a derived step holds. With the other step of its choice, these steps would close a circle.
     """
 
     source: int

@@ -60,11 +60,13 @@ class _KeyProblem:
 
 @dataclass(frozen=True)
 class Problem:
-    """Transactions, numbered from 0, of a part of a history, whose order is sought."""
+    """Some transactions of a history, whose order is sought. In the problem they are numbered from 0."""
 
     history: TransactionHistory
     members: Sequence[int]
+    """The numbers of the transactions in the history, by their numbers in the problem."""
     snapshot: bool
+    """Whether the level is snapshot isolation, with two nodes for each transaction."""
     keys: tuple[_KeyProblem, ...]
     known: tuple[Edge, ...]
     times: tuple[int, ...]
@@ -88,7 +90,7 @@ class Problem:
 def make_problem(history: TransactionHistory, level: Level, members: Sequence[int] | None = None) -> Problem:
     """Makes the problem of a level that needs a search. ``members``: numbers of transactions, ascending; None: all."""
     chosen = range(len(history)) if members is None else members
-    local = {number: place for place, number in enumerate(chosen)}
+    local = {number: place for place, number in enumerate(chosen)}  # by number in the history, that in the problem
     snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
     writers: dict[int, list[int]] = {}
     reads: dict[int, list[tuple[int, int]]] = {}
@@ -116,6 +118,7 @@ def _list_known_edges(
     problem: Problem, level: Level, local: dict[int, int], writers: dict[int, list[int]],
     reads: dict[int, list[tuple[int, int]]],
 ) -> Iterator[Edge]:  # fmt: skip
+    """Yields the edges that hold in every legal order. ``writers``, ``reads``: by key, numbers in the problem."""
     history, start, commit = problem.history, problem.start, problem.commit
     if problem.snapshot:
         yield from (Edge(start(place), commit(place), Kind.SNAPSHOT) for place in range(len(problem.members)))
@@ -178,6 +181,7 @@ class State:
 
     edges: int
     reach: Bits | None
+    """By node, a row with one bit for each node that it reaches."""
 
 
 class Saturation:
@@ -202,9 +206,9 @@ class Saturation:
         self._focus: Collection[int] | None = None
 
     def focus(self, nodes: Collection[int]) -> None:
-        """Limits choices to these nodes, and rules to their keys.
+        """Limits choices to these nodes, and rules to the keys that they write.
 
-        No choice that has other nodes may depend on one of these (``decomposition``).
+        No choice between other nodes may depend on a choice between these (``decomposition``).
         """
         self._focus = nodes
         self._keys = tuple(
@@ -334,7 +338,7 @@ class Saturation:
         self._linked = len(self.edges)
         return self._following, self._sources
 
-    def _read(self, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
+    def _read_reachability(self, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
         """Returns whether each row's node reaches each column's node."""
         bits = self._reach[rows[:, None], columns >> 3] >> (columns & 7).astype(np.uint8)
         found: NDArray[np.bool_] = (bits & 1).astype(np.bool_)
@@ -346,12 +350,12 @@ class Saturation:
             self.problem, accesses.key, accesses.writers, accesses.readers, accesses.sources,
         )  # fmt: skip
         commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
-        order = self._read(commits, commits)
+        order = self._read_reachability(commits, commits)
         edges = []
         if len(readers):
             others = writers[:, None] != readers
             # commit(V) reaches start(R), so start(R) -> commit(V) would close a cycle: commit(V) -> commit(W).
-            places, columns = np.nonzero(self._read(commits, starts) & ~order[:, sources] & others)
+            places, columns = np.nonzero(self._read_reachability(commits, starts) & ~order[:, sources] & others)
             for place, column in zip(places.tolist(), columns.tolist(), strict=True):
                 source = int(sources[column])
                 edges.append(
@@ -359,7 +363,7 @@ class Saturation:
                          int(writers[source]), (int(commits[place]), int(starts[column])))
                 )  # fmt: skip
             # commit(W) reaches commit(V), so commit(V) -> commit(W) would close a cycle: start(R) -> commit(V).
-            wanted = order[sources] & ~self._read(starts, commits) & others.T
+            wanted = order[sources] & ~self._read_reachability(starts, commits) & others.T
             wanted[np.arange(len(sources)), sources] = False
             for column, place in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
                 source = int(sources[column])
@@ -370,7 +374,7 @@ class Saturation:
         if problem.snapshot:
             # start(V) reaches commit(W), so commit(W) -> start(V) would close a cycle: commit(V) -> start(W).
             begins = 2 * writers
-            wanted = self._read(begins, commits) & ~self._read(commits, begins)
+            wanted = self._read_reachability(begins, commits) & ~self._read_reachability(commits, begins)
             np.fill_diagonal(wanted, val=False)
             for one, other in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
                 edges.append(
@@ -385,8 +389,8 @@ class Saturation:
         )  # fmt: skip
         commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
         if len(readers):
-            order = self._read(commits, commits)
-            is_open = ~order[:, sources] & ~self._read(starts, commits).T & (writers[:, None] != readers)
+            order = self._read_reachability(commits, commits)
+            is_open = ~order[:, sources] & ~self._read_reachability(starts, commits).T & (writers[:, None] != readers)
             for place, column in zip(*(found.tolist() for found in np.nonzero(is_open)), strict=True):
                 source = int(sources[column])
                 reader, writer = int(readers[column]), int(writers[source])
@@ -394,7 +398,7 @@ class Saturation:
                 after = Edge(int(starts[column]), int(commits[place]), Kind.RW, key, reader, writer, decided=True)
                 yield self._order_choice(before, after)
         if problem.snapshot:
-            ordered = self._read(commits, 2 * writers)
+            ordered = self._read_reachability(commits, 2 * writers)
             is_open = ~ordered & ~ordered.T
             for one, other in zip(*(found.tolist() for found in np.nonzero(np.triu(is_open, 1))), strict=True):
                 first, second = int(writers[one]), int(writers[other])

@@ -8,11 +8,11 @@ events, its start and its commit. An event waits until
 3. all readers of the versions that it overwrites have started (a commit),
 4. all events that must precede it are done.
 
-Events can wait for each other in a circle. An event waits for 2 or 3 only because another event was executed before it.
-Perhaps that event could have come later. With the bounds of ``clocks``, the scheduler finds the circle at once, takes
-such an event back, and lets it wait for the other. If these guesses contradict each other, the scheduler forgets those
-of the last steps and guesses at random. Without bounds, the order of the events near the last step is derived
-(``saturation``), and the steps that contradict it are taken back.
+Events can wait for each other in a circle. An event waits by rule 2 or 3 only because another event was executed before
+it, and perhaps that event could have come later. With the bounds of ``clocks``, the scheduler finds the circle at once.
+It takes such an event back, and guesses that this event comes after the waiting one. If these guesses contradict each
+other, the scheduler forgets those of the last steps and guesses at random. Without bounds, the order of the events near
+the last step is derived (``saturation``), and the steps that contradict it are taken back.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitR
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
 
 _VERSION, _ACTIVE, _READERS, _BEFORE = range(4)
+"""Kinds of waits, in the order of the list above."""
 Wait = tuple[int, int, int]
 """Kind of the wait, key (or 0), and the transaction or the event that it waits for."""
 _NEIGHBOURHOODS: Final = (40, 160)
@@ -66,6 +67,8 @@ def schedule_derived(
 
 
 class _Scheduler:
+    """Executes events one after the other. ``more``: pairs of events in the order that a legal order must have."""
+
     def __init__(
         self,
         history: TransactionHistory,
@@ -254,7 +257,8 @@ class _Scheduler:
             self._push(events)
 
     def _take_back(self) -> bool:
-        """Derives the order of some events, and takes back the steps that contradict it. False: there are none."""
+        """Derives the order of some events, and takes back the steps that contradict it. Returns False if it took back
+        no step."""
         if self._guesses_first and self._guess_order():
             return True
         for size in _NEIGHBOURHOODS:
@@ -278,9 +282,10 @@ class _Scheduler:
         return self._forget_guesses() if self._guesses_first else self._guess_order()
 
     def _forget_guesses(self) -> bool:
-        """Takes back steps and the guesses about them. Later guesses are drawn, so they differ. False: has no guess.
+        """Takes back the last steps and the guesses about them. Returns False if there was no guess.
 
-        Each time that this happens before the former place is passed, twice as many steps are taken back.
+        Later guesses are random, so they differ. If the order has not become longer since the last time, twice as many
+        steps are taken back.
         """
         place = len(self._order)
         self._forgotten = 2 * self._forgotten if place < self._last_forgotten + _FORGOTTEN else _FORGOTTEN
@@ -338,7 +343,7 @@ class _Scheduler:
 
     def _guess_order(self) -> bool:
         """Takes back a step of a circle of waits. Among the steps that could have come later, it takes back the one
-        that contradicts the times most, or a drawn one after guesses were forgotten."""
+        that contradicts the times most. After guesses were forgotten, it takes back a random one."""
         events = [event for events in self._waiting.values() for event in events]
         return any(self._guess(self._list_conditional_waits(event)) for event in events[:20])
 
@@ -357,7 +362,10 @@ class _Scheduler:
         return False
 
     def _list_conditional_waits(self, event: int) -> list[tuple[int, int]]:
-        """Returns pairs (event, executed event) of a circle of waits: the second could have waited for the first."""
+        """Returns pairs (event, executed event) of a circle of waits: the second event could have come after the first.
+
+        Returns nothing if the waits that begin at ``event`` lead to no circle.
+        """
         path, pairs = self._follow_waits(event)
         return pairs if path[-1] in path[:-1] else []
 

@@ -3,7 +3,8 @@
 A *choice* consists of two edges between nodes, one of which holds. ``saturation`` explains nodes and choices, and
 decides each choice one of whose edges would close a cycle. The search decides the others:
 
-1. Saturate. If this closes a cycle (a *conflict*), find the decisions that the cycle needs. Go back to the latest one.
+1. Saturate. If this closes a cycle (a *conflict*), find the decisions that the cycle needs. Go back to the latest one,
+   and try its second edge. If both its edges are refuted, go back to the latest decision that these refutations need.
 2. If no choice is open, any topological order of the edges is legal.
 3. Otherwise decide a choice whose nodes took part in many conflicts. Try its first edge first.
 
@@ -30,8 +31,11 @@ Shortcut = Callable[[Saturation], list[int] | None]
 
 @dataclass
 class _Decision:
+    """A choice that the search has decided for now."""
+
     choice: Choice
     state: State
+    """The state of the saturation before the decision."""
     if_first: tuple[Refutation, Collection[Edge]] | None = None
     """The refutation of the first edge, and the decisions that it needs. None: the first edge is being tried."""
 
@@ -47,6 +51,8 @@ def search(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[
 
 
 class _Search:
+    """The search of :func:`search`, with its stack of decisions."""
+
     def __init__(self, saturation: Saturation, deadline: float, shortcut: Shortcut) -> None:
         self._saturation = saturation
         self._deadline = deadline

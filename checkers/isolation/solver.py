@@ -52,6 +52,8 @@ def solve(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[i
 
 
 class _Solving:
+    """The steps of :func:`solve` for one saturated problem."""
+
     def __init__(self, saturation: Saturation, choices: Sequence[Choice], deadline: float) -> None:
         self._saturation = saturation
         self._choices = choices
@@ -76,6 +78,7 @@ class _Solving:
                 solver.add_clause([*clause, -selector])
             solver.set_phases([one if one in preferred else -one for one in self._edges])
             while self._has_assignment(solver):
+                # the variables of the edges that hold by this assignment
                 held = [one for one in solver.get_model() if 0 < one <= len(self._edges)]
                 edges = [*self._saturation.edges, *(self._edges[one] for one in held)]
                 problem = self._saturation.problem
@@ -130,7 +133,7 @@ class _Solving:
         return found
 
     def _refute(self, core: Sequence[Choice]) -> tuple[Refutation, Collection[Edge]]:
-        """Returns a refutation by choices of ``core``, and those of the decisions made so far that it needs."""
+        """Returns a refutation by choices of ``core``, and the decisions (edges added so far) that it needs."""
         saturation = self._saturation
         try:
             saturation.saturate()

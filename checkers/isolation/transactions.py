@@ -3,7 +3,7 @@
 A history is made from rows of ``effects`` (kinds ``txn-write``, ``txn-append`` and ``txn-read``), in steps:
 
 1. Values: each (key, value) has one writer. A value with several writers is *ambiguous*: its reads prove nothing, and
-   a doubt names it.
+   a reason not to pass (a doubt) names it.
 2. Transactions that count: all that ended ok, and those of unknown outcome of which an ok transaction read a write.
 3. Reads: each read names the transaction that wrote the version, or ``INITIAL``. Reads that no order can explain are
    *value anomalies* (``levels``). A read of a value that no transaction wrote, or only a failed one, gives no edge.
@@ -34,7 +34,8 @@ INITIAL: Final = -1
 """The writer of every initial value."""
 NEVER: Final = 2**62
 """The return of a transaction of unknown outcome, in nanoseconds: later than any call."""
-MOST_DOUBTS: Final = 5
+MOST_NAMED: Final = 5
+"""Maximum number of keys, and of values, that doubts name."""
 
 Row = tuple[int, int, int, str, str, int | None, int | None, int, int | None, str]
 """``op``, ``sub``, ``process``, ``key``, ``kind``, ``list_index``, ``value``, ``call``, ``ret`` and ``outcome``.
@@ -81,15 +82,17 @@ class TransactionHistory:
     returns: list[int] = field(default_factory=list)
     reads: list[list[Read]] = field(default_factory=list)
     writes: list[dict[int, int | None]] = field(default_factory=list)
-    writes_count: list[bool] = field(default_factory=list)
-    """Whether the writes of each transaction count. Writes of a failed transaction do not."""
+    are_writes_counted: list[bool] = field(default_factory=list)
+    """For each transaction, whether its writes count. Writes of a failed transaction do not."""
     versions: dict[int, list[int]] = field(default_factory=dict)
     """By list key, the writers in the order of their versions. A writer of several elements in a row stands once."""
     unseen: dict[int, list[int]] = field(default_factory=dict)
     """By list key, the writers of elements that no read shows."""
     anomalies: list[ValueAnomaly] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    """Reasons why a level cannot pass: keys and values that cannot be judged."""
     notes: list[str] = field(default_factory=list)
+    """Remarks that change no verdict."""
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -151,24 +154,28 @@ class _Draft:
     """The micro-operations: kind, key, value of a write or of a register's read, and elements of a list's read."""
 
     @property
-    def reads(self) -> bool:
+    def has_reads(self) -> bool:
         """Whether a read is recorded."""
         return any(micro[0] == "txn-read" for micro in self.micros)
 
 
 class _Builder:
+    """Makes a :class:`TransactionHistory` by the steps of the module's docstring."""
+
     def __init__(self, rows: Sequence[Row], *, all_reads: bool) -> None:
         self._all_reads = all_reads
         self._key_numbers: dict[str, int] = {}
-        self._lists: set[int] = set()
+        self._lists: set[int] = set()  # the keys that are lists, and those that are registers
         self._registers: set[int] = set()
-        self._drafts = [self._draft(op, list(group)) for op, group in groupby(rows, itemgetter(0))]
+        self._drafts = [self._make_draft(op, list(group)) for op, group in groupby(rows, itemgetter(0))]
         self._drafts.sort(key=lambda draft: (draft.call, draft.op))
         self.history = TransactionHistory(keys=list(self._key_numbers))
         self._writers: dict[tuple[int, int | None], int] = {}
         """By key and value, the draft that wrote it and may be committed."""
         self._failed: set[tuple[int, int | None]] = set()
+        """Keys and values that failed transactions wrote."""
         self._final: list[dict[int, int | None]] = []
+        """By draft, the last value that it wrote to each key."""
         self._ambiguous: set[tuple[int, int | None]] = set()
         self._committed: set[int] = set()
         """The operations whose writes count."""
@@ -186,7 +193,7 @@ class _Builder:
         self._describe()
         return self.history
 
-    def _draft(self, op: int, rows: list[Row]) -> _Draft:
+    def _make_draft(self, op: int, rows: list[Row]) -> _Draft:
         _, _, process, _, _, _, _, call, ret, outcome = rows[0]
         draft = _Draft(op, process, call, NEVER if ret is None or outcome == "info" else ret, outcome, [])
         for _, _, _, name, kind, position, value, _, _, _ in rows:
@@ -206,11 +213,11 @@ class _Builder:
         return draft
 
     def _is_judged(self, draft: _Draft) -> bool:
-        return draft.outcome == "ok" or (self._all_reads and draft.reads)
+        return draft.outcome == "ok" or (self._all_reads and draft.has_reads)
 
     def _find_writers(self) -> None:
         mixed = self._lists & self._registers
-        for key in sorted(mixed)[:MOST_DOUBTS]:
+        for key in sorted(mixed)[:MOST_NAMED]:
             self.history.doubts.append(
                 f"transactions on {self.history.keys[key]} cannot be judged: it is a list and a register at once"
             )
@@ -255,7 +262,7 @@ class _Builder:
         history.returns.append(draft.ret)
         history.reads.append([])
         history.writes.append(final)
-        history.writes_count.append(draft.op in self._committed)
+        history.are_writes_counted.append(draft.op in self._committed)
 
     def _report(self, name: str, draft: _Draft, key: int, value: int | None) -> None:
         self.history.anomalies.append(ValueAnomaly(name, draft.op, self.history.keys[key], value))
@@ -392,15 +399,15 @@ class _Builder:
         named = sorted(
             self._ambiguous, key=lambda one: (history.keys[one[0]], one[1] if one[1] is not None else -NEVER)
         )
-        for key, value in named[:MOST_DOUBTS]:
+        for key, value in named[:MOST_NAMED]:
             history.doubts.append(
                 f"transactions on {history.keys[key]} cannot be judged: no value was written"
                 if value is None
                 else f"{value} was written to {history.keys[key]} twice, so reads of it have no single writer and are "
                 "not judged"
             )
-        if len(named) > MOST_DOUBTS:
-            history.doubts.append(f"{len(named) - MOST_DOUBTS} other values have several writers as well")
-        unjudged = sum(draft.reads and not self._is_judged(draft) for draft in self._drafts)
+        if len(named) > MOST_NAMED:
+            history.doubts.append(f"{len(named) - MOST_NAMED} other values have several writers as well")
+        unjudged = sum(draft.has_reads and not self._is_judged(draft) for draft in self._drafts)
         if unjudged:
             history.notes.append(f"the reads of {unjudged} transactions that failed or have no outcome are not judged")

@@ -4,15 +4,16 @@
 - Read committed (PL-2): also reads-from. No more is needed: if reads-from has no cycle, some order of versions fits it.
 - Axiomatic read committed and read atomic: if R saw V, and read x of W, which V wrote too, then V comes before W. For
   each pair of V and R, only the keys of the one with fewer keys are searched: O(n^1.5) for n operations.
-- Causal: also if a path of reads-from and sessions leads from V to R. Each session is a chain, so a clock with one
-  position per session describes all that R saw: O(n k) for n operations and k sessions. Clocks are sparse: a session
-  without influence has no entry.
+- Causal: V comes before W also if a path of reads-from and sessions leads from V to R. Each session is a chain, so a
+  clock with one position per session describes all that R saw: O(n k) for n operations and k sessions. Clocks are
+  sparse: a session without influence has no entry.
 
 Real time has a linear number of edges, by auxiliary nodes (``precedence``). So have the edges that read atomic demands
 because of real time, up to a logarithm: R saw all writers of x that returned before its call. Except for W, these are
 at most two ranges of the writers in the order of their returns. A segment tree with auxiliary nodes covers the ranges.
 
-The bounds are those of Moeldrup and Pavlogiannis, *AWDIT*, PLDI 2025, which are optimal for unique values.
+These bounds on the time are those of Moeldrup and Pavlogiannis, *AWDIT*, PLDI 2025, which are optimal for unique
+values.
 """
 
 from __future__ import annotations
@@ -223,9 +224,10 @@ def _list_visibility_by_time(history: TransactionHistory, first: int) -> list[Ed
 def _find_latest(
     history: TransactionHistory, returns: Sequence[int], ended: Sequence[int], end: int, writer: int
 ) -> list[int] | None:
-    """Returns those of the first ``end`` writers, except ``writer``, that returned before the call of no other one.
+    """Returns the latest of the first ``end`` writers, without ``writer``: none of them returned before another of the
+    first ``end`` writers was called.
 
-    The others precede one of these. None: there are more than ``_FEW``.
+    Each other writer precedes one of these. Returns None if there are more than ``_FEW``.
     """
     found: list[int] = []
     latest_call = -1

@@ -4,10 +4,10 @@
 - ``judge``: turns a history and a contract into a verdict
 - ``verdict``: findings, and the three verdicts
 - ``coverage``: whether enough happened for a pass, and whether the system recovered
-- ``sensitivity``: shares of planted violations that the checks of a run catch
+- ``sensitivity``: the file with the shares of planted violations that the checks of a run catch
 - ``health``: how many operations of each kind were answered
 - ``weaknesses``: warnings about streaks of errors, repeated values and an unreached rate
-- ``disturbance``: which operations succeeded during which faults
+- ``disturbance``: groups faults that overlap, and tells whether operations succeeded during them
 - ``history_views``: gives an engine a history's files as views with the columns of the format
 - ``validate``: rejects histories that cannot have happened
 - ``history_integrity``: finds missing and damaged files

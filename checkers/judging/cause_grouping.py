@@ -39,6 +39,7 @@ def group_by_cause(
     firsts: dict[tuple[str, str], int] = {}
     for index, finding in enumerate(findings):
         for anomaly in explained_by.get(finding.anomaly, ()):
+            # the findings that explain this one, and have a subject in common with it
             heads = [head for about in finding.about for head in by_subject.get((anomaly, about), ())]
             if heads and (forbids(anomaly) or not forbids(finding.anomaly)):
                 parents[index] = min(heads)

@@ -45,12 +45,12 @@ STANDARD_REFUSALS: Final = (
     "changed", "dead", "empty", "exists", "has-a-token", "held", "lock-lost", "mismatch", "no-former-generation",
     "no-member", "not-a-member", "not-found", "not-held", "stale", "stale-epoch",
 )  # fmt: skip
-"""Errors of failed operations that are answers of the system, or of a client that knows the answer."""
+"""Errors with which the system refuses an operation, or its client because it knows the answer without asking."""
 
 SNAPSHOT_DEADLINES: Final = (
     "move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline",
 )  # fmt: skip
-"""The deadlines that are judged by the snapshots after a run."""
+"""The deadlines that the snapshots of the system at rest, after a run, must meet."""
 DEADLINES: Final = ("rebalance_deadline", *SNAPSHOT_DEADLINES, "group_deadline")
 """The deadlines with a default that depends on ``recovery_deadline``."""
 MAX_SECONDS: Final = 10**9

@@ -20,6 +20,10 @@ acknowledged before the heal, and above the first offset acknowledged after the 
 does not count. If the drain itself ended below this offset, records are missing. Then it is enough to reach the end of
 the drain, because the loss checks report the missing records. A register has recovered after the first acknowledged
 write or CAS, and the first answered read.
+
+``log_sends`` has the sends to logs, and ``log_settled`` the end that the drain of each log reached (``log.views``).
+``register_rows`` has the operations on registers (``register.views``), and ``effect_kinds`` the number of effects by
+key and kind.
 """
 
 from collections import Counter
@@ -33,7 +37,7 @@ from assay.checkers.judging.disturbance import FaultTimes, find_silences
 from assay.checkers.judging.health import Health, measure_health
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.sql_idioms import ROWS_SO_FAR, extract_topic, order_by, strip_incarnation
-from assay.checkers.times import seconds, shorten_times
+from assay.checkers.times import format_seconds, shorten_times
 from assay.harness.core.printable import count_noun
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
@@ -48,6 +52,7 @@ _WITHOUT_SUCCESS: Final = (
 )
 """Kinds of effects that do not count as a success, such as an empty poll or a request for the log's end."""
 
+# Counts the successes that were called and returned in an interval.
 _SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
 
 
@@ -88,12 +93,12 @@ class KeyRecovery:
 class Coverage:
     """Result of the measurement.
 
-    ``reasons``: reasons not to pass. ``slow``: findings of ``no-recovery``. ``recoveries``: one per key and heal with
-    data. ``warnings``: about faults, and no reasons.
+    ``reasons``: reasons not to pass. ``overdue``: findings of ``no-recovery``. ``recoveries``: one per key and heal
+    with data. ``warnings``: about faults, and no reasons.
     """
 
     reasons: tuple[str, ...]
-    slow: tuple[Finding, ...]
+    overdue: tuple[Finding, ...]
     recoveries: tuple[KeyRecovery, ...]
     warnings: tuple[str, ...] = ()
 
@@ -129,7 +134,7 @@ def _find_longest(group: list[KeyRecovery]) -> int:
 
 def _describe_longest(times: list[int | None]) -> str:
     known = [time for time in times if time is not None]
-    return "never" if len(known) < len(times) else seconds(max(known))
+    return "never" if len(known) < len(times) else format_seconds(max(known))
 
 
 def measure_coverage(
@@ -147,7 +152,7 @@ def measure_coverage(
         *_find_drain_reasons(engine),
     ]
     recoveries: list[KeyRecovery] = []
-    slow: list[Finding] = []
+    overdue: list[Finding] = []
     if ended and any(fault.healed is not None for fault in faults):
         _make_recovery_tables(engine, contract.deadline)
         found = _group_by_fault(engine.rows(_RECOVERIES))
@@ -156,8 +161,8 @@ def measure_coverage(
             if fault.healed is not None:
                 of_fault, late = _find_recoveries(contract, faults, fault, fault.healed, found.get(fault.id, ()), last)
                 recoveries += of_fault
-                slow += late
-    return Coverage(tuple(map(shorten_times, reasons)), tuple(slow), tuple(recoveries), tuple(warnings))
+                overdue += late
+    return Coverage(tuple(map(shorten_times, reasons)), tuple(overdue), tuple(recoveries), tuple(warnings))
 
 
 ENOUGH_FAULTS: Final = 10
@@ -198,9 +203,11 @@ def _list_fault_reasons(faults: list[FaultTimes], *, any_took_effect: bool) -> l
         if fault.injected is None:
             reasons.append(f"{name} was intended but never injected" + ("" if fault.why is None else f": {fault.why}"))
         elif fault.healed is None:
-            reasons.append(f"{name} was injected at {seconds(fault.injected)} but never healed")
+            reasons.append(f"{name} was injected at {format_seconds(fault.injected)} but never healed")
         elif not fault.took_effect:
-            reasons.append(f"{name} was injected at {seconds(fault.injected)}, but nothing shows that it took effect")
+            reasons.append(
+                f"{name} was injected at {format_seconds(fault.injected)}, but nothing shows that it took effect"
+            )
         elif fault.failed:
             reasons.append(f"{name} failed in part (see faults)")
     return reasons
@@ -251,7 +258,7 @@ def _find_operation_reasons(
         after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
         if after < contract.minimum_after_heal:
             reasons.append(
-                f"only {count_noun(after, 'operation')} succeeded after the last heal at {seconds(max(heals))}, "
+                f"only {count_noun(after, 'operation')} succeeded after the last heal at {format_seconds(max(heals))}, "
                 f"the contract asks for {contract.minimum_after_heal}"
                 + ("" if health is None else f"; {measure_health(engine, contract, f'call >= {max(heals)}').advise()}")
             )
@@ -264,6 +271,7 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
     The drain reached the sentinel if it recorded `drained`, or if one of its polls returned the sentinel. Topics that
     the run created may be deleted by its end, and are not drained.
     """
+    # Logs that the run did not create, and whose drain did not record the sentinel below its end.
     rows = engine.rows(
         f"""
         select k.key, t.settled from (
@@ -327,6 +335,8 @@ def _make_recovery_tables(engine: Engine, deadline: int) -> None:
 
     Rows and heals are joined by buckets of time, so the work grows with the number of rows near heals, not with rows
     times heals. A bucket is at least as long as the deadline. Times after the deadline come from a running minimum.
+    ``until`` is the deadline, ``half`` the middle of the time until then, and ``quarter`` the length of a quarter of
+    it.
     """
     bits = deadline.bit_length()
     engine.table(
@@ -468,12 +478,16 @@ SUBJECTS: Final = (
 def _to_finding(
     contract: Contract, fault: FaultTimes, healed: int, row: Row, clause: str, time: int | None, tries: int
 ) -> Finding:
-    when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
+    when = (
+        "never again in this run"
+        if time is None
+        else f"only {format_seconds(time)} later, at {format_seconds(healed + time)}"
+    )
     return Finding(
         anomaly=NO_RECOVERY,
         key=row["key"],
         claim=shorten_times(
-            f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
+            f"after fault {fault.id} ({fault.name}) was healed at {format_seconds(healed)}, the first "
             f"{clause.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
         ),
         operations=(row["first_op"],),

@@ -10,8 +10,9 @@ disturbances: faults that overlap, or follow each other so soon (``MAX_GAP``) th
   plus the time for which clients still wait for the silent server (``Contract.patience``).
 - A shorter disturbance need not contain a success if clients were at work in it. If the next disturbance begins before
   the next success, the two are merged.
-- A disturbance may follow a fault that may stall everything (``Contract.may_stall``). If it begins within a failover
-  of that fault's heal, and before the next success, it continues the stall. Then it need not contain a success.
+- A disturbance may follow a fault that may stall everything (``Contract.may_stall``). It continues the stall if it
+  begins before the first success after that fault's heal, and within the time of a failover. Then it need not contain a
+  success.
 - At least one disturbance of the run must contain a success. A success during a fault that may stall everything also
   suffices.
 """
@@ -24,7 +25,7 @@ from typing import Any, Final
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.contract import Contract
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, TARGETS_ZOOKEEPER
-from assay.checkers.times import NANOSECONDS, seconds
+from assay.checkers.times import NANOSECONDS, format_seconds
 from assay.harness.core.printable import count_noun
 
 MAX_GAP: Final = 450_000_000
@@ -89,6 +90,7 @@ class FaultTimes:
 
 def read_faults(engine: Engine) -> list[FaultTimes]:
     """Returns every fault of the history, ordered by id."""
+    # `like_N`: whether the fault fulfils the condition number N of `EQUIVALENT`
     flags = [
         f"max(case when {condition} then 1 else 0 end) as like_{index}, "
         for index, condition in enumerate(EQUIVALENT.values())
@@ -154,7 +156,7 @@ class Disturbance:
 
     def __str__(self) -> str:
         return "; ".join(
-            f"fault {one.id} ({one.name}, {seconds(one.injected or 0)} to {seconds(one.healed or 0)})"
+            f"fault {one.id} ({one.name}, {format_seconds(one.injected or 0)} to {format_seconds(one.healed or 0)})"
             for one in self.faults
         )
 
@@ -233,8 +235,8 @@ def find_silences(
         first = without_success[0]
         reasons.append(
             f"too few operations succeeded during {names}, each shorter than a failover "
-            f"({seconds(contract.failover_nanoseconds)}: failover and patience); the contract asks for {wanted} during "
-            f"one of them{_append(describe_failures(first.begin, first.end))}; "
+            f"({format_seconds(contract.failover_nanoseconds)}: failover and patience); the contract asks for {wanted} "
+            f"during one of them{_append(describe_failures(first.begin, first.end))}; "
             "let faults last longer (--nemesis-interval)"
         )
     return reasons

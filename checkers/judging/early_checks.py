@@ -30,9 +30,9 @@ LATE_NOTE: Final = "it reads what servers report, which may come late, so it is 
 def find_late_tables(engine: Engine, contract: Contract) -> frozenset[str]:
     """Returns the tables that are incomplete before the end of this run: ``LATE_TABLES``, and relations made from them.
 
-    ``log_effects`` leaves out records that a power loss may have taken. For that, it needs the events that say which
-    servers lost power. A power
-    loss that is only intended has changed no read yet, because servers serve again only after it was injected.
+    ``log_effects`` leaves out records that a power loss may have taken (``log.unflushed``). For that, it needs the
+    events that say which servers were running. A power loss that is only intended has changed no read yet, because
+    servers serve again only after it was injected.
     """
     return LATE_TABLES | {"log_effects"} if may_have_lost_records(engine, contract) else LATE_TABLES
 
@@ -57,6 +57,7 @@ def select_early_checks(family: Family, late: frozenset[str] = LATE_TABLES) -> F
 
 @lru_cache(256)
 def _find_late_anomalies(family: Family, late: frozenset[str]) -> frozenset[str]:
+    """Returns the anomalies of the family whose checks read one of the tables ``late``, perhaps through a view."""
     if family.prepare is not None and not isinstance(family.prepare, PreparedTables) and not family.prepares_early:
         return frozenset(family.anomalies)
     families = (*FAMILIES, family)

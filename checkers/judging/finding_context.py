@@ -41,7 +41,7 @@ class FindingContext:
         )
 
     def add_to(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Returns the findings with the time span of their cause, the faults active in it, and the leader."""
+        """Returns the findings with the time span of their cause, the faults active in this span, and the leader."""
         if not findings:
             return []
         spans = _read_spans(self._engine, findings)

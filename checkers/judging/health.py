@@ -16,7 +16,7 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import OperationCount
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, ROWS_SO_FAR, order_by
-from assay.checkers.times import NANOSECONDS, seconds, shorten_times
+from assay.checkers.times import NANOSECONDS, format_seconds, shorten_times
 
 LEAST_ISSUED: Final = 20
 """Minimum number of operations issued before a lack of answers counts."""
@@ -69,7 +69,8 @@ class Health:
         return totals
 
     def describe_failures(self) -> str:
-        """Describes the kinds of which fewer than half were answered, with their errors; empty if there are none.
+        """Describes the kinds of operations of which fewer than half were answered, with their errors; empty if there
+        are none.
 
         ``of 30 add none was answered: OSError (22) and timeout (8); of 10 read 3 were answered: timeout (7)``.
         """
@@ -151,8 +152,8 @@ def find_silent_end(engine: Engine, contract: Contract, faults: Sequence[FaultTi
     if issued < LEAST_UNDISTURBED or int(row["final"]) - since < max(SHORTEST_SILENCE, contract.failover_nanoseconds):
         return []
     reason = (
-        f"no operation was answered after {seconds(since)}, and {issued} were called until "
-        f"{seconds(int(row['final']))}: {describe_errors(silent.all_errors)}; see why the system fell silent"
+        f"no operation was answered after {format_seconds(since)}, and {issued} were called until "
+        f"{format_seconds(int(row['final']))}: {describe_errors(silent.all_errors)}; see why the system fell silent"
     )
     return [shorten_times(reason)]
 

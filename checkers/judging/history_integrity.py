@@ -30,6 +30,7 @@ def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, t
 
     If a part cannot be read, ``require_readable`` reads all parts again, to name the row.
     """
+    # The closing note has a digest of each of two groups of data sets: those of the clients, and what servers reported.
     note, total = reader.closing_note, sum(map(reader.rows, DATA_SETS))
     expected = {} if note is None else {DIGESTED: note.digest, REPORTED_DATA_SETS: note.reported}
     try:
@@ -124,6 +125,7 @@ def _require_fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) 
 
 
 def _find_misfit(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    """Returns why a value of the column does not fit the type, or None if all values fit."""
     if column.type.equals(kind) and not pa.types.is_string(kind):
         return None  # each value of the column's own type fits
     if column.null_count == len(column):

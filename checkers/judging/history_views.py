@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import View, build
+from assay.checkers.check import View, create_views
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
 from assay.checkers.engine.base import quote_texts
 from assay.checkers.exposure import EXPOSURE_BOUND
@@ -38,7 +38,7 @@ def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None
 
 def register_history(engine: Engine, folder: Path) -> HistoryReader:
     """Opens a history and makes its views: ``ops``, ``effects``, ``faults``, ``events``, ``replicas``, ``looks``, and
-    ``effect_kinds``.
+    ``effect_kinds``, the number of effects by key and kind.
 
     Raises ``HistoryError``, which names the file, if a data set is missing, damaged or has other columns.
     """
@@ -58,10 +58,10 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
             if not engine.has_loaded(name):
                 engine.load(name, loaded)
             continue
-        texts = reader.translation(name)
+        texts = reader.translation(name)  # views that translate an older format; empty for the present one
         try:
             engine.register(f"stored_{name}" if texts else name, reader.paths(name), SCHEMAS[name].remove_metadata())
-            build(engine, tuple(View(text.name, text.sql, keep=text.keep) for text in texts))
+            create_views(engine, tuple(View(text.name, text.sql, keep=text.keep) for text in texts))
         except EngineExhausted:
             raise
         except EngineError as error:
@@ -71,13 +71,16 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
 
 def count_kinds(engine: Engine, source: Engine) -> None:
     """Creates ``effect_kinds`` in ``engine``. ``source``: an engine with the same views, perhaps a faster one."""
-    build(source, (KIND_COUNTS,))
+    create_views(source, (KIND_COUNTS,))
     if source is not engine:
         engine.load(KIND_COUNTS.name, source.arrow(f"select * from {KIND_COUNTS.name}"))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
-    """Registers views with the contract's values, so that the SQL of checks does not depend on the contract."""
+    """Registers views with the contract's values, so that the SQL of checks does not depend on the contract.
+
+    Also registers ``exposure_bound`` (``checkers.exposure``) and ``log_effects`` (``objects.kinds``).
+    """
     keys = ", ".join(f"({quote_key(key)})" for key in sorted(contract.compacted))
     none = "select cast(null as string) as key where 1 = 0"
     engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)

@@ -26,8 +26,8 @@ from assay.checkers.check import (
     Family,
     PreparedByIteration,
     PreparedTables,
-    build,
-    findings,
+    create_views,
+    read_findings,
     run_check,
 )
 from assay.checkers.engine import Engine, EngineError
@@ -183,6 +183,7 @@ ProgressCallback = Callable[[str, int, int], None]
 
 NOT_IN_CONTRACT: Final = "which the contract neither forbids nor tolerates"
 NONE_MISSING: Final[Mapping[str, str]] = {}
+"""The checks of all anomalies are available."""
 NOT_APPLICABLE: Final = "the history has no data for it"
 """The note of a check that does not apply to a run."""
 VALIDATING: Final = "validating"
@@ -259,12 +260,15 @@ class _Judging:
     effect_kinds: set[str] = field(default_factory=set)
     """The kinds of effects in the history."""
     anomalies: dict[str, int] = field(default_factory=dict)
+    """The number of instances of each anomaly found."""
     applied: list[str] = field(default_factory=list)
+    """The anomalies of the families that apply to the history."""
     judged: bool = False
     """Whether a family could judge operations of clients."""
     findings: list[Finding] = field(default_factory=list)
     examined: list[CheckCoverage] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    """Reasons not to pass."""
     warnings: list[str] = field(default_factory=list)
     health: Health = field(default_factory=Health)
 
@@ -419,7 +423,7 @@ class _Judging:
                     self._skip(check, LATE_NOTE)
             # Even without early checks the family's tables are created, because other families read them.
             family = select_early_checks(family, self.late)
-        build(self.engine, family.views)
+        create_views(self.engine, family.views)
         if not self._applies(family):
             for check in family.checks:
                 if check.lacks and check.anomaly in (self.contract.forbidden or ()):
@@ -477,13 +481,13 @@ class _Judging:
         count = NOTHING_COUNTED
         known = self.known.checks.get(check.anomaly) if id(check) in _BUILT_IN else None
         if not check.kinds or self.effect_kinds.intersection(check.kinds):
-            build(self.engine, check.views)
+            create_views(self.engine, check.views)
             asked = replace(check, exposure=None) if self.still_running else check
             count = run_check(self.engine, asked, known, tried=id(check) in _BUILT_IN)
         if count.instances:
             self.anomalies[check.anomaly] = count.instances
             first = None if known is None else known.evidence_rows
-            self.findings += self.finding_context.add_to(findings(self.engine, check, self.worker_nodes, first))
+            self.findings += self.finding_context.add_to(read_findings(self.engine, check, self.worker_nodes, first))
         elif self._needs_data(check):
             if count.examined == 0:
                 self.unknown.append(
@@ -495,7 +499,10 @@ class _Judging:
         self._add_examined(check, count, time.perf_counter() - begun, lacking=lacking)
 
     def _judge_exposure(self, check: Check, count: ExposureCount) -> None:
-        """Adds a reason if no claim of the check was exposed, or a warning if few claims were (``exposure``)."""
+        """Adds a reason not to pass if no claim of the check was exposed, or a warning if few claims were.
+
+        ``checkers.exposure`` explains claims. ``LEVEL_ANOMALIES`` are those that refute the contract's isolation level.
+        """
         if not self.requires_exposure or (self.level_is_blind and check.anomaly in LEVEL_ANOMALIES):
             return
         reason = warning = None
@@ -517,6 +524,7 @@ class _Judging:
 
     def _needs_data(self, check: Check) -> bool:
         """Returns whether a run without data for the check is unknown."""
+        # A history may lack the subject of a check with `lacks`, unless the contract lists the data that it needs.
         requires_subject = not check.lacks or self.contract.needed is not None
         return requires_subject and not check.optional and self.contract.needs(check.anomaly)
 
@@ -549,7 +557,8 @@ class _Judging:
             )
 
     def _measure_coverage(self) -> None:
-        """Judges whether enough happened and whether the system recovered. This does not depend on the families."""
+        """Judges whether enough happened and whether the system recovered (``coverage``), whatever the families
+        found."""
         begun = time.perf_counter()
         covered = coverage.measure_coverage(
             self.engine,
@@ -561,9 +570,9 @@ class _Judging:
         self.unknown += covered.reasons
         self.warnings += covered.warnings
         self.applied.append(NO_RECOVERY)
-        if covered.slow:
-            self.anomalies[NO_RECOVERY] = len(covered.slow)
-            self.findings += self.finding_context.add_to(covered.slow[:MOST_FINDINGS])
+        if covered.overdue:
+            self.anomalies[NO_RECOVERY] = len(covered.overdue)
+            self.findings += self.finding_context.add_to(covered.overdue[:MOST_FINDINGS])
         self.examined.append(
             CheckCoverage(
                 check=NO_RECOVERY,
@@ -623,6 +632,7 @@ class _Judging:
 
         No reason is added if checks are missing, because a missing check may read the kind.
         """
+        # kinds that name no object, such as `add`, are a reason already (`describe_nameless_kinds`)
         unread = {kind: near for kind, near in self.unknown_kinds.items() if kind not in NAMELESS}
         if not unread or self.still_running:
             return
@@ -653,8 +663,9 @@ class _Judging:
             return False
         return not self.unknown_kinds
 
-    def _find_overdue(self) -> set[str]:
-        """Returns forbidden anomalies about deadlines that are in doubt because the tester stood still too long."""
+    def _find_doubtful_deadlines(self) -> set[str]:
+        """Returns the forbidden anomalies that were found, but that prove nothing: they are about deadlines, and the
+        tester stood still too long."""
         checks = [check for family in self.families for check in family.checks]
         limits = {check.anomaly: LONG_STANDSTILL for check in checks if check.needs_end} | {
             NO_RECOVERY: LONG_STANDSTILL
@@ -665,9 +676,10 @@ class _Judging:
 
     def _summarize(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
         now, contract = time.perf_counter(), self.contract
-        overdue = self._find_overdue()
+        overdue = self._find_doubtful_deadlines()
         anomalies = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
         misspelt = {kind: near for kind, near in self.unknown_kinds.items() if near is not None}
+        # UNRECORDED: the kind of effect that stands for an operation whose client's `effects` raised
         failed = bool(anomalies) and UNRECORDED not in self.effect_kinds and not misspelt
         if anomalies and UNRECORDED in self.effect_kinds:
             self.unknown.insert(0, describe_unrecorded(self.engine, anomalies))

@@ -1,8 +1,7 @@
-"""Result of measuring the sensitivity of a run's checks: the shares of planted violations that they found.
+"""Sensitivity of a run's checks: the shares of planted violations that they caught, as in ``sensitivity.json``.
 
-Each violation is planted into a copy of a part of the run's history, and the copy is judged.
-
-``sensitivity.json`` in the folder of a run holds the result. ``checkers.exposure`` explains claims.
+``harness.sensitivity`` measures it: each violation is planted into a copy of a part of the run's history, and the copy
+is judged. ``checkers.exposure`` explains claims.
 """
 
 import math
@@ -16,7 +15,7 @@ LOW_SHARE: Final = 0.8
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A number in the file. The bounds reject a damaged number, which would break the report of a run or a night."""
 _Z: Final = 1.96
-"""The quantile of the normal distribution for an interval of 95 %."""
+"""The quantile of the normal distribution for a 95 % interval."""
 
 
 def wilson_interval(hits: int, tries: int) -> tuple[float, float]:

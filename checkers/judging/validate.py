@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from assay.checkers.check import Table, View, build
+from assay.checkers.check import Table, View, create_views
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote, quote_texts
 from assay.checkers.judging.history_integrity import Progress, require_all_rows
@@ -41,7 +41,8 @@ _ALLOWED_VALUES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 class _AppliesTo(Enum):
-    """The histories to which a rule applies: closed ones, open ones, or all."""
+    """The histories to which a rule applies: closed (complete) ones, open ones (cut short, or still written), or
+    all."""
 
     CLOSED = auto()
     OPEN = auto()
@@ -78,7 +79,7 @@ def validate(
         progress(number, len(RULES))
         if rule.when is (_AppliesTo.OPEN if complete else _AppliesTo.CLOSED):
             continue
-        build(engine, rule.views)
+        create_views(engine, rule.views)
         for row in engine.rows(rule.sql):
             path, row_number = _locate(reader, rule, row)
             raise HistoryError(f"{path}: row {row_number}: {rule.reason(row)}")
@@ -120,12 +121,13 @@ def _find_equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
 def _row_rule(
     data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]
 ) -> ValidationRule:
-    """Returns the rule for errors visible in one row: nulls, values that are not allowed, and ``more`` cases.
+    """Returns the rule for errors visible in one row of a data set: nulls, values that are not allowed, and ``more``.
 
     ``more``: SQL conditions of further errors by name. ``explain``: returns the text of such an error.
     """
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _ALLOWED_VALUES.get(data, {})
+    # The column `broken` names the case: `null COLUMN`, `word COLUMN` (a value that is not allowed), or one of `more`.
     cases = {f"null {column}": f"{quote(column)} is null" for column in required}
     cases |= {f"word {column}": f"{column} not in ({quote_texts(known)})" for column, known in words.items()}
     cases |= more
@@ -186,7 +188,8 @@ def _explain_mismatch(row: Row) -> str:
 
 
 def _select_mismatch(join: str, unknown: str) -> str:
-    """Returns SQL: the first effect that differs from its operation. ``unknown``: condition for a missing operation."""
+    """Returns SQL: the first effect that differs from its operation. ``unknown``: SQL condition that also selects an
+    effect of a missing operation."""
     return f"""
         select e.op, e.sub, o."index" as known, e.process, o.process as op_process,
             e.call, o.call as op_call, e.ret, o.ret as op_ret, e.phase, o.phase as op_phase

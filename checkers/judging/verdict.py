@@ -51,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     since: int | None = None
     until: int | None = None
-    """``since`` to ``until``: from the first call to the last return of the operations that contradict each other. The
+    """``since``, ``until``: from the first call to the last return of the operations that contradict each other. The
     cause lies in this interval."""
     faults: tuple[int, ...] = ()
     """Ids of the faults that were active in this interval."""

@@ -103,7 +103,8 @@ def _describe_streak(row: Row, node: str | None) -> str:
 
 
 _ERROR: Final = f"case when outcome <> 'ok' then coalesce({ERROR_NAME}, '{NO_ERROR}') end"
-# `lasted` is the time of an operation, and of a streak outside it; `whole` is the time of the worker outside faults.
+# `lasted` is the duration of an operation, and later that of a streak, without faults. `whole` is the time that the
+# worker had outside faults.
 _LONG_STREAKS: Final = f"""
     select worker, error, many, since, until, is_last from (
         select worker, error, island, count(*) as many, {total_of("calm")} as calm, min(call) as since,

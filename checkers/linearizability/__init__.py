@@ -10,7 +10,7 @@
 - ``scheduler``: searches keys in this process or on all cores. ``pool``, ``worker``: processes of this machine.
 - ``on_spark``: the entry point for Spark.
 - ``key_result``: the result for one key. ``summary``: the judgement of all keys.
-- ``layout``: a key's events, and the parts of a configuration.
+- ``layout``: a key's events, and the parts of a configuration (a possible state, with the operations that took effect).
 - ``core``: the compiled search. ``tables``: its hash tables.
 - ``workspace``: memory and limits of the search. ``searcher``: runs the search.
 - ``explain``: explains why an operation has no place in any order.

@@ -7,10 +7,10 @@ operations that ends with this operation. If no configuration is left, the opera
 on the number of operations pending at once, not on the length of the history. The source is Lowe, "Testing for
 linearizability", 2017, after Wing and Gong, 1993.
 
-A *blind* action leads to the same state from any state, as a write does. A *total* action is allowed in any state;
-blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it. The states
-of an *interned* model are any objects, of which the search sees only numbers. Its actions may lead to several states;
-the search then continues from each of them.
+Each operation performs an *action* of the model. A *blind* action leads to the same state from any state, as a write
+does. A *total* action is allowed in any state; blind actions are total. In the *lost* state the value is unknown, and
+only a blind action leads out of it. The states of an *interned* model are any objects, of which the search sees only
+numbers. Its actions may lead to several states; the search then continues from each of them.
 
 Six rules drop configurations that another configuration makes unnecessary:
 
@@ -24,6 +24,9 @@ Six rules drop configurations that another configuration makes unnecessary:
    unchanged until a blind action takes effect, and may by rule 3 have happened unseen.
 6. At each return, a configuration is dropped if another configuration with an equal state dominates it
    (``is_dominating``).
+
+``layout`` explains slots, groups, and the words of a *row*, which is a configuration in memory. ``tables`` explains the
+arrays of ``SearchMemory``, the *trail*, and the cells of ``counters``, whose names are in capitals (``AT``).
 
 All memory belongs to the caller (``workspace``). ``advance`` stops if an array is full, a transition is unknown or its
 budget is spent. It continues from this point when it is called again.
@@ -215,7 +218,7 @@ def take_events(layout: Layout, memory: SearchMemory) -> bool:
 def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
     """Divides the current rows: into ``next`` if the returning operation has taken effect, otherwise into ``seen``.
 
-    A row in which the operation is optional goes into both.
+    A row in which the operation is optional (rule 3) goes into both.
     """
     counters, row = memory.counters, memory.row
     word, bit = take_bit(layout, op)
@@ -429,7 +432,7 @@ def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, 
 def drop_dominated_rows(layout: Layout, memory: SearchMemory) -> int:
     """Moves the rows of ``next`` to ``current``, without dominated rows (rule 6). Returns ``PLACED`` or ``SPENT``."""
     counters, cost = memory.counters, count_work(layout, memory)
-    read_mask = np.zeros(layout.words, np.int64)
+    read_mask = np.zeros(layout.words, np.int64)  # the slots of pending reads
     for index in range(counters[READS]):
         slot = layout.slot[memory.pending_reads[index]]
         read_mask[slot // WORD] |= 1 << slot % WORD

@@ -3,7 +3,7 @@
 Equal operations of one key are encoded once: the texts of each column are numbered, equal rows of numbers are one
 *class*, and the model encodes each class once. So parsing JSON is cheap if values repeat. If the model reads the
 process of a call (``Call.process``), the operations of each process are a class of their own. If it reads a time, each
-operation is.
+operation is a class of its own.
 
 Values and actions are numbered within their key, in the order in which its operations were called. So the result for a
 key depends only on its own operations.
@@ -44,6 +44,7 @@ else:
 
 COLUMNS: Final = ("index", "process", "f", "key", "argument", "result", "call", "ret", "outcome")
 FOREVER: Final = 2**63 - 1
+"""Stands for the missing ``ret`` of an operation of unknown outcome."""
 LONGEST_SHOWN: Final = 60
 """Maximum number of characters of a displayed value; longer values are cut."""
 
@@ -71,6 +72,7 @@ class KeyHistory:
     texts: list[str]
     """For each action, an operation that performs it, in words."""
     values: Values
+    """The texts of the numbers by which actions name values."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -222,10 +224,12 @@ class _ActionNumbering:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._known: dict[Action, int] = {}
+        """The numbers of the actions of the present key."""
         self.actions: list[Action] = []
         self.texts: list[str] = []
         self.values: dict[int, Values] = {}
         self.first: dict[int, int] = {}
+        """By key, the number of its first action."""
         self.used: set[str] = set()
         """The parts of ``Call.origin`` that the model read for the latest operation."""
 

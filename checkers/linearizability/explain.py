@@ -1,4 +1,7 @@
-"""Explains a failed search: the operation that cannot be linearized, the possible states, and the longest order."""
+"""Explains a failed search: the operation that cannot be linearized, the possible states, and the longest order.
+
+``core`` explains configurations, and ``tables`` the trail: the operations that took effect, in order.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -71,8 +74,9 @@ def _count_pending(row: NDArray[np.int64], layout: Layout) -> int:
 def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
     """Returns the operations of one configuration in the order of their effects, including unseen operations.
 
-    By rule 3 of ``core``, a total operation may take effect unseen right before a blind action, such as a plain write.
-    So an unseen operation is placed right before the first blind action that took effect after its call.
+    ``trail``: the number of the configuration's last entry in the trail. By rule 3 of ``core``, a total operation may
+    take effect unseen right before a blind action, such as a plain write. So an unseen operation is placed right before
+    the first blind action that took effect after its call.
     """
     in_groups = np.flatnonzero(layout.slot < 0)
     by_group = in_groups[np.argsort(layout.slot[in_groups], kind="stable")]

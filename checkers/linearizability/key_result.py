@@ -9,7 +9,7 @@ from assay.checkers.linearizability.encode import FOREVER, KeyHistory, describe_
 NONLINEARIZABLE: Final = "nonlinearizable"
 SEARCH: Final = "search"
 ZONES: Final = "zones"
-"""The method for registers with unique values (module ``zones``)."""
+"""Methods of ``KeyResult``: the search of states, and the algorithm for registers with unique values (``zones``)."""
 MEANING: Final = "no order of the operations is legal for the model and agrees with their times"
 UNCLAIMED: Final = "the code of a model decides which answers can contradict others; assay sensitivity measures it"
 """Why the check counts no claims: a clause."""
@@ -27,7 +27,7 @@ class KeyResult:
     model_error: str | None = None
     """The error of the model, if it contradicted itself or its code failed."""
     largest: int = 0
-    """Maximum number of configurations at one return."""
+    """Maximum number of configurations (``core``) at the return of an operation."""
     bytes: int = 0
     """Peak memory of the search."""
     seconds: float = 0.0
@@ -62,7 +62,8 @@ class Contradiction(NamedTuple):
 
 
 def to_unfinished_result(key: str | None, found: KeyResult, first_look: float) -> KeyResult:
-    """Returns the result for a key that got no more time than ``Limits.first_look``, because another key is wrong."""
+    """Returns the result for a key that was searched only for the first seconds (``Limits.first_look``), because
+    another key is wrong."""
     why = f"{describe_key(key)}: not decided within {first_look:g} s; as another key is wrong, it got no more time"
     return replace(found, unknown=f"{why} (--all-keys gives it)")
 

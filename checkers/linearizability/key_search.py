@@ -40,7 +40,7 @@ VALUES: Final = "values"
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
-    """Judges a key by the algorithm for its model, or by the search if none fits its operations.
+    """Judges a key by the algorithm for its model, or by the search of states if none fits its operations.
 
     The result does not depend on the process or machine.
     """

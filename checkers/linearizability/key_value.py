@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 from assay.checkers.linearizability.model import INITIAL, Action, Call, InitialValues, Model, ModelError, Values
 
 READ, WRITE, APPEND = range(3)
+"""Kinds of actions (``f``)."""
 
 State = tuple[str | None, int]
 """A read string, and the number of its characters that are there. ``(None, 0)`` is the lost state."""
@@ -64,6 +65,8 @@ class ReadStrings:
 
 @dataclass(frozen=True)
 class Append:
+    """The ``x`` of an append: what it appends, and the strings of its key that were read."""
+
     strings: ReadStrings
     suffix: str
     followed: bool

@@ -23,6 +23,7 @@ WORD: Final = 60
 """Number of bits used in each integer of a row. The other bits are for the sign and for overflow of compared counts."""
 
 NONE: Final = np.iinfo(np.int64).min
+"""Stands for the lost state of a model that has none."""
 
 
 class Layout(NamedTuple):
@@ -42,6 +43,7 @@ class Layout(NamedTuple):
     x: Ints
     y: Ints
     reads: Ints
+    """``reads``, ``blind``, ``total``: for each action, whether it has this property (``core``), as 0 or 1."""
     blind: Ints
     total: Ints
     group_kind: Ints

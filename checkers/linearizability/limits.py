@@ -9,6 +9,7 @@ from typing import Final
 
 BEAM_WIDTH: Final = 2048
 FIRST_LOOK: Final = 1.0
+"""Defaults of :class:`Limits`."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,9 @@ class Limits:
     bytes: int = 4 << 30
     """Maximum memory of all parallel searches on one machine or, after ``divide_by``, of one search."""
     beam_width: int = BEAM_WIDTH
-    """Maximum number of configurations. A larger set is first cut to a quarter of this number. If none of the kept
-    configurations leads to a legal order, the search goes on with the whole set.
+    """Maximum number of configurations (possible states of the search, see ``core``). A larger set is first cut to a
+    quarter of this number. If none of the kept configurations leads to a legal order, the search goes on with the whole
+    set.
     """
 
     first_look: float = FIRST_LOOK

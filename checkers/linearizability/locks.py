@@ -99,11 +99,12 @@ class LockState(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The ``y`` of an acquire."""
+    """The ``y`` of an acquire: what the lock allows, and the fence that this acquire got."""
 
     most: float
     """How often the owner may acquire the lock before it must release it."""
     fenced: bool
+    """Whether the lock gives fences: numbers that rise with each new owner."""
     fence: int | None
     """The fence that the lock returned, if it is known."""
 
@@ -273,9 +274,9 @@ class Window(NamedTuple):
 class LeaseMutex(OwnedModel):
     """Mutex that its owner keeps for at least ``seconds`` after ``acquire`` and after each ``renew``.
 
-    Then the lock may free itself at any time, by the clock of the history. Each operation takes effect at one moment
-    between its call and its return. The model uses the earliest possible moment. No rule requires that an operation
-    follows another one soon. So an earlier moment allows all later operations that a later moment allows.
+    After that time the lock may free itself at any moment. Times are those of the history. Each operation takes effect
+    at one moment between its call and its return. The model assumes the earliest possible moment, which excludes no
+    order: the lock is then free the earliest, and no rule requires an operation soon after another.
     """
 
     name = "lease-mutex"

@@ -76,6 +76,8 @@ def find_exact_algorithm(model: Model) -> str | None:
 
 
 def _keeps(model: Model, declaration: str) -> bool:
+    """Returns whether no subclass below the class with this declaration changes ``step``, ``initial`` or
+    ``foresee``."""
     for each in type(model).__mro__:
         if declaration in vars(each):
             return True
@@ -255,10 +257,11 @@ class Model:
         raise NotImplementedError
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Returns the actions of one key, perhaps with information from later actions. A null ``ret`` means info.
+        """Returns the actions of one key, perhaps changed by what later actions show. A null ``ret`` means info.
 
-        ``actions`` are all actions of the key, so a model can use later actions to reject an action earlier. The result
-        must not change whether there is a legal order.
+        ``actions`` are all actions of the key, in the order of their calls. With their help a model can reject an
+        action as soon as it is tried, not only when a later action contradicts it. The result must not change whether
+        there is a legal order.
         """
         return actions
 
@@ -283,6 +286,7 @@ class Model:
         return str(state)
 
     def unknown(self, call: Call) -> ModelError:
+        """Returns the error to raise for an operation that the model does not have."""
         return ModelError(f"the model {self.name} knows no operation {call.f!r}")
 
 

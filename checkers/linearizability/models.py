@@ -1,4 +1,4 @@
-"""The built-in models, and the definitions of two of them: register and CAS register."""
+"""The table of all built-in models, and the classes of two of them: register and CAS register."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,6 +19,7 @@ from assay.checkers.linearizability.queues import FifoQueue, UnorderedQueue
 from assay.checkers.linearizability.sets import Set
 
 READ, WRITE, CAS, CAS_REFUSED = range(4)
+"""Kinds of actions (``f``), which compiled steps name by number."""
 
 
 class Register(Model):

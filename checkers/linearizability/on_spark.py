@@ -55,6 +55,7 @@ RESULT_SCHEMA: Final = pa.schema([pa.field("key", pa.string()), pa.field("result
 Results = Generator[tuple[int, KeyResult]]
 """Keys' results, by the number of the key."""
 Rows = list[tuple[str | None, bytes]]
+"""Rows of ``RESULT_SCHEMA``: key and pickled result."""
 Spent = Mapping[str | None, float]
 """By key, the seconds that an earlier attempt used; 0 for a missing key."""
 
@@ -149,6 +150,8 @@ def _find_missing(model: bytes) -> str:
 
 
 class _SparkSearch:
+    """The search of all keys of one history."""
+
     def __init__(self, spark: Spark, model: Model, keys: HistoryKeys) -> None:
         self._spark = spark
         self._model = model
@@ -162,7 +165,7 @@ class _SparkSearch:
         limits, unless a key is wrong.
         """
         look = limits.take_first_look() if len(self._keys) > 1 else None
-        hard: dict[int, KeyResult] = {}
+        hard: dict[int, KeyResult] = {}  # keys that the first look did not decide
         wrong = False
         for number, result in self._search_all(range(len(self._keys)), look or limits):
             if look is not None and result.out_of_time:
@@ -202,7 +205,10 @@ class _SparkSearch:
             yield from self._run([(number,) for number, _ in need_more_memory], limits, 1, spent)
 
     def _run(self, chunks: Sequence[Chunk], limits: Limits, at_once: int, spent: Spent | None = None) -> Results:
-        """Runs a job per chunk, ``at_once`` in parallel. The keys of a failed chunk are requested again in halves."""
+        """Runs a job per chunk, ``at_once`` in parallel. The keys of a failed chunk are requested again in halves.
+
+        ``spent``: the seconds that earlier attempts of these keys used.
+        """
         function = _make_function(self._model, limits, spent or {})
         threads = ThreadPoolExecutor(at_once)
         running: dict[Future[Rows], Chunk] = {}

@@ -43,7 +43,7 @@ class _Worker:
     """A process, and the numbers of the keys that it has yet to answer, in order."""
 
     def __init__(self) -> None:
-        self.connection, theirs = Pipe()
+        self.connection, theirs = Pipe()  # `theirs`: the end for the new process
         path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         with theirs:
             self.process = subprocess.Popen(
@@ -55,6 +55,7 @@ class _Worker:
                 process_group=0,  # a terminal sends Ctrl-C to the pool only
             )
         self.ready = False
+        """Whether the process has loaded the model."""
         self.unanswered: deque[int] = deque()
 
     def send(self, message: object) -> bool:

@@ -59,7 +59,11 @@ MOST_NAMED: Final = 3
 
 @dataclass(frozen=True)
 class _Passage:
-    """A value that was dequeued: the rows of both operations, and the intervals in which they can take effect."""
+    """A value that was dequeued: the rows of both operations, and the intervals in which they can take effect.
+
+    The enqueue can take effect from ``enter_from`` until ``enter_until``, the dequeue from ``leave_from`` until
+    ``leave_until``.
+    """
 
     enqueue: int
     dequeue: int

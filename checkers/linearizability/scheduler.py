@@ -50,7 +50,7 @@ class LocalSearch:
         workers = min(self.workers or os.cpu_count() or 1, len(keys))
         look = limits.take_first_look() if len(keys) > 1 else None
         easy_first = sorted(keys, key=lambda number: (encoded.length(number), number))
-        hard: dict[int, KeyResult] = {}
+        hard: dict[int, KeyResult] = {}  # keys that the first look did not decide
         wrong = False
         with WorkerPool(encoded.model, workers) as pool:
             for number, found in self._search_all(pool, encoded, easy_first, look or limits, self.patience):

@@ -1,7 +1,8 @@
 """Entry point: decides for each key whether its operations are linearizable by a model, and explains violations.
 
 The algorithm of each key depends on the model and the data. A register whose values are unique is judged by the zones
-of its values, in near-linear time. All other keys need the compiled search. ``examined`` records the choice.
+of its values, in near-linear time. ``key_search`` judges all other keys. The judgement's ``examined`` has a row for
+each algorithm that was used.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def search(
     """Decides whether each key's operations have a legal order: one that respects time and the model.
 
     ``ops`` has the history's schema (``assay.harness.core.history``). Operations with a null key are one object.
-    ``place`` is where the search runs. It sets the number of processes, which affects only the time. ``report``
-    receives each finding at once. Verdicts:
+    ``place`` says in how many processes the search runs, which affects only the time. ``report`` receives each finding
+    at once. Verdicts:
 
     - ``fail``: a key has no legal order. The findings name, per key, the operation that fits nowhere in the order.
     - ``unknown``: a limit was reached, or a process died, and no key failed.
@@ -77,7 +78,7 @@ def search(
 
 
 def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyResult], list[int]]:
-    """Judges the keys that qualify by zones. Returns their results, and the numbers of the keys that need a search."""
+    """Judges the keys that qualify by zones. Returns their results, and the numbers of all other keys."""
     plain = find_plain_register(encoded.model) is not None
     by_zones, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
     found = {key: KeyResult(encoded.length(key), finding=one, method=ZONES) for key, one in by_zones.items()}

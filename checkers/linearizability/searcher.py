@@ -48,18 +48,20 @@ CLAIMS: Final = {
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Result of one key's search."""
+    """Result of one key's search. Without ``why`` and ``unknown``, there is a legal order."""
 
     order: tuple[int, ...] | None = None
     """All operations in a legal order, by ``index``, if there is one and it was requested."""
     why: StuckSearch | None = None
     """The explanation, if there is no legal order."""
     unknown: str | None = None
+    """The reason why the result is unknown."""
     spent: str | None = None
     """The limit that was reached, if the result is unknown: ``TIME`` or ``MEMORY``."""
     largest: int = 0
     """Maximum number of configurations at one return."""
     explored: int = 0
+    """Number of configurations from which actions were tried."""
     bytes: int = 0
 
 

@@ -111,8 +111,8 @@ class _Reads:
         actions = [read_action(action) for action in history.actions]
         shown = {number: x for number, (kind, x, _) in enumerate(actions) if kind == READ}
         self._rows = np.flatnonzero(np.isin(history.action, list(shown)))
-        self._begin, self._end = history.call, history.ret
-        self._call, self._ret = history.call[self._rows], history.ret[self._rows]
+        self._begin, self._end = history.call, history.ret  # of all operations
+        self._call, self._ret = history.call[self._rows], history.ret[self._rows]  # of the reads
         width = 1 + max((x.bit_length() for x in shown.values()), default=0) // 8
         # By set that was read, a byte for each eight elements. The transposed table has an element's bytes in line.
         table: Bytes = np.zeros((len(shown), width), dtype=np.uint8)
@@ -121,6 +121,7 @@ class _Reads:
             table[place] = np.frombuffer(x.to_bytes(width, "little"), dtype=np.uint8)
         self._bytes = np.ascontiguousarray(table.T)
         places = {number: place for place, number in enumerate(shown)}
+        # by read, the column of its set in the transposed table
         self._place = np.array([places[number] for number in history.action[self._rows].tolist()], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -133,8 +134,8 @@ class _Reads:
     def list_needed(self, element: int, parts: Sequence[Part]) -> list[Part]:
         """Returns enough reads to decide whether the element's operations have an order. ``parts``: its other ones.
 
-        While no write is pending, the state does not change. So of the reads that begin and end in such a time, and
-        agree, the first one decides: wherever it has a place, the others have one.
+        While no write is pending, the state does not change. So of the reads that begin and end between the same two
+        writes, and agree, one is enough: if it has a place, the others have one.
         """
         if not len(self):
             return []

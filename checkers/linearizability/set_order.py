@@ -41,6 +41,7 @@ from assay.checkers.linearizability.limits import Deadline
 from assay.checkers.linearizability.sets import ADD, CONTAINS, NO_SET, READ, REMOVE, list_elements, read_action, to_bits
 
 BEFORE = -FOREVER
+"""A time before all others."""
 UNFINISHED: Final = "before all reads were compared"
 
 
@@ -62,6 +63,7 @@ class _Element:
     """The earliest or latest times of the operations on an element."""
 
     first_add: _Moment = NEVER
+    """The first begin of an add."""
     first_added: _Moment = NEVER
     """The first end of an add of known outcome."""
     last_missed: _Moment = EARLIEST

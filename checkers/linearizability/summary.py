@@ -23,7 +23,7 @@ def summarize(
     """Returns the judgement. Raises ``ModelError`` if the model contradicted itself.
 
     - ``found``: results, by the number of the key
-    - ``keys``: number of keys with operations that count: not failed, and no reads of unknown outcome
+    - ``keys``: number of keys with operations that count. Failed operations and reads of unknown outcome do not count
     - ``operations``: number of operations of the whole history
     - ``seconds``: total time, of which the keys that were judged by zones took ``zone_seconds``
     """

@@ -26,6 +26,7 @@ Ints = NDArray[np.int64]
 EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
 READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, BEAM_WIDTH, LARGEST, EXPLORED = range(9, 18)
 COUNTERS: Final = 18
+"""Number of counters."""
 
 
 class SearchMemory(NamedTuple):
@@ -149,10 +150,10 @@ def add_transitions(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> 
 
 @register_compiled
 def find_next_state(step: Any, interned: bool, layout: Layout, memory: SearchMemory, state: int, kind: int) -> Any:
-    """Returns 1 and the next state, or 0 if the action is rejected.
+    """Returns the number of next states, and the next state; 0 if the action is rejected.
 
-    Returns the number of next states and the place of the first in ``branches``, if there are several. Returns -1 for
-    an unknown transition, which it requests.
+    If there are several next states, the second result is the place of the first one in ``branches``. For an unknown
+    transition the number is -1, and the transition is requested. ``interned``: the model's states are known by number.
     """
     if not interned:
         allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
@@ -184,7 +185,8 @@ def extend_trail(memory: SearchMemory, trail: int, op: int) -> int:
 
 @register_compiled
 def sweep_trail(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
-    """Drops the entries of the trail that no row needs, and renumbers ``trails`` (negative: no entry).
+    """Drops the entries of the trail that no row needs. ``trails``: the last entry of each row (negative: no entry),
+    which gets its new number.
 
     Returns the number of remaining entries.
     """

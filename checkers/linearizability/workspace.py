@@ -125,7 +125,7 @@ class InternedStates:
         return -2 - self._place(tuple(states))
 
     def _place(self, states: tuple[int, ...]) -> int:
-        """Returns the place of a list of states in ``branches``. A new list is appended."""
+        """Returns the place in ``branches`` of a list of states. A new list is appended there."""
         place = self._places.setdefault(states, self._branches_used)
         if place == self._branches_used:
             self._branches_used += 1 + len(states)
@@ -150,6 +150,7 @@ class SavedSearch:
     counters: Ints
     arrays: dict[str, Ints]
 
+    # Arrays that are saved in addition to the rows.
     COPIED = ("pending", "pending_reads", "available", "open_groups", "total_mask", "blind_state")
 
     @property

@@ -32,7 +32,9 @@ else:
     np = LazyModule("numpy")
 
 BEFORE: Final = -(2**63)
+"""A time before all others."""
 Zoned = tuple[dict[int, Finding | None], list[int]]
+"""The first contradiction of each key that qualifies, or None, by number; and the numbers of the other keys."""
 
 
 def judge_zones(encoded: EncodedHistory, anomaly: str) -> Zoned:
@@ -107,6 +109,7 @@ def _find_violations(
     low, high = np.minimum(first, last)[zones], np.maximum(first, last)[zones]
     sort = np.lexsort((zones, forward, low, owner[zones]))
     zones, forward, low, high = zones[sort], forward[sort], low[sort], high[sort]
+    # by zone, the latest end of an earlier forward zone, and this forward zone
     reach, by = _find_reach(owner[zones], forward, high)
     # ``late``: the forward zones that begin inside an earlier forward zone, and the backward zones that lie in one.
     late = np.flatnonzero(reach > np.where(forward, low, high))

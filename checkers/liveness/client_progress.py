@@ -28,27 +28,31 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, TARGETS_ZOOKEEPER, select_first, sum_so_far
 
 MIN_TRIES: Final = 3
+"""Minimum number of failed tries of a stuck client."""
 _CLIENT: Final = "worker, client, key"
+"""The columns that identify a client at a key."""
 
 
 STUCK_CLIENT: Final = Check(
     anomaly="stuck-client",
     meaning="a client kept failing while other clients succeeded",
     views=parse_views(f"""
+        -- The tries of each client; `done`: the return of a try that succeeded.
         create table progress_tries as
         select o.worker, e.client, e.key, e.op, e.call, case when e.outcome = 'ok' then e.ret end as done
         from effects e join ops o on o."index" = e.op where e.kind = 'tried'
 
         -- Streaks of failed tries: the first and the last call.
-        create table progress_stays as
+        create table progress_streaks as
         select {_CLIENT}, streak, min(call) as first_call, max(call) as last_call, max(op) as last_op from (
             select {_CLIENT}, op, call, done,
                 {sum_so_far("case when done is null then 0 else 1 end", by=_CLIENT, order="call, op")} as streak
             from progress_tries) as numbered
         where done is null group by {_CLIENT}, streak having count(*) >= {MIN_TRIES}
 
-        -- `gone`: when the target servers ended. It is infinite for all other faults, such as faults of clients'
-        -- machines, and of ZooKeeper, without which servers learn nothing of each other.
+        -- `gone`: when a fault that only ends servers had ended them. It is infinite for all other faults, such as
+        -- those of client nodes, those of ZooKeeper (without which servers learn nothing of each other), and those that
+        -- end servers one after the other (`gradual`).
         create view progress_faults as
         select {EARLIEST_BEGIN} as since,
             case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
@@ -62,10 +66,11 @@ STUCK_CLIENT: Final = Check(
         create table progress_waits as
         select s.worker, s.client, s.key, s.streak, s.last_call, s.last_op, greatest(s.first_call,
             coalesce(max(case when f.healed > s.last_call then f.gone else f.until end), 0)) as since
-        from progress_stays s left join progress_faults f on f.since <= s.last_call
+        from progress_streaks s left join progress_faults f on f.since <= s.last_call
         group by s.worker, s.client, s.key, s.streak, s.first_call, s.last_call, s.last_op
 
-        -- Clients that kept failing, and the successes of others in that time.
+        -- Clients that kept failing, and the successes of others in that time: the first return (`served`), the last
+        -- call, and their number.
         create table progress_served as
         select w.worker, w.client, w.key, w.streak, w.last_call, w.last_op, min(t.done) as served,
             max(t.call) as last_served, count(*) as others

@@ -11,8 +11,9 @@
 - ``disobeyed-state``: a live replica obeys the stored state of its partition by the obedience deadline. The check
   compares the leader epoch in ZooKeeper with the highest epoch that the replica reports. Versions of the znode prove
   nothing, because a leader changes the in-sync set without informing its followers.
-- ``late-high-watermark``: the high watermark reaches the log end by the obedience deadline if all replicas are in sync.
-  Otherwise the last records are neither acknowledged nor read until another record is written.
+- ``late-high-watermark``: if all replicas are in sync, the high watermark reaches the log end by the obedience
+  deadline. A lower high watermark would keep the last records unread and unacknowledged until another record is
+  written.
 - ``late-flush``: records are on their replica's disk by the obedience deadline after ``flush.ms``. The replica reports
   the offset below which all records are on the disk. The simulation also reports the number of bytes that a power loss
   could take, which reveals records that a broker counts as flushed too early. A log that grows is not judged, because
@@ -20,6 +21,10 @@
 - ``stale-metadata``: a broker's metadata agrees with the partition's state in ZooKeeper by the obedience deadline. The
   check compares leader, replicas and in-sync set in each broker's answer with those in ZooKeeper. If a broker reports
   some partitions but not this one, and has a replica of it, its metadata are stale, too.
+
+``snapshots`` explains looks and the kinds of their rows (``what``). It also creates these tables: ``rest_brokers`` (the
+registered brokers in each look), ``rest_led`` (partitions with a registered leader) and ``rest_busy`` (partitions that
+are moved or deleted).
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -89,7 +94,7 @@ NO_REJOIN: Final = make_snapshot_check(
     anomaly="no-rejoin",
     meaning="a replica did not rejoin the in-sync set by the deadline, although it could",
     views=parse_views(f"""
-        -- Replicas that follow in the present epoch and are not in sync.
+        -- Replicas that follow in the present epoch and are not in sync. `f`: the replica, `r`: its leader.
         create view rejoin_missing as
         select p.look, p.key, p.epoch, p.leader_node, b.node
         from rest_led p

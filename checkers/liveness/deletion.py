@@ -12,6 +12,9 @@ The check finds five violations:
 
 The zxid of the creation distinguishes topics of one name. The system must not create topics automatically.
 
+``snapshots`` explains the kinds of rows of a look (``what``), and creates ``rest_brokers``: the registered brokers in
+each look.
+
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
@@ -93,7 +96,8 @@ UNDELETED_TOPIC: Final = make_snapshot_check(
             left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
         where d.key is null group by t.look, t.key
 
-        -- `select_lasting` selects the states that all looks up to the last one show for longer than the deadline.
+        -- Violation 1: the request. `select_lasting` selects the states that all looks up to the last one show for
+        -- longer than the deadline.
         create table deletion_unended as
         {select_lasting("deletion_requests", "key, zxid", "deletion_deadline")}
 

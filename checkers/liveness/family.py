@@ -19,12 +19,13 @@ from assay.checkers.liveness.partition_state_churn import RESTLESS_STATE
 from assay.checkers.liveness.reassignment import UNFINISHED_MOVE
 from assay.checkers.liveness.retention import RETENTION_UNDONE
 from assay.checkers.liveness.snapshots import REST_VIEWS
-from assay.checkers.times import seconds, shorten_times
+from assay.checkers.times import format_seconds, shorten_times
 
 
 def _find_short_inspection(engine: Engine) -> list[str]:
-    """Returns a reason not to pass if the system had not settled at the last snapshot, and the snapshots do not span
-    the longest deadline."""
+    """Returns a reason not to pass if the system still had unfinished work at the last snapshot (``unsettled``), and
+    the snapshots do not span the longest deadline."""
+    # `rest_looks`: the snapshots that count, from `time` to `ended` each
     (row,) = engine.rows(
         f"""
         select min(l.ended) as since, max(l.time) as until, max(d.deadline) as deadline,
@@ -37,8 +38,9 @@ def _find_short_inspection(engine: Engine) -> list[str]:
         return []
     return [
         shorten_times(
-            f"not everything had come to its end at {seconds(row['until'])}, and the system was looked at for "
-            f"{seconds(row['until'] - row['since'])} only, not for the contract's {seconds(row['deadline'])}"
+            f"not everything had come to its end at {format_seconds(row['until'])}, and the system was looked at for "
+            f"{format_seconds(row['until'] - row['since'])} only, not for the contract's "
+            f"{format_seconds(row['deadline'])}"
         )
     ]
 

@@ -17,6 +17,7 @@ from assay.checkers.liveness.snapshots import make_snapshot_check
 from assay.checkers.sql_idioms import row_number, select_first
 
 MIN_RISES: Final = 3
+"""Minimum number of rises of the leader epoch in a finding."""
 
 
 RESTLESS_STATE: Final = make_snapshot_check(
@@ -31,7 +32,8 @@ RESTLESS_STATE: Final = make_snapshot_check(
             left join rest_busy m on m.look = p.look and m.key = p.key
         where p.what = 'partition' and p.epoch >= 0 and m.key is null
 
-        -- `island` is equal for consecutive looks without another change of the cluster.
+        -- `island` numbers uninterrupted sequences of looks without a change of the topic, its replicas and the
+        -- brokers.
         create table churn_stretches as
         select look, key, zxid, replicas, epoch, zxid_sum, time, ended,
             look - {row_number(by="key, zxid, replicas, zxid_sum", order="look")} as island

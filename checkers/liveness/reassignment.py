@@ -10,6 +10,10 @@ The check finds three violations:
 No client writes while looks are taken, so the new replicas can catch up. A move may wait for one broker alone. If that
 broker also fails to get in sync in other partitions of the same leader (``no-rejoin``), the findings have one cause.
 
+``snapshots`` explains looks and the kinds of their rows (``what``). It also creates these tables: ``rest_brokers`` (the
+registered brokers in each look), ``rest_led`` (partitions with a registered leader) and ``rest_busy`` (partitions that
+are moved or deleted).
+
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
@@ -40,6 +44,8 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
     anomaly="unfinished-move",
     meaning="an accepted move of replicas did not end by the deadline",
     views=parse_views(f"""
+        -- Moves under way that have no reason to wait. `target`: the brokers after the move; `going`: those that it
+        -- removes.
         create view move_pending as
         select m.look, m.key, m.replicas as target, m.removing as going, p.epoch
         from (
@@ -87,13 +93,16 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
             left join rest_busy m on m.look = f.look and m.key = f.key
         where f.what = 'folder' and not {list_contains("p.replicas", "b.broker")} and m.key is null
 
-        -- `select_lasting` selects the states that all looks up to the last one show for longer than the deadline.
+        -- Violation 1. `select_lasting` selects the states that all looks up to the last one show for longer than the
+        -- deadline.
         create table move_unended as
         {select_lasting("move_pending", "key, target, going, epoch", "move_deadline")}
 
+        -- Violation 2.
         create table move_undone as
         {select_lasting("move_forgotten", "key, op, target, present", "move_deadline", duration="0")}
 
+        -- Violation 3.
         create table move_uncleaned as
         {select_lasting("move_left_behind", "key, node, present", "move_deadline")}
         """),
@@ -109,6 +118,7 @@ UNFINISHED_MOVE: Final = make_snapshot_check(
             since, until, deadline
         from move_uncleaned
         """,
+    # `awaited`, `last_awaited`: the first and the last of the target brokers that are not in sync; often they are one.
     evidence=f"""
         select f.*, w.awaited, w.last_awaited, w.leader_node
         from {first_rows_subquery("found_unfinished_move", "key, violation, node")} f

@@ -9,6 +9,8 @@ and be below the replica's high watermark. A damaged log has no high watermark.
 
 Timestamps are compared with the harness's clock. Nodes' clocks agree with it, because no fault is active.
 
+``snapshots`` explains looks and the kinds of their rows (``what``), and creates ``rest_looks`` (the looks that count).
+
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
@@ -22,6 +24,7 @@ _EXPIRED: Final = f"""
     t.retention_ms >= 0 and s.timestamp >= 0 and s.timestamp
         < l.wall_ms - {milliseconds("t.retention_ms")} - {milliseconds("t.retention_check_ms")}
 """
+"""SQL: the segment ``s`` is due by time. ``t``: the row of its topic. ``l``: the look, with its time of day."""
 
 
 RETENTION_UNDONE: Final = make_snapshot_check(

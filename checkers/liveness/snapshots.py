@@ -13,7 +13,9 @@ times are by the harness's clock.
 
 - ``look``: one per look, written when the look is complete
 - ``broker``: a registered broker. ``answer``: the broker reported its replicas' roles and the topics it knows.
-- ``topic``, ``partition``, ``move``, ``deletion``: state in ZooKeeper. ``role``, ``known``: state of a broker.
+- ``topic``, ``partition``, ``move``, ``deletion``, ``settings`` (a topic has settings of its own): state in ZooKeeper
+- ``role`` (a replica), ``known`` (a topic), ``routed`` (a partition's leader and replicas), ``flushed`` (how much of a
+  log is on the disk): what a broker reports
 - ``folder``, ``segment``: files on a disk
 """
 
@@ -71,8 +73,8 @@ make_snapshot_check = partial(
 REST_VIEWS: Final = (
     QUIET,
     *parse_views(f"""
-    -- The looks of the last stretch, when the system is at rest. A look lasts from `time` to `ended`. Numbers of looks
-    -- have no gaps.
+    -- The looks of the last stretch, when the system is at rest. A look lasts from `time` to `ended`, and `wall_ms` is
+    -- its time of day. `unsettled`: the system still has unfinished work. Numbers of looks have no gaps.
     create table rest_looks as
     select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.zxid_sum, 0) as zxid_sum
     from looks l cross join rest_quiet q cross join (
@@ -108,7 +110,7 @@ REST_VIEWS: Final = (
 
 
 def select_lasting(states: str, columns: str, deadline: str, *, duration: str = "") -> str:
-    """Returns SQL: states that lasted for at least a deadline, in all looks up to the last one.
+    """Returns SQL: states that all looks up to the last one show, for at least the time of a deadline.
 
     - ``states``: a view with ``columns`` and ``look``, none of them null
     - ``deadline``: the name of one of the contract's deadlines

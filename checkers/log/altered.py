@@ -7,7 +7,8 @@
 - ``resurrected``: the new topic's creation was acknowledged before the poll was called, and the value was sent to the
   same partition of the topic's earlier incarnation. The poll may name either incarnation.
 
-``views`` explains the tables of the log that this module reads but does not create.
+``wrong_partition`` creates ``log_unsent`` and ``log_strays``, and ``views`` the other tables of the log that this
+module reads but does not create.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -26,10 +27,11 @@ from assay.checkers.sql_idioms import (
     strip_topic_incarnation,
 )
 
+# SQL: whether a row is a send that may have happened; whether a row belongs to a value of `log_metadata_conflicts`; the
+# columns that identify a record.
 _MAY_BE_SENT: Final = "kind = 'append' and outcome <> 'fail'"
 
 _SAME_VALUE: Final = "d.key = e.key and d.value = e.value"
-
 _RECORD: Final = "s.key, s.value, s.position"
 
 
@@ -59,7 +61,8 @@ ALTERED_RECORD: Final = Check(
         where e.value is not null and e.kind in ('append', 'observe')
 
         -- The few values whose rows differ. `sends`: number of sends that may have happened. `untimed`: those without a
-        -- create time. `silent`: those without create time and key.
+        -- create time. `silent`: those without create time and key. The other columns are the least and the greatest
+        -- time and key that were sent and seen.
         create table log_metadata_conflicts (high_cardinality) as
         select key, value, sends, untimed, silent from (
             select key, value,

@@ -4,11 +4,12 @@ A log begins at or below its end, and a look-up by time finds a record below the
 returned, no log end requested later may be lower, and no append that began later may get a lower offset (rule U, see
 ``order``). This counts only if the contract declares ends linearizable and allows no loss of unflushed records.
 
-A look-up that found an offset states that each record below it is older than the requested time. A look-up for a later
-time states that its record is at least as young as this time. The two contradict each other if the later time got the
-lower offset, unless its record may have been deleted before the other look-up.
+A look-up that found an offset states that each record below it is older than the requested time. It also states that
+the record at the offset is not older than this time. So two look-ups contradict each other if the one for the later
+time got the lower offset. They do not if the record at this offset may have been deleted before the other look-up.
 
-``views`` explains the tables of the log that this module reads but does not create.
+``retention`` creates ``log_start_reports``, ``ends`` creates ``log_ends``, and ``offset_by_time`` creates
+``log_look_ups``. ``views`` explains the other tables of the log that this module reads but does not create.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -29,7 +30,7 @@ ANSWER_BEYOND_LOG: Final = Check(
     anomaly="answer-beyond-log",
     meaning="a log ended below an offset at which it was reported to begin, or to have a record, before",
     views=parse_views("""
-        -- Answers after which the log's end is `least` or more.
+        -- Answers (starts and look-ups) after which the log's end is `least` or more.
         create view log_floors as
         select key, op, sub, ret, position, position as least, cast(null as bigint) as timestamp from log_start_reports
         union all
@@ -87,8 +88,8 @@ LOOK_UP_ORDER: Final = Check(
     views=(
         LOOK_UPS,
         *parse_views(f"""
-        -- Look-ups whose record no limit may have deleted during the run. The record is at least as young as the
-        -- requested time.
+        -- Look-ups whose record no retention limit may have deleted during the run (`keep_undeletable`). The record is
+        -- not older than the requested time.
         create table log_lasting_answers (reads_other_keys) as
         select q.op, q.sub, q.key, q.timestamp, q.position
         from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_undeletable("q")}

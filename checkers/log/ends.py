@@ -1,8 +1,8 @@
 """Checks of reported log ends: an end must not go back, nor be below a record that was already there.
 
 Only ends with a known leader epoch count. Each end is compared with positions that were known before its call, under an
-equal or lower epoch. If the contract declares ends linearizable, ``order`` judges ends of all epochs by rule U. By this
-rule, no operation may have a lower place than an operation that had returned before its call.
+equal or lower epoch. If the contract declares ends linearizable, ``order`` judges all ends, of any epoch, by rule U. By
+this rule, no operation may have a lower place in the log than an operation that had returned before its call.
 
 ``views`` explains the tables of the log that this module reads but does not create.
 

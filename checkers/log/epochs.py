@@ -15,15 +15,15 @@ The checks need no clocks. They read the nodes' events, effects of clients, and 
   moved the start of its first epoch there. So only starts above the first offsets of both replicas are compared, or all
   starts if both logs begin at 0.
 
-Appends without an epoch and polls do not count if lines of the node's event log are missing. Topics
-of one name are numbered (``orders-0``, and ``orders#2-0`` after ``orders`` was created again). Nodes and clients may
-have numbered them differently, so effects of clients on such topics do not count.
+Appends without an epoch and polls do not count if lines of the node's event log are missing. Topics of one name are
+numbered (``orders-0``, and ``orders#2-0`` after ``orders`` was created again). Nodes and clients may have numbered them
+differently, so effects of clients on such topics do not count.
 
 ``leader-completeness`` allows for these cases:
 
 - A topic that a client tried to delete is not judged, because a replica may lead for a while after it deleted its log.
-- If the contract allows the loss of unflushed records (``Contract.unflushed``), each power loss may have taken that
-  many.
+- The contract may allow the loss of unflushed records. Then each power loss may have taken ``Contract.unflushed`` of
+  them.
 - If one in-sync replica is enough (``min_insync``) and the set had shrunk to one, a power loss may have taken records
   that only this replica had. Such a partition is not judged.
 - A partition loses nothing if each of its in-sync sets had a member that kept power and data in the whole run
@@ -39,7 +39,8 @@ that its node has recorded as durable, and all checksums are right. If a node fi
 writes the event ``log-damaged`` (``key``; ``position``: where the undamaged part ends). Runs in which a fault changed
 files, or may have changed files, are not judged.
 
-``log_declared`` holds values of the contract.
+``partition_state`` explains the broker numbers in ``isr`` and ``min_insync``. ``log_declared`` holds values of the
+contract.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -95,9 +96,10 @@ records that power losses may have taken.
 
 
 def _select_evidence(found: str, event: str) -> str:
-    """Returns SQL: each violation with the last earlier epoch in which ``before`` was known to be committed.
+    """Returns SQL: each violation, with the last earlier epoch (``former``) in which the records below ``before`` were
+    known to be committed.
 
-    Further columns are the node or operation that knew of it, and the node of the ``event``.
+    ``announcer`` and ``end_op`` are the node and the operation that knew of it; ``node`` is that of the ``event``.
     """
     return f"""
         select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,

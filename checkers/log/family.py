@@ -8,8 +8,7 @@ A log workload records itself in ``effects`` as follows (``key`` is always ``top
   - ``request``: an id of the message set, unique in the run (the operation's index). ``sub``: the rank.
   - ``node``: the broker that answered. ``leader_epoch``: if known.
   - ``message_key``: the message's key if the topic is compacted. ``tombstone``: whether the message is one.
-  - ``outcome``: ok (acknowledged), fail (only if every attempt of the client certainly failed) or
-    info.
+  - ``outcome``: ok (acknowledged), fail (only if every attempt of the client certainly failed) or info.
 - A poll gives these rows per key, with ``sub`` in this order:
 
   - ``observe-begin``: ``position`` is the fetched offset.
@@ -22,9 +21,9 @@ A log workload records itself in ``effects`` as follows (``key`` is always ``top
   number already.
 - ``end``: ``position`` is the log end offset that ListOffsets (-1) reported, ``leader_epoch`` is given if known.
 - ``start``: ``position`` is the log start offset reported. Records below it are no longer expected.
-- The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain. They read from the earliest
-  offset until they are past the sentinel. Then the ``position`` of one ``drained`` row is the settled end: the
-  sentinel's offset + 1.
+- The sentinel, the last record before the drain, is an ``append`` of phase sentinel. Polls of the drain have phase
+  drain. They read from the earliest offset until they are past the sentinel. Then the ``position`` of one ``drained``
+  row is the settled end: the sentinel's offset + 1.
 
 The family ``statements`` compares clients' statements about a log with each other. It also reads ``message_key``,
 ``timestamp`` and ``size`` of records, ``node``, ``leader_epoch`` and ``incarnation`` of a ``start``, and these kinds:
@@ -41,8 +40,8 @@ A send that asked for no acknowledgement is info, even if its client reports suc
 
 All checks are sound for every outcome of sends and polls, and for values sent again after a send of unknown outcome.
 They are also sound for unknown offsets, unfinished drains and gaps in offsets. They do not judge the order of records
-inside a poll that did not end ok. If such a poll showed a record, they do not judge the order between the polls before
-and after it.
+inside a poll that did not end ok. Nor do they judge the order between the polls before and after such a poll, if it
+showed a record.
 """
 
 from typing import Final

@@ -22,7 +22,8 @@ answered after ``waited_ms``, measured by the client's own clock, and was ``empt
 Neither is reported if a fault was active during the operation or within ``SLACK_MS`` before it. If the tester itself
 stood still, an answer may only seem late, so neither proves anything.
 
-``views`` explains the tables of the log that this module reads but does not create.
+``stuck`` creates ``log_disturbances``, the intervals in which faults may have been active. ``views`` explains the other
+tables of the log that this module reads but does not create.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -33,6 +34,7 @@ from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by
 
+# `o`: a rejected fetch. `w`: a statement that the log had reached the fetch's position before.
 _WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.margin"
 
 FALSE_OUT_OF_RANGE: Final = Check(
@@ -88,6 +90,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
 
 
 SLACK_MS: Final = 700
+"""Milliseconds by which an answer may be late."""
 _SLACK: Final = SLACK_MS * 1_000_000
 
 

@@ -1,6 +1,7 @@
 """Integrity of a log: one value per offset, one offset per value, and only values whose send did not fail.
 
-``views`` creates the tables that these checks read, and explains their columns.
+``views`` creates the tables that these checks read, and explains their columns, except for ``log_strays``: records that
+were read in another partition than they were sent to (``wrong_partition``).
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -14,6 +15,7 @@ from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
 from assay.checkers.sql_idioms import EARLIEST, first_rows_subquery, order_by, select_nearest_pairs
 
 _EXAMINED: Final = "select count(*) as examined from log_value_offsets where observed > 0"
+"""SQL: the number of values that were read at an offset."""
 
 
 def _describe_source(which: str) -> str:

@@ -1,6 +1,9 @@
 """Lost records: acknowledged and observed values must stay in the log, and the drain must deliver acknowledged values
 by its deadline.
 
+``views`` creates the tables that these checks read, and explains their columns, except for ``log_strays``: records that
+were read in another partition than they were sent to (``wrong_partition``).
+
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 

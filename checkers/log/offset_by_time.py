@@ -7,6 +7,9 @@ Create times are taken from polls, because a broker may set its own create times
   statement about the log's end, so it counts only if the contract declares ends linearizable.
 - The answer's own record is older than the requested time. This is always wrong.
 
+``views`` explains ``log_judged``. ``keep_undeletable`` (``retention``) keeps the records that no retention limit can
+have deleted.
+
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 

@@ -13,7 +13,8 @@ no operation at a strictly lower place was called after x's return.
 - Offsets whose absolute value is 2^61 or more have no place. Only damaged data has such offsets, and other checks
   report it.
 
-``views`` creates the tables that these checks read, and explains their columns.
+``ends`` creates ``log_ends``, the reported log ends. ``views`` creates the other tables that these checks read, and
+explains their columns.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -101,6 +102,8 @@ REAL_TIME_ORDER: Final = Check(
                 from log_timeline group by key, place) as folded) as ordered
         where before > returned or future_ret is not null
         """),
+    # `spot`: the place of each of the two nearest moments. Their operations are looked up later, in `log_moments`;
+    # until then a place stands for the operation that `select_nearest_pairs` requires.
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
             r.op as future_op, c.op as future_send_op, n.contradicted_at, n.earliest, e.op as earliest_op,

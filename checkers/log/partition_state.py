@@ -1,4 +1,4 @@
-"""Partition states in ZooKeeper: all nodes agree on each version, and replicas lead or are removed as it allows.
+"""Partition states in ZooKeeper: all nodes agree on each version, and replicas lead or are removed as the state allows.
 
 These checks read statements about the state in the nodes' event logs. The znode's version orders the statements, so no
 clocks are needed. Lists of broker numbers look like ``1,2,3``. The checks read:
@@ -6,15 +6,17 @@ clocks are needed. Lists of broker numbers look like ``1,2,3``. The checks read:
 - ``became-leader``, ``isr-change``, ``partition-state-read``, ``partition-state-written``, ``assignment-written`` and
   ``reassignment-ended``: ``isr`` and ``elr`` of the state's ``version``.
 - ``assignment-written``: ``replicas``, and the removed replicas (``gone``). ``reassignment-ended``: ``replicas``.
-- ``partition-state-written``: ``epoch``, the leader as ``value``, ``min_insync``, ``unclean``.
+- ``partition-state-written``: ``epoch``, the leader as ``value`` (-1: none), ``min_insync`` (the least number of
+  in-sync replicas that a write needs), ``unclean`` (whether a replica without all records may lead).
 - ``log-end-answered``: a replica's answer to the controller of ``controller_epoch`` in leader epoch ``epoch``.
   ``value`` is the last epoch of its log, ``position`` the log end.
 - ``registered``: ``value`` is the node's number.
 
 ``overlooked-log`` judges elections that the controller decided by the length of the logs. The states before and after
-show such an election. Before it there was no leader, and there were several members (in sync or eligible). Afterwards
-the leader is alone in the in-sync set, without eligible replicas. The check skips topics for which one in-sync replica
-is enough, or which allow unclean elections. There the same states may have another reason.
+show such an election. Before it there was no leader, and there were several members: replicas in the in-sync set
+(``isr``) or eligible ones (``elr``). Afterwards the leader is alone in the in-sync set, without eligible replicas. The
+check skips topics for which one in-sync replica is enough, or which allow unclean elections. There the same states may
+have another reason.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """

@@ -25,11 +25,13 @@ from assay.checkers.sql_idioms import (
     sum_so_far,
 )
 
+# Columns and conditions of a row `r` of `log_reading_rows`, and of a broken chain `b`.
 _STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position, r.call, r.outcome"
 _BREAKS: Final = "case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end"
 _SAME_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
 
 _LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
+"""Columns of a link: a sequence of records of one chain that has no gap and that one operation read."""
 
 
 POLL_VIEWS: Final = parse_views(f"""
@@ -65,11 +67,11 @@ POLL_VIEWS: Final = parse_views(f"""
     -- ends is enough. Offsets are consecutive if `position - sub` (the shift) is equal for all rows.
     create table log_stretches as
     select process, key, assignment, breaks, op, call, sub, low, high,
-        case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as gapless
+        case when low >= 0 and least_shift = greatest_shift and span = records - 1 then 1 else 0 end as gapless
     from (
         select process, key, assignment, breaks, op, min(call) as call, min(sub) as sub,
             min(position) as low, max(position) as high, count(*) as records,
-            max(greatest(position, 0)) - min(greatest(position, 0)) as reach,
+            max(greatest(position, 0)) - min(greatest(position, 0)) as span,
             min(greatest(position, 0) - sub) as least_shift, max(greatest(position, 0) - sub) as greatest_shift
         from log_steps where kind = 'observe' and outcome = 'ok'
         group by process, key, assignment, breaks, op) as read_at_once
@@ -78,7 +80,7 @@ POLL_VIEWS: Final = parse_views(f"""
     create table log_gapped_stretches as
     select op, process, key, assignment, breaks from log_stretches where gapless = 0
 
-    -- Parts of chains without gaps: first and last offset.
+    -- Links of chains: first and last offset of records without a gap. A stretch with gaps has a link for each record.
     create view log_links as
     select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.gapless = 1
     union all

@@ -20,8 +20,10 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, select_first
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
+"""Arguments of ``previous``: the rows of one reader, in their order."""
 
 POSITION_TABLES: Final = parse_views(f"""
+    -- Rows that show or set the position of a reader.
     create view log_moves as
     select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, ret, outcome
     from log_effects where kind in ('observe-begin', 'observe-end', 'seek', 'reset') and position is not null
@@ -40,6 +42,7 @@ POSITION_JUMP: Final = Check(
     anomaly="position-jump",
     meaning="a poll began at another offset than the one where its reader had stopped",
     views=parse_views("""
+        -- Polls that began at another offset than the one where the previous poll had ended.
         create table log_jumps as
         select op, sub, process, key, position, former, former_op, former_call, call from log_positions
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
@@ -72,7 +75,8 @@ OFFSET_HOLE: Final = Check(
     anomaly="offset-hole",
     meaning="a poll passed an offset that holds no record",
     views=parse_views(f"""
-        -- Polls of dense logs that may lack an offset. `log.views` explains the columns of `log_polls`.
+        -- Polls of dense logs that may lack an offset between `base` and `next_offset`. `log.views` explains the
+        -- columns of `log_polls`.
         create table log_polls_with_gaps as
         select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
         from log_polls p cross join log_declared d

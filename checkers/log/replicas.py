@@ -32,7 +32,7 @@ REPLICA_DIVERGENCE: Final = Check(
     anomaly="replica-divergence",
     meaning="replicas hold different records below their high watermark",
     views=parse_views("""
-        -- Committed records.
+        -- Committed records. `compared`, `unknown`: the value without null, so that two rows can be compared.
         create table replica_records as
         select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
             case when value is null then 1 else 0 end as unknown
@@ -117,6 +117,7 @@ LOST_LAST_VALUE: Final = Check(
     anomaly="lost-last-value",
     meaning="a replica in the in-sync set lacks the last value of a key of a compacted topic",
     views=parse_views("""
+        -- The sends to compacted topics, with the key of each value.
         create table compacted_sends as
         select e.key, e.message_key, e.value, min(e.op) as op,
             max(case when e.tombstone then 1 else 0 end) as tombstone

@@ -39,7 +39,7 @@ CONTRADICTED_OUTCOME: Final = Check(
         from effects where kind in ('reported', 'unreported') and value is not null and source is not null
         group by op, key, value, source
 
-        -- The row that records a message's outcome.
+        -- The row that records a message's outcome: the first one of its value in the operation.
         create view reports_first_rows as
         select e.op, e.key, e.value, min(e.sub) as sub
         from effects e join (select op from reports_by_receiver group by op) r on e.op = r.op

@@ -7,14 +7,17 @@
    hold for ever.
 3. Any limit that may have held between a record's creation and the report of the start may have caused the deletion, so
    the tightest limit counts.
-4. By time: a record's age follows from its create time, measured by the senders' wall clock. The lead of the senders'
-   clock over the harness's clock is taken as the greatest lead of any create time, so that no record seems younger than
-   it is. If a fault set servers' clocks wrong, or tried to, servers may delete any record that has a time limit.
+4. By time: a record's age follows from its create time, by the senders' wall clock. That clock may be ahead of the
+   harness's clock. The greatest lead of any create time is subtracted, so that no record seems younger than it is. If a
+   fault set servers' clocks wrong, or tried to, servers may delete any record that has a time limit.
 5. By size: the size of the log from the reported start on is estimated by an upper bound. It counts each send that did
    not fail.
 
 A start goes back only if one incarnation of one node reports it in one leader epoch. Replicas delete on their own, so a
 new leader's start may rightly be lower.
+
+``stuck`` creates ``log_disturbances``, the intervals in which faults may have been active. ``views`` explains the other
+tables of the log that this module reads but does not create.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -93,7 +96,9 @@ RETENTION_TABLES: Final = parse_views(f"""
 
 
 _REPORTED: Final = "case when is_return = 1 then position end"
+"""SQL: a reported start; null for the call of a request."""
 _LEADERSHIP: Final = "key, node, incarnation, epoch"
+"""The columns that identify an incarnation of a node as the leader in one epoch."""
 
 LOG_START_REGRESSION: Final = Check(
     anomaly="log-start-regression",
@@ -152,6 +157,7 @@ def keep_undeletable(rows: str) -> str:
     """
 
 
+# SQL: the tightest limit of the setting with this name.
 _LEAST_OF: Final = "min(case when l.name = '{}' then l.value end)"
 
 
@@ -190,7 +196,8 @@ FORBIDDEN_DELETION: Final = Check(
                 group by key, position) as points) as ordered
         where is_record = 0 and created is not null
 
-        -- Starts that excluded a record too young for every time limit.
+        -- Starts above a record that was too young for every time limit. `ms`, `bytes`: the tightest limits that may
+        -- have held.
         create table log_suspect_starts as
         select key, position, reported, op, created, ms, bytes from (
             select y.key, y.position, y.reported, y.op, y.created,

@@ -20,8 +20,10 @@ from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, ROWS_BEFORE, first_rows_subquery, order_by
 
 MIN_POLLS: Final = 3
+"""Minimum number of empty polls of a stuck reader."""
 
 _CHAIN: Final = "p.process, p.key, p.assignment, p.position"
+"""The columns that identify a reader at one position."""
 
 DISTURBANCES: Final = View(
     "log_disturbances",
@@ -61,7 +63,8 @@ STUCK_READER: Final = Check(
                 and p.position = l.position
             join (select op from log_reads group by op having max(records) = 0) e on p.op = e.op
 
-        -- Readers that found nothing at one position for long, mostly at the end of their log.
+        -- Readers that found nothing at one position for long, mostly at the end of their log. `begun`: the return of
+        -- the reader's first poll, seek or reset.
         create table log_stays as
         select s.process, s.key, s.assignment, s.position, s.last_call, c.begun
         from (

@@ -44,11 +44,13 @@ VALID: Final = {
 }  # fmt: skip
 """Valid transitions of Kafka 0.10.2, per event: pairs of states."""
 
+# SQL: the valid transitions, and the known states, each after the name of its event.
 _VALID: Final = ", ".join(f"'{event} {pair}'" for event, pairs in VALID.items() for pair in pairs)
 _KNOWN: Final = ", ".join(
     sorted({f"'{event} {state}'" for event, pairs in VALID.items() for pair in pairs for state in pair.split()})
 )
 _INCARNATION: Final = "node, incarnation"
+# Columns that identify a partition or a replica in one controller epoch.
 _OBJECT: Final = f"{_INCARNATION}, controller_epoch, key, event, replica"
 
 
@@ -56,6 +58,7 @@ ILLEGAL_TRANSITION: Final = Check(
     anomaly="illegal-transition",
     meaning="the controller made an invalid transition of a partition or a replica",
     views=parse_views(f"""
+        -- Incarnations of nodes that have logged a transition.
         create view transition_incarnations as
         select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}
 
@@ -75,7 +78,8 @@ ILLEGAL_TRANSITION: Final = Check(
         where key is not null and key not like '%#0-%' and controller_epoch is not null
             and (to_state is not null or leaderless = 1)
 
-        -- Each step with the state in which the step before it ended.
+        -- Each step with the state in which the step before it ended (`former`). `leaderless` counts how often the
+        -- controller has written by then that the partition has no leader.
         create table transition_steps as
         select {_OBJECT}, seq, time, from_state, to_state, missing, leaderless,
             {previous("to_state", by=_OBJECT, order="seq")} as former,

@@ -48,7 +48,8 @@ from assay.harness.core.history.data_sets import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
 ERA: Final = 1 << 32
-"""Added to assignments once per earlier cut, so that no chain of polls crosses a cut."""
+"""Added to a poll's assignment once for each earlier cut, so that no sequence of polls of one assignment crosses a
+cut."""
 _ABSENCES: Final = f"""
     select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
         coalesce(h.time, {INFINITY}) as until, h.id is not null as over,
@@ -58,8 +59,13 @@ _ABSENCES: Final = f"""
         left join (select id, time, detail from faults where phase = 'healed') h on j.id = h.id
     where j.ends_process or j.pauses_process
     """
+"""SQL: the faults that ended or paused servers, from ``since`` to ``until``. ``called``: the earliest begin of the
+fault. ``one_by_one``: its targets pause at different moments. ``injected``, ``healed``: the details of these rows, in
+JSON.
+"""
 RESUME_MARGIN: Final = NANOSECONDS
 """Nanoseconds before a heal in which events do not count, because the process may have written them as it resumed."""
+# SQL of `log_eras` if there was no cut.
 NO_ERAS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
 

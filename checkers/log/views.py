@@ -36,7 +36,10 @@ _RANGE_AGGREGATES: Final = """
         count(case when kind = 'observe' and position is not null then value end) as valued,
         max(case when outcome = 'ok' then 0 else 1 end) as doubtful
 """
-"""Aggregates over the rows of a poll."""
+"""Aggregates over the rows of a poll. ``low``, ``high``: the least and the greatest difference of a record's offset and
+its ``sub``; if they are equal, the offsets rise by one. ``least``, ``greatest_one``: the least and the greatest offset.
+``valued``: the number of records with an offset and a value. ``doubtful``: 1 if a row did not end ok.
+"""
 
 _POLL_COLUMNS: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
 
@@ -73,7 +76,7 @@ LOCATIONS: Final = View(
 LOG_VIEWS: Final = (
     SENDS,
     *parse_views(f"""
-    -- Aggregates over all rows that an operation read of a key. Nearly always the rows are one poll.
+    -- Aggregates over all rows that an operation read of a key. Nearly always the rows belong to one poll.
     create table log_reads as
     select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
         cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE_AGGREGATES}
@@ -193,8 +196,9 @@ LOG_VIEWS: Final = (
         on s.key = r.key and s.value = r.value and s.position is not distinct from r.position
     where s.key is null
 
-    -- `offsets`: number of offsets at which a value was acknowledged or read. `unplaced`: return of its first
-    -- acknowledgement without an offset.
+    -- Sums over the offsets of each (key, value). `offsets`: number of offsets at which the value was acknowledged or
+    -- read; `low`, `high`: the least and the greatest of them. `unplaced`: return of its first acknowledgement without
+    -- an offset.
     create table log_values (high_cardinality) as
     select key, value,
         cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
@@ -242,6 +246,7 @@ LOG_VIEWS: Final = (
         left join log_last_values k on p.key = k.key and p.position = k.position
 
     -- Every offset that a send or a poll ever reported, and the number of different values there (`held`).
+    -- `least_shown`: the least number of polls that showed one of these values.
     create table log_offsets (high_cardinality) as
     select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
         cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held,

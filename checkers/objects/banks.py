@@ -16,8 +16,8 @@ balance, plus deposits and minus withdrawals before that moment. These include a
 the read's call, and at most everything called before its return that did not fail. So the balance lies between two
 bounds:
 
-- the opening balance with the certain deposits and all possible withdrawals;
-- the opening balance with all possible deposits and the certain withdrawals.
+- the opening balance, plus the certain deposits, minus all possible withdrawals;
+- the opening balance, plus all possible deposits, minus the certain withdrawals.
 
 The bounds are sound. They find anomalies that totals miss: a transfer with both halves lost, or a read of an old state.
 A system that does not promise real-time order may return an old state.
@@ -68,6 +68,7 @@ BANK_VIEWS: Final = parse_views(f"""
     from bank_shown s join bank_opened o on s.key = o.key and s.owner = o.owner where o.value is not null
     """)
 
+# The beginning of each claim.
 _READ: Final = "{key}: the read by {reader_op}, called at {reader_op:called}, shows {value} in "
 
 
@@ -75,6 +76,7 @@ BANK_TOTAL: Final = Check(
     anomaly="bank-total",
     meaning="a read of all accounts shows more or less money than there is",
     views=parse_views(f"""
+        -- The sum of the balances that each read shows, and the number of accounts that it shows.
         create view bank_totals as
         select s.key, s.op, cast(sum({cast_large("s.value")}) as {LARGE}) as value, count(*) as shown,
             min(b.total) as total, min(b.accounts) as accounts

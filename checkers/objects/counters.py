@@ -7,9 +7,9 @@ A workload records itself in ``effects`` as follows (``key`` is the counter's na
 
 The check has three parts:
 
-1. The add that returned v fills slot v, and a read of v is between slots v - 1 and v. So the order is known, and rule U
-   applies: no operation may have a lower place than an operation that had returned before its call. The place of an add
-   is 2v, and that of a read 2v - 1. Each late call is one instance of ``counter-order``.
+1. Slot v is the place of the add that returned v. A read of v is between slots v - 1 and v. So the order is known, and
+   rule U applies: no operation may have a lower place than an operation that had returned before its call. The place of
+   an add is 2v, and that of a read 2v - 1. Each late call is one instance of ``counter-order``.
 2. No two adds fill one slot.
 3. Below any returned count, slots that no acknowledged add filled must have been filled by adds of unknown outcome.
    Such an add can fill a slot if it was called no later than the earliest return of a higher count.
@@ -17,6 +17,8 @@ The check has three parts:
 In part 3 the latest possible call rises with the slot, so it is best to give the k-th missing slot to the k-th
 earliest-called add (exchange argument). This suffices: adds of unknown outcome have no return, so they never constrain
 each other, and surplus adds may never have happened. A counter is linearizable iff all three parts hold.
+
+``exposure_bound`` has the time of the last heal (``checkers.exposure``).
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -42,6 +44,7 @@ from assay.checkers.sql_idioms import (
 )
 
 COUNTER_VIEWS: Final = parse_views(f"""
+    -- Adds that did not fail (`adds` is 1), and reads.
     create table counter_rows as
     select e.op, e.sub, e.key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
         case when e.outcome = 'ok' then e.value end as value, e.call, {RETURNED} as ret, e.outcome
@@ -135,7 +138,8 @@ COUNTER_PHANTOM: Final = Check(
 
         -- `filled`: number of slots below the value that acknowledged adds filled. `needed`: number of the other slots.
         -- `missing`: number of needed slots from the previous known value (`floor_value`) on. `floor_filled`: 1 if an
-        -- acknowledged add filled the slot of the previous known value (its `own`).
+        -- acknowledged add filled the slot of the previous known value (its `own`). `bound`: the earliest return of
+        -- this or a higher value.
         create view counter_levels as
         select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
             select key, value, first_ret, filled,

@@ -21,6 +21,7 @@ KIND_COUNTS: Final = Table("effect_kinds", "select key, kind, count(*) as many f
 NAMELESS: Final = ("add", "remove", "read", "write", "cas")
 """Kinds that do not name their object."""
 
+# The kinds of a log.
 _LOG: Final = ("append", "observe", "observe-begin", "observe-end", "end", "start", "seek", "reset", "drained")
 
 
@@ -36,7 +37,7 @@ def declare_family(
     doubts: Callable[[Engine], list[str]] | None = None,
     require: Callable[[Engine], None] | None = None,
 ) -> Family:
-    """Declares a family of objects. ``name``: its name in ``KINDS``.
+    """Declares a family of objects. ``name``: its name in ``KINDS``, the table of all kinds of effects by family.
 
     The views are created only for a history with such objects. ``doubts`` is then called, and returns reasons not to
     pass. ``require`` is as in ``PreparedTables``.

@@ -58,6 +58,7 @@ INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
 
 MAX_VIEWS: Final = parse_views(f"""
+    -- Writes that did not fail, and reads (`reads` is 1).
     create table max_rows as
     select e.op, e.sub, e.key, case when e.kind = 'max-read' then 1 else 0 end as reads,
         coalesce(e.value, {INITIAL}) as value, e.call, {RETURNED} as ret
@@ -108,6 +109,7 @@ MAX_ORDER: Final = Check(
     anomaly="max-order",
     meaning="a read of a max register returned less than a value that it already had",
     views=parse_views("""
+        -- Each place (a value, and 1 in `reads` for reads) with the last call that counts there, and the first return.
         create view max_places as
         select key, value, 0 as reads, case when looked > 0 then write_call end as last_call, write_ret as first_ret
         from max_levels where write_call is not null
@@ -116,6 +118,7 @@ MAX_ORDER: Final = Check(
         """),
     violations=select_late_calls("max_places", "value, reads"),
     evidence_views=parse_views("""
+        -- Operations with the call that counts by the rule, or null.
         create view max_uses as
         select r.op, r.key, r.reads, r.value, r.ret, case when r.reads = 1 or l.looked > 0 then r.call end as call
         from max_rows r join max_levels l on r.key = l.key and r.value = l.value

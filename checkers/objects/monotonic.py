@@ -25,10 +25,11 @@ There is no cycle iff in some order of the operations no value falls. This order
 outcome is unknown. If each add adds one and real time is promised, ``counters`` checks more. ``max_registers`` checks
 more for a value that is written.
 
-Cycles are found in Python and stored in a table that the checks read. ``transactions.graph`` finds components and short
-cycles. For each value and number, the graph has a *level* node: operations that saw this number lead to it. The level
-leads to all operations that saw the next higher number, and to the next level. So there are only a few edges per row,
-even if many operations saw less than others.
+Cycles are found in Python and stored in a table that the checks read. ``transactions.graph`` finds strongly connected
+components and short cycles. Its nodes are operations, and one *level* for each number that a value had. From an
+operation, an edge leads to the level of each number that it saw. From a level, edges lead to all operations that saw
+the next higher number of this value, and to the next level. So there are only a few edges per row, even if many
+operations saw less than others.
 
 ``txn_declared`` holds values of the contract.
 
@@ -46,7 +47,7 @@ from assay.checkers.engine import INFINITY, Engine
 from assay.checkers.judging.verdict import LONGEST_LIST, MOST_FINDINGS, MOST_OPERATIONS
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import previous, select_first
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.transactions.cycles import declare_cycle_check, encode_reasons, load_cycles
 from assay.checkers.transactions.edges import WW
 from assay.checkers.transactions.graph import ORDER, ClassifiedGraph, Graph, ShortCycles, classify, read_ints
@@ -81,7 +82,7 @@ MONOTONIC_VIEWS: Final = parse_views(f"""
     """)
 
 _LEVELS: Final = -(2**61)
-"""First id of the nodes for levels. A level stands for one number of a value and all smaller ones."""
+"""First id of the nodes for levels. Operations have ids from 0."""
 
 NONMONOTONIC_READ: Final = Check(
     anomaly="nonmonotonic-read",
@@ -249,7 +250,7 @@ def _list_reasons(cycle: Sequence[int], known: Mapping[int, _ObservedOperation])
         elif first.process == second.process and first.call < second.call:
             sentences.append(f"process {first.process} made operation {following} after {op}")
         else:
-            ended, began = seconds(first.ret), seconds(second.call)
+            ended, began = format_seconds(first.ret), format_seconds(second.call)
             sentences.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
     return sentences, keys[0] if keys else None
 

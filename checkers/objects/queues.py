@@ -10,7 +10,7 @@ A workload records its operations in ``effects`` (``key`` is the queue's name; v
 
 Each value is judged by multiplicity and time:
 
-1. Each dequeue must be matched with its own enqueue, called no later than the dequeue returned.
+1. Each dequeue must be matched with its own enqueue, which was called no later than the dequeue returned.
 2. Each element acknowledged before the call of the (last) drain must be matched with its own dequeue, which returned no
    earlier than the call of the element's enqueue. For each moment, take the number of enqueues called from then on,
    minus the number of dequeues returned from then on. By Hall's theorem (1935) the maximum of this difference is the
@@ -26,9 +26,9 @@ and put back.
 1. An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it.
 2. From its call on, a dequeue of unknown outcome may have taken one element: any element that no dequeue returned from
    then on. A drain of unknown outcome may have taken any number of such elements.
-3. The queue may have been empty at a moment under two conditions. First, no element was certainly inside that a dequeue
-   returned later. Second, consider the elements inside that no dequeue returned later. They were not more than the
-   dequeues of unknown outcome that had been called by then.
+3. The queue may have been empty at a moment under two conditions. First, none of the elements certainly inside was
+   returned by a later dequeue. Second, at least as many dequeues of unknown outcome had been called by then as elements
+   were certainly inside.
 4. The answer is false if there is no such moment from its call to its return. Different elements may be inside at
    different moments.
 
@@ -55,6 +55,7 @@ from assay.checkers.sql_idioms import (
 )
 
 QUEUE_VIEWS: Final = parse_views(f"""
+    -- Operations that did not fail.
     create table queue_rows as
     select e.op, e.sub, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
@@ -86,7 +87,8 @@ QUEUE_VIEWS: Final = parse_views(f"""
     select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
     from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
 
-    -- For each value, the number of enqueued copies that no dequeue can have taken (`short`).
+    -- For each value, the number of acknowledged copies that no dequeue returned (`short`). `ahead`: from the end back
+    -- to a moment, the number of enqueues called minus that of dequeues returned (rule 2).
     create table queue_short as
     select key, value, max(ahead) as short from (
         select key, value, {sum_so_far("weight", by="key, value", order="back, weight, op, sub")} as ahead
@@ -258,6 +260,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
     anomaly="queue-false-empty",
     meaning="a queue said that it was empty while acknowledged elements were inside",
     views=parse_views(f"""
+        -- Answers that the queue is empty.
         create table queue_empties as
         select key, op, sub, call, ret from queue_rows
         where kind = 'queue-dequeue' and outcome = 'ok' and value is null

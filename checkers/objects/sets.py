@@ -48,6 +48,7 @@ from assay.checkers.sql_idioms import (
 )
 
 SET_VIEWS: Final = parse_views(f"""
+    -- Adds and removals that did not fail, and the rows of reads.
     create table set_rows as
     select e.op, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome, e.node
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
@@ -101,7 +102,8 @@ SET_VIEWS: Final = parse_views(f"""
 
 
 def _declare_exposure(since: str, *, once: bool, remedy: str = "") -> Exposure:
-    """Declares the exposure of elements that must stay from ``since`` on, a column of ``set_elements``.
+    """Declares the exposure of elements that must stay from a moment on. ``since``: the column of ``set_elements`` that
+    has this moment.
 
     Each read shows the whole set, so an element is exposed if the last read of its set was called late enough. With
     ``once``, only elements that were added once are claims, and the read must also follow the last fault.
@@ -125,8 +127,8 @@ def _declare_exposure(since: str, *, once: bool, remedy: str = "") -> Exposure:
 
 
 def _select_evidence(found: str) -> str:
-    """Returns SQL: an operation that shows that the element is in the set, and a later read that lacks it, which are
-    nearest in time."""
+    """Returns SQL: for each violation, two operations that are nearest in time: one after which the element is in the
+    set, and a later read that lacks the element."""
     few = first_rows_subquery(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op,
@@ -161,6 +163,8 @@ def _select_evidence(found: str) -> str:
 
 
 def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure: Exposure) -> Check:
+    """Declares a check of elements that a read lacks. ``condition``: SQL over ``m`` (``set_missing``) and ``e``
+    (``set_elements``); ``v`` has the elements that an earlier read showed."""
     return Check(
         anomaly=anomaly,
         meaning=meaning,

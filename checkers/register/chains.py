@@ -12,7 +12,7 @@
 
 from typing import Final
 
-from assay.checkers.check import UndecidedKeys, View, build, parse_views
+from assay.checkers.check import UndecidedKeys, View, create_views, parse_views
 from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
 
@@ -21,24 +21,24 @@ _COLUMNS: Final = "key, value, op, sub, kind, expected, version, call, ret"
 
 def make_tables(engine: Engine) -> None:
     """Creates every table that the register checks read."""
-    build(engine, SOURCE_VIEWS)
+    create_views(engine, SOURCE_VIEWS)
     find_kept(engine)
-    build(engine, CLUSTER_VIEWS)
+    create_views(engine, CLUSTER_VIEWS)
     find_ancestors(engine)
-    build(engine, PLACE_VIEWS)
+    create_views(engine, PLACE_VIEWS)
 
 
 def find_kept(engine: Engine) -> int:
     """Creates ``register_kept``: the writes and CAS operations that count. Returns the number of rounds."""
-    build(engine, start_kept())
+    create_views(engine, start_kept())
     frontier, rounds = "register_certain", 0
     while _count(engine, f"register_doubtful_{rounds % 2}"):
-        build(engine, run_kept_round(rounds, frontier))
+        create_views(engine, run_kept_round(rounds, frontier))
         frontier = f"register_taken_{rounds % 2}"
         rounds += 1
         if not _count(engine, frontier):
             break
-    build(engine, end_kept(rounds))
+    create_views(engine, end_kept(rounds))
     return rounds
 
 
@@ -58,6 +58,8 @@ def start_kept() -> tuple[View, ...]:
 
 def run_kept_round(number: int, frontier: str) -> tuple[View, ...]:
     """Returns views that move doubtful writes to the kept ones if a CAS of ``frontier`` expected their values.
+
+    ``frontier``: the table of the writes that the last round moved, or of those that certainly count.
 
     Names of tables alternate, because a table must not read an earlier table of its own name.
     """
@@ -90,22 +92,25 @@ def find_ancestors(engine: Engine) -> int:
 
     Returns the number of rounds.
     """
-    build(engine, start_climb())
+    create_views(engine, start_climb())
     row = engine.rows(
         "select coalesce(max(links), 0) as links from ("
         "select count(*) as links from register_open_0 group by key) as per_key"
     )[0]
     limit, rounds, still_open = int(row["links"]).bit_length() + 1, 0, int(row["links"]) > 0
     while still_open and rounds < limit:
-        build(engine, run_climb_round(rounds))
+        create_views(engine, run_climb_round(rounds))
         rounds += 1
         still_open = _count(engine, f"register_open_{rounds}") > 0  # cycles use all rounds up to the limit
-    build(engine, (View("register_ancestors", _select_pointers(rounds)),))
+    create_views(engine, (View("register_ancestors", _select_pointers(rounds)),))
     return rounds
 
 
 def start_climb() -> tuple[View, ...]:
-    """Returns a view in which each value of a CAS points at the expected value. Keys with versions need no chains."""
+    """Returns a view in which each value that a CAS wrote points at the value that the CAS expected (``ancestor``).
+
+    Keys with versions need no chains.
+    """
     return parse_views("""
         create table register_open_0 as
         select c.key, c.value, c.expected as ancestor, cast(1 as bigint) as distance, 1 as no_start

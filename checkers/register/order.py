@@ -13,6 +13,10 @@ returned before its call. Between chains, only time gives an order (Gibbons and 
 
 Each late call is one instance.
 
+``views`` creates four tables. ``register_placed`` has each value with its chain, and its place there. ``register_kept``
+has writes and CAS operations that count, and ``register_seen`` has reads. ``register_links`` has each CAS with the
+writer of the value that it expected. ``exposure_bound`` has the time of the last heal (``checkers.exposure``).
+
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 

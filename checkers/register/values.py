@@ -5,6 +5,8 @@ The tables of ``register.views`` and ``register.chains`` are read here:
 - ``register_kept``: the writes and CAS operations that count, because they were acknowledged, read or expected
 - ``register_seen``: reads, each with the write of its value
 - ``register_links``: each kept CAS, with the writer of the value that it expected
+- ``register_clusters``: aggregates of all operations on each value; ``register_versioned``: the keys with versions
+- ``register_ancestors``: the chain of each value that a CAS wrote
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -46,6 +48,7 @@ MISSING_WRITER: Final = Check(
     anomaly="missing-writer",
     meaning="a register was read with a value that no one wrote",
     views=parse_views(f"""
+        -- Values that were read, or expected by a kept CAS, and that no one wrote.
         create view register_unwritten as
         select key, value, op from register_seen where write_op is null and value <> {INITIAL}
         union all

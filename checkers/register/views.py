@@ -50,7 +50,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     select key, value, op, sub, kind, expected, version, call, ret, outcome
     from register_rows where kind in ('write', 'cas') and outcome <> 'fail'
 
-    -- Keys whose values are not unique: chains prove nothing about them.
+    -- Keys whose values are not unique (`value` is one that was written twice): chains prove nothing about them.
     create table register_unclear (high_cardinality) as
     select key, min(value) as value, max(writers) as writers from (
         select key, value, count(*) as writers,

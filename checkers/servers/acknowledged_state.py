@@ -5,7 +5,8 @@ In the simulation, the harness writes these rows into ``looks``, with look 0 bec
 - ``inspected``: the number of ``acknowledgements`` at which it inspected the replicas.
 - ``lacking``: the log of an in-sync replica ended (``log_end``) at or below an acknowledged offset (``position``). A
   replica counts only if its broker still has the registration under which the replica joined.
-- ``undurable``: an in-sync replica had the record only in memory, although the topic is flushed with every message.
+- ``undurable``: an in-sync replica had the record only in memory (``log_end``: the end of its records on disk),
+  although the topic is flushed with every message.
 
 Nothing is reported after a fault that changed files. If the contract allows the loss of unflushed records, nothing is
 reported after a power loss either.

@@ -18,7 +18,7 @@ from assay.checkers.judging.contract import BROKEN_INVARIANT
 from assay.checkers.sql_idioms import select_first
 
 BROKEN_COUNT: Final = "select count(*) as examined from looks where what = 'broken'"
-"""SQL: the number of broken invariants. If there are any, the run was ended at once."""
+"""SQL: the number of invariants that were found broken. If there are any, the run was ended at once."""
 
 
 BROKEN_INVARIANTS: Final = Check(

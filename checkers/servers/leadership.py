@@ -8,7 +8,7 @@ These checks read the nodes' event logs. They never compare times of events of d
   topics, each with an epoch 0. So these keys are left out.
 - ``became-controller`` (``controller_epoch``): the node became controller; each incarnation of a node counts
   separately.
-- ``request-obeyed`` (``controller_epoch``): the node obeyed a controller of that epoch.
+- ``request-obeyed`` (``controller_epoch``): the node carried out a request of a controller of that epoch.
 - any other event with ``zxid`` and ``controller_epoch``: a write to ZooKeeper by a controller of that epoch.
 
 Each check is a family of its own, so that a history without one kind of event is not reported as lacking data for it.

@@ -8,7 +8,7 @@ The harness writes these rows into ``looks``, the table of snapshots, with look 
 
 A process that a fault ended, and that the harness could not restart, has not ended by itself. So a missing process
 proves nothing if a fault that ends processes struck it and was never healed. If the fault's rows do not name its
-targets, it may have struck any server. A crash during a restart does count.
+targets, the fault may have struck any server. A crash during a restart does count.
 
 A server may refuse to run on damaged files. So nothing is proved after a fault has changed any file, on any node.
 

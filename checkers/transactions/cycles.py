@@ -6,7 +6,8 @@
 
 An instance is one component, reported as the strongest class of cycle that it has.
 
-``views`` and ``edges`` create the tables that this module reads. ``txn_declared`` holds values of the contract.
+``views`` and ``edges`` create the tables that this module reads, such as ``txn_repeats`` (transactions that read two
+versions of a register). ``txn_declared`` holds values of the contract.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from assay.checkers.check import Check, EachOperation, UndecidedKeys, build, name_violations
+from assay.checkers.check import Check, EachOperation, UndecidedKeys, create_views, name_violations
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure
 from assay.checkers.isolation.levels import CYCLE_CLASSES
@@ -59,6 +60,7 @@ else:
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"
 ORDERS: Final = (PROCESS, REAL_TIME)
+"""The orders that a contract can declare (``transaction_order``). A class of cycles that needs one ends in its name."""
 
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
@@ -69,12 +71,16 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class _Instance:
-    """A component with a cycle, or a repeated read. ``cycle``: a cycle of the component, for the first few."""
+    """A component with a cycle, or a repeated read: a transaction that read two versions of a register (``repeat``).
+
+    ``cycle``: a short cycle of the component, for the first few instances.
+    """
 
     anomaly: str
     ops: Sequence[int]
-    """Operations that contradict each other come first. Without a ``cycle`` they are ascending."""
+    """Transactions that contradict each other come first. Without a ``cycle`` they are ascending."""
     size: int
+    """Number of transactions in the component."""
     cycle: Sequence[Link] = ()
     repeat: Row | None = None
     members: Sequence[int] = ()
@@ -83,7 +89,7 @@ class _Instance:
 
 def prepare_cycles(engine: Engine) -> list[str]:
     """Creates every table that the transaction checks read. Returns reasons not to pass: keys that cannot be judged."""
-    build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
+    create_views(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
     search = _CycleSearch(engine)
     search.find_dependency_cycles()
     order = engine.rows("select transaction_order from txn_declared")[0]["transaction_order"]
@@ -103,10 +109,12 @@ class _CycleSearch:
             read_ints(nodes, name) for name in ("node", "process", "call", "ret", "window_id")
         )
         self._source, self._target, self._kind = (read_ints(edges, name) for name in ("source", "target", "kind"))
+        # `_window`: transactions of different windows of time are on no common cycle (`edges`)
         self._instances: list[_Instance] = []
         self._counts: dict[str, int] = {}
         self._rank: dict[int, int] = {}
-        """By transaction on a cycle that needs no order of time, the rank of its component."""
+        """By transaction on a cycle that needs no order of time, the rank of its component: an index of
+        ``CYCLE_CLASSES``."""
         self.doubts: list[str] = []
 
     def find_dependency_cycles(self) -> None:

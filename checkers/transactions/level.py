@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.exposure import ExposureCount, read_count
 from assay.checkers.isolation.certificate import to_certificate
@@ -49,7 +49,7 @@ def prepare_level(engine: Engine, name: str, seconds: float, *, all_reads: bool 
 
     ``all_reads``: whether the reads of failed and unknown transactions are judged as well.
     """
-    build(engine, SOURCE_VIEWS)
+    create_views(engine, SOURCE_VIEWS)
     engine.view("txn_edges", _EXAMINED)
     level = find_level(name)
     history = make_history(read_transaction_rows(engine), all_reads=all_reads)
@@ -122,7 +122,7 @@ def _describe_level(history: TransactionHistory, result: LevelResult) -> str:
     said = f"level {level.name}: {level.meaning}"
     if result.order is not None:
         said += f"; an order of {count_noun(len(history), 'transaction')} shows it, and was verified"
-    if level.rule.is_hard:  # NP-complete, so it may need a search
+    if level.rule.needs_search:  # NP-complete, so it may need a search
         said += f"; open choices are decided by {'python-sat' if has_solver() else 'the built-in search'}"
     return said
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import LONGEST_LIST
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.transactions.edges import OVERTAKING, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Edge
 
@@ -82,9 +82,8 @@ class LinkReasons:
             first, second = times[link.source], times[link.target]
             if len(link.edges) == 1:
                 return f"process {first.process} made {target} after {source}"
-            return (
-                f"{source} had returned at {seconds(first.ret)}, before {target} was called at {seconds(second.call)}"
-            )
+            ended, began = format_seconds(first.ret), format_seconds(second.call)
+            return f"{source} had returned at {ended}, before {target} was called at {began}"
         first_row = self._rows[link.edges[0].source, link.edges[0].target]
         last_row = self._rows[link.edges[-1].source, link.edges[-1].target]
         key, low, high = first_row["key"], first_row["low"], last_row["high"]

@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.workload_result import (
     WorkloadResult,
     describe_some,
@@ -96,8 +96,9 @@ def _describe_bounds(key: str | None, read: Completed, least: int, most: int, on
     why = f"; the add of {failed[-1].operation.argument} by operation {failed[-1].index} had failed" if failed else ""
     bounds = str(least) if least == most else f"{least} to {most}"
     return (
-        f"{name_object(key, 'counter')}: operation {read.index} read {value}, called at {seconds(read.call)}; by the "
-        f"adds that were acknowledged before and those that may have been done by then, the sum was {bounds}{why}."
+        f"{name_object(key, 'counter')}: operation {read.index} read {value}, called at {format_seconds(read.call)}; "
+        f"by the adds that were acknowledged before and those that may have been done by then, the sum was "
+        f"{bounds}{why}."
     )
 
 
@@ -133,8 +134,8 @@ def check_final_sums(operations: Sequence[Completed]) -> WorkloadResult:
                     WRONG_SUM,
                     key,
                     f"{name_object(key, 'counter')}: the final read by operation {read.index} shows {value}, called at "
-                    f"{seconds(read.call)}; the acknowledged adds make {certain}, and with adds of unknown outcome the "
-                    f"sum may be {describe_some(ranges)}.",
+                    f"{format_seconds(read.call)}; the acknowledged adds make {certain}, and with adds of unknown "
+                    f"outcome the sum may be {describe_some(ranges)}.",
                     [read],
                 )
     result.examined = {WRONG_SUM: total}

@@ -39,7 +39,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.engine import INFINITY
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.transactions.edges import WR, WW
 from assay.checkers.transactions.graph import ORDER, Graph, ShortCycles, classify
 from assay.checkers.transactions.real_time import order_in_real_time
@@ -340,12 +340,12 @@ class _KafkaCheck:
                 failed = self.failed.get((key, value))
                 if failed is not None and not acknowledged:
                     continue  # as in Jepsen, only the polls of acknowledged operations are aborted reads
-                by = f"{key}: {value} was polled by operation {poller.index} at {seconds(poller.ret or 0)}, but "
+                by = f"{key}: {value} was polled by operation {poller.index} at {format_seconds(poller.ret or 0)}, but "
                 if failed is None:
                     self.result.add_finding(PHANTOM, key, f"{by}no one sent it.", [poller])
                 else:
                     sender = failed.operation
-                    claim = f"{by}its send by operation {sender.index} at {seconds(sender.call)} had failed."
+                    claim = f"{by}its send by operation {sender.index} at {format_seconds(sender.call)} had failed."
                     self.result.add_finding(ABORTED, key, claim, [sender, poller])
             elif self.sender[key, value] in pollers:
                 own = self.sender[key, value].operation
@@ -374,7 +374,7 @@ class _KafkaCheck:
                 self.result.count_claims(UNSEEN, [place >= highest] if is_ok else [])
             if (key, value) in polled_pairs or not is_committed:
                 continue
-            by = f"{key}: {value} was sent by operation {one.index} at {seconds(one.call)}"
+            by = f"{key}: {value} was sent by operation {one.index} at {format_seconds(one.call)}"
             if value in log.places and log.rank[max(log.places[value])] <= highest:
                 reader = next(step.operation for step in self.pollers[key, shown] if step.is_acknowledged)
                 claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
@@ -542,7 +542,7 @@ class _KafkaCheck:
             elif (op, following) in sends:
                 reasons.append(f"a log has a value of operation {op} right before one of operation {following}")
             else:
-                ended, began = seconds(first.ret or 0), seconds(second.call)
+                ended, began = format_seconds(first.ret or 0), format_seconds(second.call)
                 reasons.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
         claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(reasons[:6])}."
         operations = [self.steps[op].operation for op in cycle]

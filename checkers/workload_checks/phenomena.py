@@ -13,7 +13,7 @@ predicate write skew (G2).
 from collections.abc import Sequence
 from typing import Final
 
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.visibility import freeze
 from assay.checkers.workload_checks.workload_result import (
     WorkloadAnomaly,
@@ -101,8 +101,8 @@ def _check_rows(result: WorkloadResult, key: str | None, ones: Sequence[Complete
             result.add_finding(
                 DIRTY_READ,
                 key,
-                f"{name_object(key)}: operation {read.index}, called at {seconds(read.call)}, read {dirty[0]}, but its "
-                f"write by operation {writer.index} at {seconds(writer.call)} had failed.",
+                f"{name_object(key)}: operation {read.index}, called at {format_seconds(read.call)}, read {dirty[0]}, "
+                f"but its write by operation {writer.index} at {format_seconds(writer.call)} had failed.",
                 [writer, read],
             )
 
@@ -129,8 +129,8 @@ def _check_strong_reads(
                 result.add_finding(
                     anomaly,
                     key,
-                    f"{name_object(key)}: {value} was {verb} by operation {one.index} at {seconds(one.ret or 0)}, and "
-                    f"none of the {len(strong)} strong reads has it.",
+                    f"{name_object(key)}: {value} was {verb} by operation {one.index} at "
+                    f"{format_seconds(one.ret or 0)}, and none of the {len(strong)} strong reads has it.",
                     [one, first],
                 )
     if in_some != in_all:
@@ -142,8 +142,9 @@ def _check_strong_reads(
         result.add_finding(
             DIVERGED,
             key,
-            f"{name_object(key)}: the strong read by operation {lacking.index}, called at {seconds(lacking.call)}, "
-            f"lacks {describe_some(absent)}, which the strong read by operation {other.index} shows.",
+            f"{name_object(key)}: the strong read by operation {lacking.index}, called at "
+            f"{format_seconds(lacking.call)}, lacks {describe_some(absent)}, which the strong read by operation "
+            f"{other.index} shows.",
             [other, lacking],
         )
 

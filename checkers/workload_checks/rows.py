@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final
 
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.workload_result import (
     ALWAYS,
     NO_FIELDS,
@@ -82,7 +82,7 @@ def _check_read(
     result: WorkloadResult, key: str | None, read: Completed, adds: Sequence[Completed], strict: bool
 ) -> None:
     rows = [_require_row(read, row) for row in read.completion.result]
-    by = f"{name_object(key, 'rows')}: the read by operation {read.index}, called at {seconds(read.call)}, "
+    by = f"{name_object(key, 'rows')}: the read by operation {read.index}, called at {format_seconds(read.call)}, "
     shown = Counter(row["val"] for row in rows)
     returned = [(add, _require_row(add, add.completion.result)["val"]) for add in adds if add.completion.result]
     before = [(add, value) for add, value in returned if add.ret is not None and add.ret < read.call]
@@ -91,7 +91,9 @@ def _check_read(
     result.count_claims(TIMES_FALL, (former["sts"] != row["sts"] for former, row in pairwise(rows)))
     for add, value in before:
         if value not in shown:
-            claim = f"{by}lacks the row {value}, which operation {add.index} returned at {seconds(add.ret or 0)}."
+            claim = (
+                f"{by}lacks the row {value}, which operation {add.index} returned at {format_seconds(add.ret or 0)}."
+            )
             result.add_finding(LOST, key, claim, [add, read])
     for value, count in shown.items():
         if count > 1:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any
 
-from assay.checkers.times import seconds
+from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.workload_result import (
     NO_FIELDS,
     Fields,
@@ -69,10 +69,10 @@ def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
                 result.add_finding(
                     CAUSAL_REVERSE,
                     key,
-                    f"{name_object(key)}: the read by operation {read.index}, called at {seconds(read.call)}, shows "
-                    f"{latest.operation.argument}, whose write was called at {seconds(latest.call)}, but lacks "
-                    f"{describe_some(missing)}: the write of {missing[0]} by operation {earlier.index} had been "
-                    f"acknowledged at {seconds(earlier.ret or 0)}.",
+                    f"{name_object(key)}: the read by operation {read.index}, called at {format_seconds(read.call)}, "
+                    f"shows {latest.operation.argument}, whose write was called at {format_seconds(latest.call)}, but "
+                    f"lacks {describe_some(missing)}: the write of {missing[0]} by operation {earlier.index} had been "
+                    f"acknowledged at {format_seconds(earlier.ret or 0)}.",
                     [earlier, latest, read],
                 )
     if not total:
@@ -93,7 +93,7 @@ def check_sequential(operations: Sequence[Completed]) -> WorkloadResult:
             result.add_finding(
                 NONSEQUENTIAL,
                 series,
-                f"{series}: operation {read.index}, called at {seconds(read.call)}, found {found[0]}, and then "
+                f"{series}: operation {read.index}, called at {format_seconds(read.call)}, found {found[0]}, and then "
                 "lacked a part that is inserted before it.",
                 [read],
             )
@@ -153,8 +153,8 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
                 result.add_finding(
                     NONCAUSAL,
                     key,
-                    f"{name_object(key, 'register')}: operation {one.index}, called at {seconds(one.call)} {place}, "
-                    f"{done}.",
+                    f"{name_object(key, 'register')}: operation {one.index}, called at {format_seconds(one.call)} "
+                    f"{place}, {done}.",
                     [one] if former is None else [former, one],
                 )
                 break

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.engine import Engine, EngineError, Engines
 from assay.checkers.judging import coverage, disturbance
 from assay.checkers.judging.history_views import open_history, register_contract, register_history
@@ -208,7 +208,7 @@ def _read_history(stored: StoredHistory) -> tuple[tuple[FaultPhases, ...], tuple
             return faults, ()
         register_contract(engine, stored.contract)
         for family in (LOG, REGISTER):
-            build(engine, family.views)
+            create_views(engine, family.views)
         covered = coverage.measure_coverage(engine, stored.contract, disturbance.read_faults(engine), ended=ended)
     return faults, tuple(
         RecoveryRow(

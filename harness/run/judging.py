@@ -42,7 +42,7 @@ MOST_SEPARATE: Final = 6
 class SupportsOpen(Protocol):
     """Opens an engine for a history, as ``Engines`` does."""
 
-    def open(self, history: HistoryReader, *, shared: bool = True) -> AbstractContextManager[Engine]: ...
+    def open(self, history: HistoryReader, *, common_sql: bool = True) -> AbstractContextManager[Engine]: ...
 
 
 def judge_run(
@@ -87,7 +87,7 @@ def judge_run(
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     start = time.perf_counter()
     # The checks of a user need not keep to the SQL that all engines share.
-    with engines.open(history, shared=not registry.added) as engine:
+    with engines.open(history, common_sql=not registry.added) as engine:
         opened = time.perf_counter() - start
         judgement = judge(
             history,
@@ -158,7 +158,7 @@ class _LoadedEngines:
 
     engine: Engine
 
-    def open(self, history: HistoryReader, *, shared: bool = True) -> AbstractContextManager[Engine]:
+    def open(self, history: HistoryReader, *, common_sql: bool = True) -> AbstractContextManager[Engine]:
         return nullcontext(self.engine)
 
 

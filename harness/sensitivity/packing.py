@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.isolation.explain import find_class
 from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import find_level
@@ -160,7 +160,7 @@ def find_violated(
 ) -> dict[int, frozenset[str]]:
     """Returns the anomalies found in each copy, by the copy's number. Anomalies about deadlines are not looked for."""
     found: defaultdict[int, set[str]] = defaultdict(set)
-    with engines.open(packed.history, shared=False) as engine:
+    with engines.open(packed.history, common_sql=False) as engine:
         register_data_sets(engine, packed.history)
         count_kinds(engine, engine)
         register_contract(engine, msgspec.structs.replace(contract, transaction_level=None))
@@ -203,7 +203,7 @@ def _find_copy(row: Row, stride: int) -> int | None:
 
 def _list_violations(engine: Engine, family: Family, kinds: set[str]) -> Iterator[tuple[str, Row]]:
     """Yields each anomaly of the family with a row for each violated key, and with each violation that has no key."""
-    build(engine, family.views)
+    create_views(engine, family.views)
     if family.kinds and not kinds.intersection(family.kinds):
         return
     (row,) = engine.rows(family.applies)
@@ -214,7 +214,7 @@ def _list_violations(engine: Engine, family: Family, kinds: set[str]) -> Iterato
     for check in family.checks:
         if check.needs_end or (check.kinds and not kinds.intersection(check.kinds)):
             continue
-        build(engine, check.views)
+        create_views(engine, check.views)
         keys = engine.rows(f"select key from {check.found} group by key")
         if any(row["key"] is None for row in keys):
             keys += engine.rows(f"select * from {check.found} where key is null")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import EachOperation, OffsetRange, build
-from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
+from assay.checkers.check import EachOperation, OffsetRange, create_views
+from assay.checkers.claims import InvolvedOperation, InvolvedOperations, parse_template
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -17,7 +17,7 @@ from assay.checkers.objects.kinds import KIND_COUNTS
 from helpers.judging import opened
 from helpers.log_histories import Book, write
 
-EVIDENCE = Evidence({1: InvolvedOperation(12, 5, None), 2: InvolvedOperation(7, 5, 2_500_000_000, "n1")})
+INVOLVED = InvolvedOperations({1: InvolvedOperation(12, 5, None), 2: InvolvedOperation(7, 5, 2_500_000_000, "n1")})
 ROW: dict[str, Any] = {
     "late_op": 1,
     "first_op": 2,
@@ -45,7 +45,7 @@ ROW: dict[str, Any] = {
     ],
 )
 def test_a_template_says_what_the_row_has(template: str, text: str) -> None:
-    assert parse_template(template).render(ROW, EVIDENCE) == text
+    assert parse_template(template).render(ROW, INVOLVED) == text
 
 
 @pytest.mark.parametrize("template", ["a]", "[a", "a|b", "{}", "a}", "{a b}", "[times=1 ?a]", "who?"])
@@ -56,14 +56,14 @@ def test_a_malformed_template_is_an_error(template: str) -> None:
 
 def test_the_evidence_of_each_check_has_the_columns_that_its_claim_names(tmp_path: Path) -> None:
     with opened(write(tmp_path / "history", Book().rows)) as engine:
-        build(engine, (KIND_COUNTS,))
+        create_views(engine, (KIND_COUNTS,))
         register_contract(engine, Contract())
         for family in FAMILIES:
-            build(engine, family.views)
+            create_views(engine, family.views)
             if family.prepare is not None:
                 family.prepare(engine)
             for check in family.checks:
-                build(engine, (*check.views, *check.evidence_views))
+                create_views(engine, (*check.views, *check.evidence_views))
                 known = set(engine.arrow(check.evidence).column_names)
                 texts = (check.claim, check.more, *(one for one in check.about if isinstance(one, str)))
                 named = {name for text in texts for name in parse_template(text).find_columns()}

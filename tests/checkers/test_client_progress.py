@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.checkers.check import LONG_STANDSTILL, build, findings
+from assay.checkers.check import LONG_STANDSTILL, create_views, read_findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import register_contract, register_history
@@ -69,8 +69,8 @@ def later(not_before: int) -> list[Row]:
 def found(folder: Path, rows: Sequence[Row], faults: Sequence[Row] = ()) -> list[Finding]:
     with opened(write(folder / "history", rows, faults=faults)) as engine:
         register_contract(engine, Contract(progress_deadline=DEADLINE))
-        build(engine, STUCK_CLIENT.views)
-        return findings(engine, STUCK_CLIENT)
+        create_views(engine, STUCK_CLIENT.views)
+        return read_findings(engine, STUCK_CLIENT)
 
 
 STUCK: Tries = [(call, "w1", False) for call in (0, 2, 4, 6, 7)]
@@ -192,7 +192,7 @@ def many() -> tuple[list[Row], set[str]]:
 def judged(engine: Engine, folder: Path) -> list[dict[str, Any]]:
     register_history(engine, folder)
     register_contract(engine, Contract(progress_deadline=DEADLINE))
-    build(engine, STUCK_CLIENT.views)
+    create_views(engine, STUCK_CLIENT.views)
     return engine.rows(f"select * from {STUCK_CLIENT.found} order by key, worker, last_call")
 
 

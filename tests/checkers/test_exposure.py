@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from assay.checkers.check import Check, build
+from assay.checkers.check import Check, create_views
 from assay.checkers.exposure import (
     EXPOSURE_BOUND,
     NO_BOUND,
@@ -138,7 +138,7 @@ def test_claims_and_exposed_claims_are_those_of_the_definition(
         register_contract(engine, Contract())
         assert family.prepare is not None
         family.prepare(engine)
-        build(engine, check.views)
+        create_views(engine, check.views)
         counted: Counts = {row["key"]: (row["claims"], row["exposed"]) for row in engine.rows(check.exposure.rows)}
         total = read_count(engine.rows(check.exposure.totals)[0])
     wanted = {key: expected(one, bound) for key, one in histories.items()}
@@ -171,7 +171,7 @@ def test_a_drain_before_the_last_heal_exposes_only_what_was_dequeued(
     with opened(write(tmp_path / "history", rows, faults=fault(1, "kill", 70, 80))) as engine:
         register_contract(engine, Contract())
         QUEUES.prepare(engine)
-        build(engine, QUEUE_LOST.views)
+        create_views(engine, QUEUE_LOST.views)
         assert read_count(engine.rows(QUEUE_LOST.exposure.totals)[0]) == ExposureCount(3, 1 + exposed)
 
 
@@ -401,7 +401,7 @@ def test_writes_of_registers_are_exposed_by_later_reads(tmp_path: Path, faults: 
         write(tmp_path / "history", [row for one in histories.values() for row in one], faults=faults)
     ) as engine:
         register_contract(engine, Contract())
-        build(engine, REGISTER.views)
+        create_views(engine, REGISTER.views)
         assert REGISTER.prepare is not None
         REGISTER.prepare(engine)
         counted: Counts = {row["key"]: (row["claims"], row["exposed"]) for row in engine.rows(STALE_READ.exposure.rows)}

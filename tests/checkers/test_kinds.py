@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import NOTHING_COUNTED, build, run_check
+from assay.checkers.check import NOTHING_COUNTED, create_views, run_check
 from assay.checkers.engine import EngineError, SQLite
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
@@ -53,11 +53,11 @@ def test_without_its_kinds_a_check_examines_and_finds_nothing(tmp_path: Path, li
         with opened(folder) as engine:
             register_contract(engine, contract)
             for family in OF_LOGS:
-                build(engine, family.views)
+                create_views(engine, family.views)
                 if family.prepare is not None:
                     family.prepare(engine)
                 for check in [check for check in family.checks if check.kinds == kinds]:
-                    build(engine, check.views)
+                    create_views(engine, check.views)
                     assert run_check(engine, check) == NOTHING_COUNTED, check.anomaly
 
 

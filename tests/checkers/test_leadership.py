@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.servers.leadership import OWNERSHIP, OWNERSHIP_ANOMALIES
@@ -50,8 +50,8 @@ def found(folder: Path, events: list[Row]) -> list[Finding]:
         reported = []
         for family in OWNERSHIP:
             for check in family.checks:
-                build(engine, check.views)
-                reported += findings(engine, check)
+                create_views(engine, check.views)
+                reported += read_findings(engine, check)
         return reported
 
 
@@ -142,7 +142,7 @@ def test_random_events_get_the_answers_of_loops_over_pairs(tmp_path: Path) -> No
     assert min(len(leaders), len(controllers), len(stale)) > 10
     with opened(write(tmp_path / "history", [], events=events)) as engine:
         for family in OWNERSHIP:
-            build(engine, family.checks[0].views)
+            create_views(engine, family.checks[0].views)
 
         def rows(sql: str) -> set[Any]:
             return {tuple(row.values()) for row in engine.rows(sql)}

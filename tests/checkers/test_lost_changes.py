@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.administration.lost_changes import DONE_BUT_LOST, LOST_CHANGES
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
@@ -29,8 +29,8 @@ def found(folder: Path, rows: list[Row], looks: Sequence[Row] = (), faults: Sequ
     with opened(write(folder / "history", rows, looks=looks, faults=faults)) as engine:
         assert engine.rows(LOST_CHANGES.applies)[0]["examined"]
         register_contract(engine, CONTRACT)
-        build(engine, (*LOST_CHANGES.views, *DONE_BUT_LOST.views))
-        return findings(engine, DONE_BUT_LOST)
+        create_views(engine, (*LOST_CHANGES.views, *DONE_BUT_LOST.views))
+        return read_findings(engine, DONE_BUT_LOST)
 
 
 def setting(op: int, when: tuple[int, int | None], value: int | None, **given: str) -> Row:
@@ -180,7 +180,7 @@ def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     rows = [one for history in histories for one in history.rows]
     with opened(write(tmp_path / "history", rows, looks=looks)) as engine:
         register_contract(engine, CONTRACT)
-        build(engine, (*LOST_CHANGES.views, *DONE_BUT_LOST.views))
+        create_views(engine, (*LOST_CHANGES.views, *DONE_BUT_LOST.views))
         by_sql = engine.rows(f"select * from {DONE_BUT_LOST.found}")
     found = {(one["key"], one["name"], "at rest" if one["look_op"] is None else "looks") for one in by_sql}
     assert found == by_force

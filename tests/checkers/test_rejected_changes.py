@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.checkers.administration.rejected_changes import REFUSED_BUT_DONE, REJECTED_CHANGES
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.verdict import Finding
 
 from helpers.commit_histories import Members
@@ -31,8 +31,8 @@ def row(op: int, kind: str, value: int | None, call: int, ret: int | None, outco
 def found(folder: Path, rows: list[Row], faults: Sequence[Row] = ()) -> list[Finding]:
     with opened(write(folder / "history", rows, faults=faults)) as engine:
         assert engine.rows(REJECTED_CHANGES.applies)[0]["examined"]
-        build(engine, REFUSED_BUT_DONE.views)
-        return findings(engine, REFUSED_BUT_DONE)
+        create_views(engine, REFUSED_BUT_DONE.views)
+        return read_findings(engine, REFUSED_BUT_DONE)
 
 
 def commit(op: int, value: int, call: int, ret: int | None, outcome: str = "ok", key: str = "g/t-0") -> Row:
@@ -188,7 +188,7 @@ def test_it_says_of_commits_what_looking_at_every_pair_says(tmp_path: Path, grou
     histories = [Members(f"g{number}", random.Random(number), number * 1000).run(24) for number in range(groups)]
     rows = [one for history in histories for one in history]
     with opened(write(tmp_path / "history", rows)) as engine:
-        build(engine, REFUSED_BUT_DONE.views)
+        create_views(engine, REFUSED_BUT_DONE.views)
         by_sql = {one["asked_op"] for one in engine.rows(f"select * from {REFUSED_BUT_DONE.found}")}
     by_force = set()
     for history in histories:

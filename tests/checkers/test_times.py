@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.judging.contract import forbid
-from assay.checkers.times import find_digits, seconds, shorten_times
+from assay.checkers.times import find_digits, format_seconds, shorten_times
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
@@ -26,7 +26,7 @@ from helpers.log_histories import Book, Row, write
 )
 def test_as_many_digits_as_tell_the_times_of_a_sentence_apart(times: tuple[int, int], expected: str) -> None:
     begin, end = times
-    assert shorten_times(f"from {seconds(begin)} to {seconds(end)}") == expected
+    assert shorten_times(f"from {format_seconds(begin)} to {format_seconds(end)}") == expected
 
 
 def test_other_numbers_stay_as_they_are() -> None:

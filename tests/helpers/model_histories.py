@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.checkers.check import Family, build, findings
+from assay.checkers.check import Family, create_views, read_findings
 from assay.checkers.engine import Engine
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract, register_history
@@ -34,17 +34,17 @@ def accused(
     with opens(write(folder, [row for rows in histories for row in rows])) as engine:
         register_contract(engine, contract)
         for family in families:
-            build(engine, family.views)
+            create_views(engine, family.views)
             if family.prepare is not None:
                 family.prepare(engine)
             for check in family.checks:
                 if check.needs_end and not ended:
                     continue
-                build(engine, check.views)
+                create_views(engine, check.views)
                 for row in engine.rows(f"select key, count(*) as times from {check.found} group by key"):
                     found[name_of(row["key"])][check.anomaly] += int(row["times"])
                 if explained is not None:
-                    explained += findings(engine, check)
+                    explained += read_findings(engine, check)
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.isolation.levels import CYCLE_CLASSES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -299,12 +299,12 @@ def by_sql(
     rows = [row for history in histories for txn in history for row in txn.rows()]
     with opened(write(folder, rows)) as engine:
         register_contract(engine, Contract(transaction_order=order))  # type: ignore[arg-type]
-        build(engine, TRANSACTION_FAMILIES[0].views)
+        create_views(engine, TRANSACTION_FAMILIES[0].views)
         examined = engine.rows(TRANSACTION_FAMILIES[0].applies)  # known by the kinds of effects alone
         assert examined == engine.rows("select count(*) as examined from txn_rows")
         assert bool(prepare_cycles(engine)) is is_doubtful
         for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):
-            build(engine, check.views)
+            create_views(engine, check.views)
             cycle = check.anomaly.startswith(CYCLE_CLASSES)
             for row in engine.rows(f"select {'first_op' if cycle else 'key'} as place from {check.found}"):
                 index = row["place"] // OPS if cycle else int(row["place"].split("/")[0])

@@ -23,7 +23,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.administration.lost_changes import LOST_CHANGES
-from assay.checkers.check import Check, Family, build, evidence, find_named_operations, read_involved, to_findings
+from assay.checkers.check import (
+    Check,
+    Family,
+    create_views,
+    find_named_operations,
+    read_evidence,
+    read_involved,
+    to_findings,
+)
 from assay.checkers.engine import (
     DuckDB,
     Engine,
@@ -205,15 +213,15 @@ def answers(
     examined: dict[str, int] = {}
     found: list[tuple[Check, Counter[tuple[Any, ...]], list[dict[str, Any]]]] = []
     for family in families:
-        build(engine, family.views)
+        create_views(engine, family.views)
         if family.prepare is not None:
             family.prepare(engine)
         for check in family.checks:
-            build(engine, check.views)
+            create_views(engine, check.views)
             rows = engine.rows(f"select * from {check.found}")
             columns = INSTANCE.get(check.anomaly, ())
             instances = Counter((row["key"], *(row[column] for column in columns)) for row in rows)
-            found.append((check, instances, evidence(engine, check) if rows else []))
+            found.append((check, instances, read_evidence(engine, check) if rows else []))
         asked = ", ".join(f"({check.examined}) as examined_{number}" for number, check in enumerate(family.checks))
         (row,) = engine.rows(f"select {asked}")
         examined |= zip(family.anomalies, row.values(), strict=True)
@@ -926,8 +934,8 @@ def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.
     rows = book().rows
     small = HistoryReader(write(tmp_path / "small", rows))
     assert Engines().pick(small) == "sqlite"
-    for shared, engine in ((True, "sqlite"), (False, "duckdb")):
-        with Engines().open(small, shared=shared) as opened:
+    for common_sql, engine in ((True, "sqlite"), (False, "duckdb")):
+        with Engines().open(small, common_sql=common_sql) as opened:
             assert opened.name == engine
     for most, rows_of in (("SMALL_ROWS", ("ops", "effects")), ("SMALL_ROWS_IN_ALL", DATA_SETS)):
         with monkeypatch.context() as patch:

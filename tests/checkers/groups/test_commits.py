@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.commits import COMMITS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -28,12 +28,12 @@ S = 1_000_000_000
 def found(folder: Path, rows: list[Row], contract: Contract = LINEARIZABLE) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, contract)
-        build(engine, LOG.views)
+        create_views(engine, LOG.views)
         reported = []
         for family in COMMITS:
             for check in family.checks:
-                build(engine, check.views)
-                reported += findings(engine, check)
+                create_views(engine, check.views)
+                reported += read_findings(engine, check)
         return reported
 
 
@@ -68,10 +68,10 @@ def test_a_poll_that_failed_and_left_no_row_may_have_moved_its_reader(tmp_path: 
                for row in reversed(rows)}  # fmt: skip
         with opened(write(tmp_path / name, rows, ops=[*ops.values(), more])) as engine:
             register_contract(engine, LINEARIZABLE)
-            build(engine, LOG.views)
+            create_views(engine, LOG.views)
             check = COMMITS[1].checks[0]
-            build(engine, check.views)
-            return findings(engine, check)
+            create_views(engine, check.views)
+            return read_findings(engine, check)
 
     failed = poll_without_rows(2, 1, 2)
     assert not reported("failed", failed)
@@ -184,10 +184,10 @@ def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     histories = [Members(f"g{number}", random.Random(number), number * 1000).run(24) for number in range(400)]
     with opened(write(tmp_path / "history", [one for rows in histories for one in rows])) as engine:
         register_contract(engine, LINEARIZABLE)
-        build(engine, LOG.views)
+        create_views(engine, LOG.views)
         for family, expected in zip(COMMITS, (mismatched, beyond), strict=True):
             (check,) = family.checks
-            build(engine, check.views)
+            create_views(engine, check.views)
             columns = ("key", "value", "position") if expected is mismatched else ("key", "why", "op")
             rows = [
                 one | {"op": one.get("other_op") if one.get("why") == "end" else one.get("commit_op")}

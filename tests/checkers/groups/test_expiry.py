@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -26,8 +26,8 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
         register_contract(engine, CONTRACT)
         reported = []
         for check in EXPIRY.checks:
-            build(engine, check.views)
-            reported += findings(engine, check)
+            create_views(engine, check.views)
+            reported += read_findings(engine, check)
         return reported
 
 
@@ -143,7 +143,7 @@ def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
         register_contract(engine, CONTRACT)
         reported = set()
         for check in EXPIRY.checks:
-            build(engine, check.views)
+            create_views(engine, check.views)
             reported |= {
                 (check.anomaly, one["key"], one["read_op"]) for one in engine.rows(f"select * from {check.found}")
             }

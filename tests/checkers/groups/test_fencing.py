@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.groups.family import FENCING
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.judging.contract import Contract, forbid
@@ -101,7 +101,7 @@ def test_every_pair_of_many_histories(tmp_path: Path, by_requests: bool, count: 
     histories = [lease_history(f"l{n}", random.Random(f"leases/{n}"), n * 100) for n in range(count)]
     with opened(write(tmp_path / "history", [row for one in histories for row in one])) as engine:
         register_contract(engine, Contract(fenced_by_requests=by_requests))
-        build(engine, FENCING_VIOLATION.views)
+        create_views(engine, FENCING_VIOLATION.views)
         reported = {
             (row["key"], row["place"]) for row in engine.rows(f"select key, place from {FENCING_VIOLATION.found}")
         }

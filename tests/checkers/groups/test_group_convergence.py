@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.group_convergence import UNSETTLED_GROUP
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -56,9 +56,9 @@ def found(folder: Path, drain: Drain, faults: Sequence[Row] = (), contract: Cont
     """Key to claim."""
     with opened(write(folder, drain.in_order(), faults=list(faults))) as engine:
         register_contract(engine, contract)
-        build(engine, UNSETTLED_GROUP.views)
+        create_views(engine, UNSETTLED_GROUP.views)
         claims = {}
-        for finding in findings(engine, UNSETTLED_GROUP):
+        for finding in read_findings(engine, UNSETTLED_GROUP):
             assert finding.key not in claims
             claims[str(finding.key)] = finding.claim
         return claims
@@ -180,7 +180,7 @@ def test_random_drains_get_the_answers_of_a_loop(tmp_path: Path) -> None:
                     expected.add((key, round(since, 3)))
     with opened(write(tmp_path / "history", made.in_order())) as engine:
         register_contract(engine, CONTRACT)
-        build(engine, UNSETTLED_GROUP.views)
+        create_views(engine, UNSETTLED_GROUP.views)
         rows = engine.rows("select key, since from found_unsettled_group")
     assert {(row["key"], round(row["since"] / SECOND, 3)) for row in rows} == expected
     assert len(expected) > 10

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.family import GENERATIONS, GROUP_ANOMALIES
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
@@ -56,8 +56,8 @@ def found(folder: Path, rows: list[Row], events: list[Row] | None = None) -> lis
             if family.prepare is not None:
                 family.prepare(engine)
             for check in family.checks:
-                build(engine, check.views)
-                reported += findings(engine, check)
+                create_views(engine, check.views)
+                reported += read_findings(engine, check)
         return reported
 
 
@@ -125,7 +125,7 @@ def test_every_pair_of_many_histories(tmp_path: Path) -> None:
     }
     rows = [row for history in histories.values() for row in history]
     with opened(write(tmp_path / "history", rows)) as engine:
-        build(engine, (*HOLD_VIEWS, *ZOMBIE_COMMIT.views, *DOUBLE_OWNERSHIP.views))
+        create_views(engine, (*HOLD_VIEWS, *ZOMBIE_COMMIT.views, *DOUBLE_OWNERSHIP.views))
         late = {(row["key"], row["place"]) for row in engine.rows("select key, place from found_zombie_commit")}
         twice = {
             (row["group_name"], row["key"], row["term"])

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.offsets import OFFSET_REGRESSION, OFFSETS
 from assay.checkers.judging.verdict import MOST_FINDINGS, Finding
 
@@ -50,8 +50,8 @@ def found(folder: Path, rows: list[Row], more: Sequence[Row] = ()) -> list[Findi
     with opened(write(folder / "history", rows, ops=[*ops.values(), *more])) as engine:
         steps = [row for row in rows if row["kind"] in ("advance", "resume")]
         assert engine.rows(OFFSETS.applies)[0]["examined"] == len(steps)
-        build(engine, OFFSET_REGRESSION.views)
-        return findings(engine, OFFSET_REGRESSION)
+        create_views(engine, OFFSET_REGRESSION.views)
+        return read_findings(engine, OFFSET_REGRESSION)
 
 
 def test_an_owner_that_begins_below_what_was_acknowledged_is_reported_with_both_operations(tmp_path: Path) -> None:

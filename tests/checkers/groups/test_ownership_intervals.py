@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.family import GENERATIONS, ORPHANS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
@@ -40,7 +40,7 @@ def test_every_instant_of_many_histories(count: int, tmp_path: Path) -> None:
     faults = [row for one in some for row in one.faults]
     with opened(write(tmp_path / "history", rows, faults=faults)) as engine:
         register_contract(engine, CONTRACT)
-        build(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
+        create_views(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
         found = engine.rows(f"select group_name, key, term, begun from {DOUBLE_OWNERSHIP.found}")
         twice = {(row["group_name"], row["key"], row["term"]) for row in found if row["term"] is not None}
         beside = {(row["group_name"], row["key"], row["begun"]) for row in found if row["term"] is None}
@@ -96,8 +96,8 @@ def judged(folder: Path, rows: list[Row], contract: Contract, faults: list[Row] 
     rows = [row | {"op": number[row["op"]]} for row in rows]
     with opened(write(folder / "history", rows, faults=faults or [])) as engine:
         register_contract(engine, contract)
-        build(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
-        return [finding for check in (DOUBLE_OWNERSHIP, ORPHANED_PARTITION) for finding in findings(engine, check)]
+        create_views(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
+        return [finding for check in (DOUBLE_OWNERSHIP, ORPHANED_PARTITION) for finding in read_findings(engine, check)]
 
 
 def fault(name: str, target: str, times: dict[str, float]) -> list[Row]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.read_after_release import READ_AFTER_RELEASE
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -20,8 +20,8 @@ from helpers.log_histories import Row, write
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
-        build(engine, READ_AFTER_RELEASE.views)
-        return findings(engine, READ_AFTER_RELEASE)
+        create_views(engine, READ_AFTER_RELEASE.views)
+        return read_findings(engine, READ_AFTER_RELEASE)
 
 
 @pytest.mark.parametrize("kind", ["release", "lost"])

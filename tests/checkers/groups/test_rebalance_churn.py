@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.rebalance_churn import REBALANCE_CHURN, RESTLESS_GROUP
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -28,8 +28,8 @@ def found(folder: Path, rest: Rest, faults: Sequence[Row] = (), more: Sequence[R
     with opened(history) as engine:
         assert engine.rows(REBALANCE_CHURN.applies)[0]["examined"]
         register_contract(engine, CONTRACT)
-        build(engine, RESTLESS_GROUP.views)
-        return findings(engine, RESTLESS_GROUP)
+        create_views(engine, RESTLESS_GROUP.views)
+        return read_findings(engine, RESTLESS_GROUP)
 
 
 def restless(last: int = 16) -> Rest:
@@ -135,7 +135,7 @@ def test_random_groups_get_the_answers_of_a_loop(tmp_path: Path) -> None:
     rows, ops = [row for one in groups for row in one.rows], [op for one in groups for op in one.ops]
     with opened(write(tmp_path / "history", rows, ops=ops)) as engine:
         register_contract(engine, CONTRACT)
-        build(engine, RESTLESS_GROUP.views)
+        create_views(engine, RESTLESS_GROUP.views)
         by_sql = [row["key"] for row in engine.rows(f"select key from {RESTLESS_GROUP.found}")]
     assert sorted(by_sql) == sorted(one.group for one in groups if one.restless)
     assert 20 < len(by_sql) < 200

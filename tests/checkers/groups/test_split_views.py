@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.split_views import SPLIT_BRAIN
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -22,8 +22,8 @@ from helpers.view_histories import claim, random_claims, split
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
-        build(engine, SPLIT_BRAIN.views)
-        return findings(engine, SPLIT_BRAIN)
+        create_views(engine, SPLIT_BRAIN.views)
+        return read_findings(engine, SPLIT_BRAIN)
 
 
 NEWER = claim(1, "b", seen=20, made=21, shares={"t-0": "c", "t-1": "b"})
@@ -60,7 +60,7 @@ def test_what_is_found_is_what_looking_at_all_pairs_finds(tmp_path: Path, groups
     rng = random.Random(7)
     rows = [row for number in range(groups) for row in random_claims(f"g{number}", rng, first_op=100 * number)]
     with opened(write(tmp_path / "history", rows)) as engine:
-        build(engine, SPLIT_BRAIN.views)
+        create_views(engine, SPLIT_BRAIN.views)
         found = engine.rows("select * from found_split_brain")
         known = {(row["group_name"], row["key"], row["claim_number"]) for row in found}
     assert known == split(rows)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.groups.starts import MISPLACED_START, STARTS
 from assay.checkers.judging.verdict import Finding
 
@@ -22,8 +22,8 @@ def found(folder: Path, rows: list[Row], more: Sequence[Row] = (), **others: Seq
     """``more``: operations that no row is of."""
     with opened(write(folder / "history", rows, ops=operations(rows, more), **others)) as engine:
         assert engine.rows(STARTS.applies)[0]["examined"]
-        build(engine, MISPLACED_START.views)
-        return findings(engine, MISPLACED_START)
+        create_views(engine, MISPLACED_START.views)
+        return read_findings(engine, MISPLACED_START)
 
 
 SKIPPED = begun(2, [("acquire", None), ("fetched", 3), ("seek", 4)])
@@ -141,7 +141,7 @@ def test_it_says_what_looking_at_every_row_says(tmp_path: Path) -> None:
             row["process"] += 10 * number
     rows = [row for one in histories for row in one.rows]
     with opened(write(tmp_path / "history", rows, ops=[op for one in histories for op in one.ops])) as engine:
-        build(engine, MISPLACED_START.views)
+        create_views(engine, MISPLACED_START.views)
         by_sql = engine.rows(f"select * from {MISPLACED_START.found}")
     by_force = [misplaced(one.rows, one.ops) for one in histories]
     assert {(one["key"], one["why"], one["begun_op"], one["sub"]) for one in by_sql} == set().union(*by_force)

@@ -20,7 +20,7 @@ from assay.checkers.judging.verdict import Verdict
 from helpers.isolation_oracle import draw_history, draw_large_history, draw_split, satisfies, to_rows
 from helpers.txn_histories import Txn
 
-HARD = [level for level in LEVELS.values() if level.rule.is_hard]
+HARD = [level for level in LEVELS.values() if level.rule.needs_search]
 
 
 @pytest.fixture(params=[30, pytest.param(2000, marks=pytest.mark.long)])

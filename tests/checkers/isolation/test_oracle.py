@@ -145,7 +145,7 @@ def test_auxiliary_nodes_for_ranges_of_writers_change_no_answer(count: int, monk
 
 
 WEAK_IN_REAL_TIME = [
-    level for level in LEVELS.values() if level.order is Order.REAL_TIME and not level.rule.is_hard
+    level for level in LEVELS.values() if level.order is Order.REAL_TIME and not level.rule.needs_search
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from helpers.isolation_oracle import draw_large_history, draw_split, to_rows
 
 pytestmark = pytest.mark.skipif(not has_solver(), reason="python-sat is not installed (the extra solver)")
 
-HARD = [level for level in LEVELS.values() if level.rule.is_hard]
+HARD = [level for level in LEVELS.values() if level.rule.needs_search]
 FAR = 600.0
 
 Decider = Callable[[Saturation, float, Shortcut], list[int] | Refutation | None]

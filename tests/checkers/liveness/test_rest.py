@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
@@ -53,10 +53,10 @@ def found(
     claims: dict[tuple[str, str], str] = {}
     with opened(history) as engine:
         register_contract(engine, contract or Contract())
-        build(engine, REST.views)
+        create_views(engine, REST.views)
         for check in REST.checks:
-            build(engine, check.views)
-            for finding in findings(engine, check):
+            create_views(engine, check.views)
+            for finding in read_findings(engine, check):
                 assert (finding.anomaly, finding.key) not in claims
                 claims[finding.anomaly, str(finding.key)] = finding.claim
     return claims

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.engine import Engine, SQLite
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract, register_history
@@ -27,10 +27,10 @@ SECONDS = 12
 def by(engine: Engine, folder: Path) -> set[Found]:
     register_history(engine, folder)
     register_contract(engine, CONTRACT)
-    build(engine, REST.views)
+    create_views(engine, REST.views)
     found = set()
     for check in REST.checks:
-        build(engine, check.views)
+        create_views(engine, check.views)
         rows = engine.rows(f"select * from {check.found}")
         found |= {(check.anomaly, row["key"], row.get("node")) for row in rows}
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import Check, build, findings
+from assay.checkers.check import Check, create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
@@ -54,8 +54,8 @@ def found(
         reported = []
         for family in REPLICATION:
             for check in family.checks:
-                build(engine, check.views)
-                reported += findings(engine, check)
+                create_views(engine, check.views)
+                reported += read_findings(engine, check)
         return reported
 
 
@@ -424,10 +424,10 @@ def test_they_say_what_looking_at_every_pair_says(tmp_path: Path, count: int) ->
     with opened(folder) as engine:
         register_contract(engine, Contract(compacted=tuple(f"c-{n}" for n in range(count))))
         for check, expected in by_force.items():
-            build(engine, check.views)
+            create_views(engine, check.views)
             rows = engine.rows(f"select * from {check.found}")
             assert {tuple(row[name] for name in columns[check].split()) for row in rows} == set().union(*expected)
             assert count // 8 < sum(map(bool, expected)) < count, check.anomaly
-            for finding in findings(engine, check):
+            for finding in read_findings(engine, check):
                 assert finding.claim.endswith(".")
                 assert "None" not in finding.claim, finding.claim

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
@@ -25,11 +25,11 @@ def found(folder: Path, *books: Book, contract: Contract | None = None) -> list[
     contract = contract or Contract()
     with opened(write(folder / "history", [row for book in books for row in book.rows])) as engine:
         register_contract(engine, contract)
-        build(engine, (*LOG.views, *LOG_TABLES))
+        create_views(engine, (*LOG.views, *LOG_TABLES))
         reported = []
         for check in LOG.checks:
-            build(engine, check.views)
-            reported += findings(engine, check)
+            create_views(engine, check.views)
+            reported += read_findings(engine, check)
     for book in books:
         judge = Judge(book.rows, linearizable_ends=contract.linearizable_ends, compacted=book.key in contract.compacted)
         judge.lasting_tombstones = contract.lasting_tombstones

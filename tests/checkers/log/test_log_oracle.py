@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.log.family import LOG, LOG_TABLES
@@ -66,9 +66,9 @@ def by_sql(folder: Path, histories: list[list[Row]], contract: Contract) -> dict
     found: dict[str, Found] = {}
     with opened(folder) as engine:
         register_contract(engine, contract)
-        build(engine, (*LOG.views, *LOG_TABLES))
+        create_views(engine, (*LOG.views, *LOG_TABLES))
         for check in LOG.checks:
-            build(engine, check.views)
+            create_views(engine, check.views)
             columns = INSTANCE[check.anomaly]
             for row in engine.rows(f"select key, {', '.join(columns)} from {check.found}"):
                 instance: Any = tuple(row[column] for column in columns)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.log.partition_state import STATES
 
 from helpers.judging import opened
@@ -20,8 +20,8 @@ def found(folder: Path, events: list[Row]) -> dict[str, str]:
     claims: dict[str, str] = {}
     with opened(write(folder / "history", [], events=events)) as engine:
         for check in STATES.checks:
-            build(engine, check.views)
-            for finding in findings(engine, check):
+            create_views(engine, check.views)
+            for finding in read_findings(engine, check):
                 assert finding.anomaly not in claims
                 claims[finding.anomaly] = finding.claim
     return claims
@@ -122,7 +122,7 @@ def test_random_accounts_get_the_answers_of_loops(tmp_path: Path) -> None:
     columns = ("key", "version"), ("key", "isr"), ("key", "epoch", "node")
     with opened(write(tmp_path / "history", [], events=events)) as engine:
         for check, wanted, of in zip(STATES.checks, expected, columns, strict=True):
-            build(engine, check.views)
+            create_views(engine, check.views)
             rows = engine.rows(f"select * from {check.found}")
             assert {tuple(row[column] for column in of) for row in rows} == wanted
             assert len(wanted) > 10

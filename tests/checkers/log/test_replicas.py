@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.replicas import REPLICA_DIVERGENCE
@@ -35,9 +35,9 @@ def record(node: str, position: int, value: int | None, **given: Any) -> Row:
 def found(folder: Path, replicas: list[Row]) -> tuple[list[Finding], int]:
     """Returns what the check tells, and how many positions it compared."""
     with opened(write(folder / "history", [], replicas=replicas)) as engine:
-        build(engine, REPLICA_DIVERGENCE.views)
+        create_views(engine, REPLICA_DIVERGENCE.views)
         compared = engine.rows(REPLICA_DIVERGENCE.examined)[0]["examined"]
-        return findings(engine, REPLICA_DIVERGENCE), compared
+        return read_findings(engine, REPLICA_DIVERGENCE), compared
 
 
 SAME = [record("n1", 0, 5), record("n2", 0, 5), record("n1", 1, 6), record("n2", 1, 6)]
@@ -94,11 +94,11 @@ def test_random_replicas_get_the_answers_of_a_loop_over_pairs(tmp_path: Path) ->
         if (a["value"], a["crc"]) != (b["value"], b["crc"])
     }
     with opened(write(tmp_path / "history", [], replicas=rows)) as engine:
-        build(engine, REPLICA_DIVERGENCE.views)
+        create_views(engine, REPLICA_DIVERGENCE.views)
         reported = {(row["key"], row["position"]) for row in engine.rows("select * from found_replica_divergence")}
         assert reported == wrong
         assert len(wrong) > 20
-        for finding in findings(engine, REPLICA_DIVERGENCE):
+        for finding in read_findings(engine, REPLICA_DIVERGENCE):
             assert finding.claim
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.judging.history_views import register_history
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
@@ -38,8 +38,8 @@ def rows(op: int, said: Said) -> list[Row]:
 
 def claims(engine: Engine, folder: Path) -> list[str]:
     register_history(engine, folder)
-    build(engine, CONTRADICTED_OUTCOME.views)
-    return [finding.claim for finding in findings(engine, CONTRADICTED_OUTCOME)]
+    create_views(engine, CONTRADICTED_OUTCOME.views)
+    return [finding.claim for finding in read_findings(engine, CONTRADICTED_OUTCOME)]
 
 
 def found(folder: Path, said: Said) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from assay.checkers.check import Check, build, findings
+from assay.checkers.check import Check, create_views, read_findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract, register_history
@@ -83,12 +83,12 @@ Make = Callable[[Pages], None]
 def found(engine: Engine, folder: Path, rows: list[Row], faults: list[Row], contract: Contract) -> list[Finding]:
     register_history(engine, write(folder / "history", rows, faults=faults))
     register_contract(engine, contract)
-    build(engine, (*LOG.views, *LOG_TABLES))
-    build(engine, STATEMENT_TABLES)
+    create_views(engine, (*LOG.views, *LOG_TABLES))
+    create_views(engine, STATEMENT_TABLES)
     reported = []
     for check in (*LOG.checks, *STATEMENTS.checks):
-        build(engine, check.views)
-        reported += findings(engine, check)
+        create_views(engine, check.views)
+        reported += read_findings(engine, check)
     return reported
 
 
@@ -1291,14 +1291,14 @@ def _everything(engine: Engine, folder: Path, contract: Contract, others: tuple[
     register_contract(engine, contract)
     assert UNFLUSHED.prepare is not None
     UNFLUSHED.prepare(engine)
-    build(engine, (*LOG.views, *(view for view in LOG_TABLES if view not in POLL_VIEWS)))
-    build(engine, STATEMENT_TABLES)
+    create_views(engine, (*LOG.views, *(view for view in LOG_TABLES if view not in POLL_VIEWS)))
+    create_views(engine, STATEMENT_TABLES)
     reported = []
     for check in (*others, *(one for one in STATEMENTS.checks if one is not ANSWER_BEYOND_LOG), ANSWER_BEYOND_LOG):
         if check is ANSWER_BEYOND_LOG and not contract.unflushed:  # of linearizable ends; end-too-low is of others
             register_contract(engine, replace(contract, linearizable_ends=True))
-        build(engine, check.views)
-        reported += findings(engine, check)
+        create_views(engine, check.views)
+        reported += read_findings(engine, check)
     return reported
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
@@ -55,12 +55,12 @@ def test_the_checks_answer_as_brute_force_does(tmp_path: Path, linearizable_ends
     found: dict[str, set[tuple[str, Any]]] = {}
     with opened(tmp_path / "history") as engine:
         register_contract(engine, contract)
-        build(engine, (*LOG.views, *LOG_TABLES))
-        build(engine, STATEMENT_TABLES)
+        create_views(engine, (*LOG.views, *LOG_TABLES))
+        create_views(engine, STATEMENT_TABLES)
         for check in STATEMENTS.checks:
             if check.anomaly not in INSTANCE:
                 continue
-            build(engine, check.views)
+            create_views(engine, check.views)
             columns = INSTANCE[check.anomaly]
             for row in engine.rows(f"select * from {check.found}"):
                 instance: Any = tuple(row[column] for column in columns)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.engine import SQLite
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.history_views import register_history
@@ -26,8 +26,8 @@ def found(folder: Path, events: list[Row]) -> list[str]:
     """The claims."""
     with SQLite() as engine:
         register_history(engine, write(folder / "history", [], events=events))
-        build(engine, ILLEGAL_TRANSITION.views)
-        return [finding.claim for finding in findings(engine, ILLEGAL_TRANSITION)]
+        create_views(engine, ILLEGAL_TRANSITION.views)
+        return [finding.claim for finding in read_findings(engine, ILLEGAL_TRANSITION)]
 
 
 def walk(*states: str, replica: int | None = None, first: int = 1) -> list[Row]:
@@ -66,7 +66,7 @@ def test_of_all_pairs_of_states_those_that_are_not_valid_are_reported(tmp_path: 
         ]
         with SQLite() as engine:
             register_history(engine, write(tmp_path / name / "history", [], events=events))
-            build(engine, ILLEGAL_TRANSITION.views)
+            create_views(engine, ILLEGAL_TRANSITION.views)
             rows = engine.rows(f"select from_state, to_state from {ILLEGAL_TRANSITION.found}")
         reported = {(row["from_state"], row["to_state"]) for row in rows}
         valid = {(former.value, now.value) for now, formers in table.items() for former in formers}
@@ -127,7 +127,7 @@ def test_random_steps_get_the_answers_of_a_walk(tmp_path: Path) -> None:
                 for key, seq in illegal([row for row in events if row["key"] == f"p{n}-0"])}  # fmt: skip
     with SQLite() as engine:
         register_history(engine, write(tmp_path / "history", [], events=events))
-        build(engine, ILLEGAL_TRANSITION.views)
+        create_views(engine, ILLEGAL_TRANSITION.views)
         rows = engine.rows(f"select * from {ILLEGAL_TRANSITION.found}")
     assert len(expected) > 100
     assert {row["why"] for row in rows} == {"invalid", "discontinuous", "leaderless"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
@@ -35,8 +35,8 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, DECLARED)
         assert engine.rows(LINEARIZABLE_QUEUES.applies)[0]["examined"]
-        build(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
-        return findings(engine, QUEUE_FALSE_EMPTY)
+        create_views(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
+        return read_findings(engine, QUEUE_FALSE_EMPTY)
 
 
 def test_it_is_reported_with_an_element_that_was_there(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_it_says_what_every_instant_says_and_accuses_no_linearizable_history(tmp
         one = [row for row in queue(f"k-{index}", rng, index * 100) if row["op"] % 100 < 50]
         histories.append(one if index % 3 == 0 else said_empty(broken(one, rng), rng))
     with opened(write(tmp_path / "history", [row for one in histories for row in one])) as engine:
-        build(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
+        create_views(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
         by_sql = Counter(row["op"] for row in engine.rows(f"select * from {QUEUE_FALSE_EMPTY.found}"))
     wrong = 0
     for one in histories:

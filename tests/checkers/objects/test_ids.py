@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.objects.ids import ID_ANOMALIES, ID_DUPLICATE, ID_VIEWS
@@ -36,8 +36,8 @@ def generated(op: int, got: Id | list[Id], outcome: str = "ok", key: str = "ids"
 
 def found(rows: list[Row]) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder, opened(write(Path(folder) / "history", rows)) as engine:
-        build(engine, (*ID_VIEWS, *ID_DUPLICATE.views))
-        return findings(engine, ID_DUPLICATE)
+        create_views(engine, (*ID_VIEWS, *ID_DUPLICATE.views))
+        return read_findings(engine, ID_DUPLICATE)
 
 
 WRONG = {

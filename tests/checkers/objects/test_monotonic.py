@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from assay.checkers.check import Check, build, findings
+from assay.checkers.check import Check, create_views, read_findings
 from assay.checkers.engine import Engine
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import register_contract
@@ -60,13 +60,13 @@ def asked(operations: Sequence[Saw], *, real_time: bool) -> Iterator[tuple[Engin
         assert MONOTONIC.prepare is not None
         assert MONOTONIC.prepare(engine) == []
         for check in checks:
-            build(engine, check.views)
+            create_views(engine, check.views)
         yield engine, checks
 
 
 def found(operations: Sequence[Saw], *, real_time: bool = False) -> list[Finding]:
     with asked(operations, real_time=real_time) as (engine, checks):
-        return [finding for check in checks for finding in findings(engine, check)]
+        return [finding for check in checks for finding in read_findings(engine, check)]
 
 
 def names(operations: Sequence[Saw], *, real_time: bool = False) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.check import Family, build, findings
+from assay.checkers.check import Family, create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
@@ -64,12 +64,12 @@ def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
         assert family.prepare is not None
         family.prepare(engine)
         for check in family.checks:
-            build(engine, check.views)
+            create_views(engine, check.views)
             for row in engine.rows(f"select * from {check.found}"):
                 reported.setdefault(row["key"], set()).add(
                     (check.anomaly, (row.get("value"), row.get("op"), row.get("sub")))
                 )
-            for finding in findings(engine, check):
+            for finding in read_findings(engine, check):
                 assert finding.claim.endswith(".")
                 assert "None" not in finding.claim, finding.claim
                 assert "an unknown time" not in finding.claim, finding.claim
@@ -230,8 +230,8 @@ def test_it_is_found_and_its_neighbour_is_not(
         assert family.prepare is not None
         family.prepare(engine)
         for check in family.checks:
-            build(engine, check.views)
-            reported += findings(engine, check)
+            create_views(engine, check.views)
+            reported += read_findings(engine, check)
     (finding,) = reported
     assert finding.anomaly == anomaly
     assert words in finding.claim

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
@@ -38,8 +38,8 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, DECLARED)
         assert engine.rows(LINEARIZABLE_SETS.applies)[0]["examined"]
-        build(engine, (*SET_VIEWS, *SET_FORK.views))
-        return findings(engine, SET_FORK)
+        create_views(engine, (*SET_VIEWS, *SET_FORK.views))
+        return read_findings(engine, SET_FORK)
 
 
 def read(op: int, *values: int) -> Step:
@@ -117,7 +117,7 @@ def test_it_says_what_all_pairs_say_and_accuses_no_linearizable_history(tmp_path
         one = some_set(f"k-{index}", rng, index * 100)
         histories.append(one if index % 3 == 0 else broken(one, rng))
     with opened(write(tmp_path / "history", [row for one in histories for row in one])) as engine:
-        build(engine, (*SET_VIEWS, *SET_FORK.views))
+        create_views(engine, (*SET_VIEWS, *SET_FORK.views))
         by_sql = {row["key"] for row in engine.rows(f"select key from {SET_FORK.found}")}
     wrong = 0
     for one in filter(None, histories):

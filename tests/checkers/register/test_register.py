@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, findings
+from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding, Verdict
@@ -26,7 +26,7 @@ Make = Callable[[Ledger], None]
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
-        build(engine, REGISTER.views)
+        create_views(engine, REGISTER.views)
         for family, some in ((REGISTER, "true"), (REGISTER_CAS, "kind = 'cas'")):  # known by the kinds of effects alone
             assert engine.rows(family.applies) == engine.rows(
                 f"select count(*) as examined from register_rows where {some}"
@@ -34,8 +34,8 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
         assert PREPARED(engine) == []
         reported = []
         for check in (*REGISTER.checks, *REGISTER_CAS.checks):
-            build(engine, check.views)
-            reported += findings(engine, check)
+            create_views(engine, check.views)
+            reported += read_findings(engine, check)
         return reported
 
 
@@ -319,9 +319,9 @@ def test_pointer_doubling_climbs_in_logarithmic_rounds(tmp_path: Path, length: i
     book.read(length, (10 * length + 1, 10 * length + 2))
     with opened(write(tmp_path / "history", book.rows)) as engine:
         register_contract(engine, Contract())
-        build(engine, (*REGISTER.views, *SOURCE_VIEWS))
+        create_views(engine, (*REGISTER.views, *SOURCE_VIEWS))
         assert find_kept(engine) == length - 1
-        build(engine, CLUSTER_VIEWS)
+        create_views(engine, CLUSTER_VIEWS)
         assert find_ancestors(engine) <= length.bit_length() + 1
         rows = engine.rows(
             "select value, ancestor, distance, no_start from register_ancestors order by value nulls first"

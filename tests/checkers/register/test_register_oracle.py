@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build
+from assay.checkers.check import create_views
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
@@ -32,10 +32,10 @@ def by_sql(folder: Path, histories: list[list[Row]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     with opened(write(folder, [row for history in histories for row in history])) as engine:
         register_contract(engine, Contract())
-        build(engine, REGISTER.views)
+        create_views(engine, REGISTER.views)
         assert PREPARED(engine) == []
         for check in (*REGISTER.checks, *REGISTER_CAS.checks):
-            build(engine, check.views)
+            create_views(engine, check.views)
             for row in engine.rows(f"select key from {check.found}"):
                 found.setdefault(row["key"], set()).add(check.anomaly)
     return found

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.check import Check, Family, build
+from assay.checkers.check import Check, Family, create_views
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.log.family import LOG
@@ -50,7 +50,7 @@ def checked_counts(
     rows = [row for history in histories for row in history]
     with opened(write(folder, rows, faults=[] if bound < 0 else fault(bound))) as engine:
         register_contract(engine, Contract())
-        build(engine, (*family.views, *check.views))
+        create_views(engine, (*family.views, *check.views))
         if family.prepare is not None:
             family.prepare(engine)
         counted = engine.rows(check.exposure.rows)
