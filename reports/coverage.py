@@ -15,7 +15,7 @@ from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCo
 from assay.checkers.transactions.family import LEVEL_ANOMALIES
 from assay.harness.core.printable import inflect
 
-KNOWN: Final = list_meanings(FAMILIES)
+KNOWN_MEANINGS: Final = list_meanings(FAMILIES)
 NEED_NO_DATA: Final = {
     NO_RECOVERY,
     *(check.anomaly for family in FAMILIES for check in family.checks if check.optional),
@@ -29,6 +29,7 @@ class CheckState(enum.StrEnum):
     FOUND = "found"
     CLEAR = "none found"
     NOT_EXPOSED = "nothing exposed"
+    """The check has claims, and nothing in the history could have contradicted any of them."""
     NO_DATA = "no data"
     NOT_JUDGED = "not judged"
     NOT_APPLICABLE = "not applicable"
@@ -93,7 +94,7 @@ def find_policy(judgement: Judgement, anomaly: str) -> AnomalyPolicy:
 
 def find_meaning(judgement: Judgement, anomaly: str) -> str | None:
     """Returns the meaning of an anomaly's name from the judgement, or from its check for files of earlier versions."""
-    return judgement.meanings.get(anomaly) or KNOWN.get(anomaly)
+    return judgement.meanings.get(anomaly) or KNOWN_MEANINGS.get(anomaly)
 
 
 def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
@@ -120,7 +121,7 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
                 note=_join_notes(judgement.reasons.get(name), _find_note(state, one)),
             )
         )
-    care = (
+    attention_order = (
         CheckState.FOUND,
         CheckState.NOT_JUDGED,
         CheckState.NO_DATA,
@@ -128,7 +129,7 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
         CheckState.CLEAR,
         CheckState.NOT_APPLICABLE,
     )
-    return tuple(sorted(rows, key=lambda row: care.index(row.state)))
+    return tuple(sorted(rows, key=lambda row: attention_order.index(row.state)))
 
 
 def _count_against_level(judgement: Judgement) -> int:

@@ -139,7 +139,7 @@ def _read_operations(
     indexes = find_operations([shown])
     wanted = pc.field("index").isin([*indexes, *list_first_operations(earliest)])
     table = ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)
-    rows: dict[int, dict[str, Any]] = {row["index"]: _apply(notation, row) for row in table.to_pylist()}
+    rows: dict[int, dict[str, Any]] = {row["index"]: _apply_notation(notation, row) for row in table.to_pylist()}
     calls = {index: row["call"] for index, row in rows.items()}
     first = find_first_occurrence(earliest, shown, calls)
     described = sum(finding.anomaly == shown.anomaly for finding in judgement.findings)
@@ -151,7 +151,7 @@ def _read_operations(
     )
 
 
-def _apply(notation: Notation, row: dict[str, Any]) -> dict[str, Any]:
+def _apply_notation(notation: Notation, row: dict[str, Any]) -> dict[str, Any]:
     result = row["result"]
     return row | {
         "argument": row["argument"] if row["argument"] == "null" else notation(row["argument"]),
@@ -181,7 +181,7 @@ def _cut(text: str) -> str:
 
 @dataclass(frozen=True)
 class _InjectedFault:
-    """Targets and times of one fault."""
+    """Targets and times of one fault. ``began``, ``injected``: the begin and the end of its injection."""
 
     id: int
     what: str

@@ -149,7 +149,7 @@ def read_fault_bands(database: HistoryDatabase) -> tuple[tuple[FaultBand, ...], 
 
 
 def _count_successes(database: HistoryDatabase) -> dict[int, int]:
-    make_successes(database.engine)
+    make_successes(database.engine)  # creates the table ``successes``: operations that wrote or read a value
     rows = database.rows(
         "with band as (select id, min(time) filter (phase = 'injected') as injected, "
         "coalesce(max(time) filter (phase = 'healed'), 9223372036854775807) as healed from faults group by id "

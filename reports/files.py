@@ -23,7 +23,7 @@ SHRINKING: Final = "shrinking.json"
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of ``run.json`` that a page shows. Times are ISO 8601 in UTC."""
+    """The fields of ``run.json`` that a page shows. Times are ISO 8601 in UTC. ``origin``: when the run began."""
 
     test: str = ""
     status: str = ""
@@ -51,7 +51,7 @@ class Shrinking(msgspec.Struct, frozen=True, kw_only=True):
     """``shrinking.json``: how the schedule of a failing run was shrunk to the schedule of this run.
 
     ``kept``, ``left_out``: steps of the schedule, in words. ``first``, ``last``: how often the run failed before
-    shrinking (None if not measured) and afterwards, in words.
+    shrinking (None if not measured) and afterwards, in words. ``minimal``: whether no further step could be left out.
     """
 
     runs: int

@@ -23,6 +23,8 @@ Larger tables are read from their files, because a page reads few columns.
 class HistoryDatabase:
     """The views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas`` of one history. Close it after use.
 
+    ``rows`` and ``columns`` run a query. ``table`` creates a table from a query.
+
     Raises ``HistoryError`` for a file that cannot be read, and ``EngineError`` for a query that fails.
     """
 

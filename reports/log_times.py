@@ -114,10 +114,10 @@ def _parse_json_line(line: str, run_time: float) -> tuple[float, str] | None:
     return None
 
 
-def _take_field(fields: dict[str, Any], names: tuple[str, ...], shown: Callable[[str], str]) -> str | None:
+def _take_field(fields: dict[str, Any], names: tuple[str, ...], convert: Callable[[str], str]) -> str | None:
     for name in names:
         if isinstance(fields.get(name), str):
-            return shown(fields.pop(name))
+            return convert(fields.pop(name))
     return None
 
 

@@ -97,7 +97,7 @@ MOST_NAMED: Final = 1_000
 
 @dataclass(frozen=True)
 class BranchView:
-    """A case of a refutation: the choices that make it, and the cycle that they close.
+    """A case of a refutation by cases: the orders of transactions that it assumes (``given``), and the resulting cycle.
 
     ``drawing`` is None if the cycle cannot be drawn. Its ``reasons`` are then only listed.
     """
@@ -128,7 +128,7 @@ class FindingView:
     last_fault: FaultBand | None
     """The last fault healed before the finding, if no fault was active."""
     operations: tuple[OperationRow, ...]
-    """The first ``LONGEST_LIST`` operations contradict each other. They are sorted by time, and the rest as well."""
+    """First at most ``LONGEST_LIST`` operations that contradict each other, then the rest, both sorted by time."""
     unlisted: int
     """Number of involved operations that are not listed."""
     possible_dequeues: PossibleDequeues | None
@@ -185,6 +185,7 @@ class RecordedRun:
     ownership_counts: tuple[GroupOwnership, ...]
     faults: tuple[FaultBand, ...]
     more_faults: int
+    """Number of faults that are left out of ``faults``."""
     leadership: Leadership
     zookeeper_activity: ZooKeeperActivity
     log: LogLines
@@ -448,7 +449,10 @@ def _read_recorded(
     *,
     is_run: bool,
 ) -> RecordedRun | None:
-    """Returns the data of a history. Only the values of a run are JSON, which groups and EDN are made from."""
+    """Returns the data of a history. ``is_run``: False for a file of another tool, whose values need not be JSON.
+
+    Without JSON, there are neither counts of ownership nor the EDN export.
+    """
     if database.operations == 0:
         return None
     end = database.end()

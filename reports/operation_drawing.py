@@ -62,7 +62,7 @@ def draw_operations(operations: Sequence[OperationRow], marked: Collection[int])
     bars = tuple(
         Bar(
             operation=row.index,
-            text=_name(row),
+            text=_make_label(row),
             x=round(place[row.call], 1),
             y=tops[row.process],
             width=round((WIDTH if row.ret is None else place[row.ret]) - place[row.call], 1),
@@ -75,6 +75,6 @@ def draw_operations(operations: Sequence[OperationRow], marked: Collection[int])
     return OperationDrawing(lines, bars, LINE_HEIGHT * len(processes) + 14.0)
 
 
-def _name(row: OperationRow) -> str:
+def _make_label(row: OperationRow) -> str:
     text = f"op {row.index}: {row.f}{'' if row.argument == NO_VALUE else f' {row.argument}'}"
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"

@@ -41,7 +41,7 @@ class PlotContext:
     painter: Painter = field(default_factory=Painter)
     panels: list[Any] = field(default_factory=list)
     chosen: list[Span] = field(default_factory=list)
-    """Lines at the chosen moment, one per panel."""
+    """Lines at the moment that the reader has chosen, one per panel."""
 
 
 def to_label(text: str, limit: int = LABEL) -> str:

@@ -22,7 +22,10 @@ MOST_LINES: Final = 24
 
 @dataclass(frozen=True)
 class ResourceLine:
-    """The samples of one node, of the harness or of the run's folder. ``growth``: MB per hour, if it is known."""
+    """The samples of one node, of the harness (``HARNESS``) or of the run's folder (``RUN``).
+
+    ``growth``: MB per hour, if it is known.
+    """
 
     name: str
     samples: Samples

@@ -47,7 +47,7 @@ class Timeline:
     colours: tuple[tuple[str, str, str], ...]
     span: tuple[float, float]
     chosen: tuple[str, ...]
-    """Ids of the lines that mark the chosen moment."""
+    """Ids of the lines that mark the moment that the reader has chosen."""
 
 
 def draw_timeline(report: Report, recorded: RecordedRun) -> Timeline:

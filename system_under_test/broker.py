@@ -62,8 +62,8 @@ class BrokerProcess:
         self._background = background = BackgroundTasks(self._fail)
         events = EventLog(
             runtime.event_log,
-            runtime.hold,
-            config.hold,
+            runtime.hold,  # stops this process
+            config.hold,  # the events after which it stops
             loop.time,
             config.broker_id,
             incarnation=int(runtime.wall_clock() * 1000),
@@ -175,8 +175,8 @@ class BrokerProcess:
         try:
             await self._zookeeper.connect(config.connect_timeout_ms / 1000)
             await self._retry_on_zookeeper_errors(self._registrar.prepare_zookeeper)
-            clean = await self._registrar.claim_directory()
-            await self._retry_on_zookeeper_errors(self._registrar.set_strays_aside)
+            clean = await self._registrar.claim_directory()  # whether the last process stopped cleanly
+            await self._retry_on_zookeeper_errors(self._registrar.set_strays_aside)  # logs that are no longer needed
             await self._retry_on_zookeeper_errors(self._config_changes.read_all)
             await self._manager.replicas.open(clean=clean)
             await self._retry_on_zookeeper_errors(self._registrar.register)
@@ -238,7 +238,7 @@ class BrokerProcess:
         try:
             await self._manager.close(flush=clean)
             if clean:
-                await self._registrar.leave_directory()
+                await self._registrar.leave_directory()  # notes the clean stop
         finally:
             await self._zookeeper.close()
 

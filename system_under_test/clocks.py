@@ -1,7 +1,7 @@
 """The current time by both clocks of a broker: the wall clock, which may be wrong or be set, and the monotonic clock.
 
-Committed offsets, and messages without timestamps, age by the monotonic clock, too. So a wall clock that was set
-forward does not delete them.
+Committed offsets, and messages without timestamps, expire only when the monotonic clock, too, says that they are old
+enough. So a wall clock that was set forward does not delete them.
 """
 
 import asyncio

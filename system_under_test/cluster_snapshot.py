@@ -133,7 +133,7 @@ async def take_snapshot(source: SnapshotSource, runtime: Any) -> list[SnapshotRo
 
 def _may_expire(topic: SnapshotRow) -> bool:
     """Returns whether the topic's retention may expire within a run."""
-    return topic.retention_bytes != UNLIMITED or 0 <= _or_unlimited(topic.retention_ms) < LONG_MS
+    return topic.retention_bytes != UNLIMITED or 0 <= _or_minus_one(topic.retention_ms) < LONG_MS
 
 
 async def _read_zookeeper(zookeeper: ZooKeeper, source: SnapshotSource, config: BrokerConfig) -> list[SnapshotRow]:
@@ -312,10 +312,10 @@ def count_unsettled(seen: Sequence[SnapshotRow], wall_ms: int) -> int:
     leaders = {(one.leader, one.key) for one in by_kind["partition"]}
     for role in by_kind["role"]:
         is_leader = (ids.get(role.node), role.key) in leaders
-        count += is_leader and 0 <= _or_unlimited(role.high_watermark) < _or_unlimited(role.log_end)
+        count += is_leader and 0 <= _or_minus_one(role.high_watermark) < _or_minus_one(role.log_end)
         topic = topics.get(_parse_topic(role.key))
         count += topic is not None and topic.settings != role.settings
-    count += sum(_is_unflushed(one) for one in by_kind["flushed"] if _or_unlimited(one.flush_ms) < LONG_MS)
+    count += sum(_is_unflushed(one) for one in by_kind["flushed"] if _or_minus_one(one.flush_ms) < LONG_MS)
     for folder in by_kind["folder"]:
         topic = topics.get(_parse_topic(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())
@@ -323,7 +323,7 @@ def count_unsettled(seen: Sequence[SnapshotRow], wall_ms: int) -> int:
 
 
 def _is_unflushed(replica: SnapshotRow) -> bool:
-    return _or_unlimited(replica.flushed) < _or_unlimited(replica.log_end) or _or_unlimited(replica.unsynced) > 0
+    return _or_minus_one(replica.flushed) < _or_minus_one(replica.log_end) or _or_minus_one(replica.unsynced) > 0
 
 
 def _count_expired(segments: Sequence[SnapshotRow], topics: Mapping[str | None, SnapshotRow], wall_ms: int) -> int:
@@ -336,16 +336,16 @@ def _count_expired(segments: Sequence[SnapshotRow], topics: Mapping[str | None, 
         topic = topics.get(_parse_topic(key))
         if topic is None or not others:
             continue
-        retention_ms, retention_bytes = _or_unlimited(topic.retention_ms), _or_unlimited(topic.retention_bytes)
-        expired_before = wall_ms - retention_ms - _or_unlimited(topic.retention_check_ms)
-        count += (retention_ms >= 0 and 0 <= _or_unlimited(oldest.timestamp) < expired_before) or (
-            0 <= retention_bytes <= sum(_or_unlimited(one.size) for one in others)
+        retention_ms, retention_bytes = _or_minus_one(topic.retention_ms), _or_minus_one(topic.retention_bytes)
+        expired_before = wall_ms - retention_ms - _or_minus_one(topic.retention_check_ms)
+        count += (retention_ms >= 0 and 0 <= _or_minus_one(oldest.timestamp) < expired_before) or (
+            0 <= retention_bytes <= sum(_or_minus_one(one.size) for one in others)
         )
     return count
 
 
-def _or_unlimited(value: int | None) -> int:
-    return UNLIMITED if value is None else value
+def _or_minus_one(value: int | None) -> int:
+    return -1 if value is None else value
 
 
 def _parse_topic(key: str | None) -> str:

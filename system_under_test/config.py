@@ -79,7 +79,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     max_message_bytes: int = 1_000_012
     """The size limit of a message or a compressed set, with its header."""
     flush_messages: int = 10_000
-    """Fewer than this many unsynced records of a replica count as replicated; 1 or 0: none do."""
+    """A replica's unsynced records count as replicated while they are fewer than this; 1 or 0: they never count."""
     flush_ms: int = 1_000
     """How long an append may wait for its fsync; 0: not at all."""
     compression_type: str = PRODUCER

@@ -339,7 +339,7 @@ class Broker:
         return []
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
-        return await run_broker(runtime, argv[3:])
+        return await run_broker(runtime, argv[3:])  # without ``python3 -m MODULE``
 
     zookeeper_client = "assay.system_under_test.zookeeper.adapter:KazooZooKeeper"
 
@@ -355,6 +355,7 @@ class Broker:
         "groups-loaded",
     )
     strike_points = MappingProxyType({**FAILOVER_POINTS, **DRAFT_FAILOVER_POINTS})
+    """Events of a rebalance at which a tester may kill the coordinator, each with its meaning."""
 
     def hold_file(self, node: Node) -> str:
         return HOLD_FILE
@@ -388,8 +389,8 @@ class Broker:
         """
         led = await disk_inspection.read_led_partitions(list_possible_brokers(cluster), PORT, high_watermarks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
-        lost = {node.index, *(one.index for one in away)}
-        return next((key for key, one in mine.items() if not {*one.in_sync} - lost), None)
+        absent = {node.index, *(one.index for one in away)}
+        return next((key for key, one in mine.items() if not {*one.in_sync} - absent), None)
 
     async def replicas(self, cluster: Cluster) -> Iterator[Mapping[str, Any]]:
         replicas = await disk_inspection.read_stored_replicas(list_possible_brokers(cluster), PORT)

@@ -123,7 +123,8 @@ class SetModel(Model):
             "set-vanished": (first, self._add(key, own, 2), self._read(key, both, 4), self._read(key, [before], 6)),
             "set-phantom": (first, self._read(key, both, 2)),
         }[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=own, increments={self.layout.count(key): 1})  # a new set
+        next_set = {self.layout.object_counter(key): 1}
+        return Scene(key=self.name(key), steps=steps, value=own, increments=next_set)
 
     def name(self, key: int) -> str:
         return f"set-{self.number(key)}-{self.encode_count(key)}"

@@ -1,6 +1,7 @@
 """Counters, id generators, max registers, and pairs of counters that only grow.
 
-The whole state of such an object is in the tile's counters. For steps, turns and scenes see ``model``.
+The whole state of such an object is in numbers that a tile calls counters, too (``tiles``). ``model`` explains steps,
+turns and scenes.
 """
 
 from typing import Final
@@ -43,7 +44,7 @@ class CounterModel(Model):
             key=self.name(key),
             steps=steps,
             value=self.encode_count(key, value),
-            increments={self.layout.count(key): increments},
+            increments={self.layout.object_counter(key): increments},
         )
 
     def _effect(self, f: str, key: int, value: int | None) -> Effect:
@@ -65,7 +66,7 @@ class IdModel(Model):
         """Returns a scene whose two operations both get the next id."""
         value = self.encode_count(key)
         steps = tuple(self._generate(key, value, True, begin) for begin in (0, 2))
-        return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.count(key): 1})
+        return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.object_counter(key): 1})
 
     def _generate(self, key: int, value: int, known: bool, begin: int = 0) -> Step:
         effect = Effect("id-generate", self.name(key), value=value if known else None)
@@ -85,8 +86,8 @@ class MaxRegisterModel(Model):
         largest = self.get_increase_in_tile(key)
         if self.rng.random() < 0.5:
             return self._read(key, self.encode_current(key))
-        # Scenes write values above the maximum, and each must be new. So a write without effect stays at most at the
-        # maximum.
+        # A scene writes values above the maximum, which no other operation may have written. So a write without effect
+        # stays at the maximum or below it.
         more = self.rng.randint(max(-DOWN, 1 - largest), UP) if turn.takes_effect else -min(largest, DOWN)
         value = self.encode_count(key, more)
         self.increase_counter(key, max(0, more))
@@ -99,7 +100,7 @@ class MaxRegisterModel(Model):
             "max-phantom": (self._read(key, first), self._write(key, second, 2)),
             "max-order": (self._write(key, first), self._write(key, second, 2), self._read(key, first, 4)),
         }[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=first, increments={self.layout.count(key): 2})
+        return Scene(key=self.name(key), steps=steps, value=first, increments={self.layout.object_counter(key): 2})
 
     def _write(self, key: int, value: int, begin: int = 0) -> Step:
         effect = Effect("max-write", self.name(key), value=value)
@@ -143,7 +144,7 @@ class MonotonicModel(Model):
             key=self._part(key, which),
             steps=steps,
             value=self.encode_count(key, 1, which),
-            increments={self.layout.count(key, x): 1, self.layout.count(key, y): 1},
+            increments={self.layout.object_counter(key, x): 1, self.layout.object_counter(key, y): 1},
         )
 
     def _part(self, key: int, which: int) -> str:

@@ -58,15 +58,15 @@ def prepare(model: str, plan: Plan) -> HistoryMaker:
     rng, spacing, many = random.Random(plan.seed), objects.key_spacing, len(plan.plant)
     # If there are more keys than operations in a tile, each copy of the tile uses other keys. The keys of planted
     # anomalies are left out of this rotation.
-    rotating_keys = (plan.keys // spacing - many) * spacing if plan.keys > TILE and plan.keys % spacing == 0 else 0
-    keys = [spacing * index for index in rng.sample(range(rotating_keys // spacing, -(-plan.keys // spacing)), many)]
+    rotated_keys = (plan.keys // spacing - many) * spacing if plan.keys > TILE and plan.keys % spacing == 0 else 0
+    keys = [spacing * index for index in rng.sample(range(rotated_keys // spacing, -(-plan.keys // spacing)), many)]
     objects.scene_keys = frozenset(keys)
     objects.begin(rng)
     scenes = [objects.make_scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
     for anomaly, scene in zip(plan.plant, scenes, strict=True):
         if scene.clients > plan.clients:
             raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
-    return HistoryMaker(plan, objects, scenes, keys, rotating_keys)
+    return HistoryMaker(plan, objects, scenes, keys, rotated_keys)
 
 
 def generate(

@@ -89,7 +89,7 @@ class GroupModel(PartitionModel):
         Only members of the scene are in the first generation. Members that join later find the second generation.
         """
         group, generation = self._group(key), self.encode_count(key, 1, GENERATION)
-        lease, last = f"{self.partition(key)}-lock", self.encode_count(key, 1, COMMITS)
+        lease, committed = f"{self.partition(key)}-lock", self.encode_count(key, 1, COMMITS)
         drain: tuple[Step, ...] = ()
         events: tuple[Event, ...] = ()
         value: int | None = generation
@@ -100,7 +100,7 @@ class GroupModel(PartitionModel):
             return Step("enter", group, (effect,), begin=begin, end=begin + 1)
 
         def commit(generation: int, begin: int) -> Step:
-            effect = self._build_commit("commit", key, last, self.at(key, 0), generation)
+            effect = self._build_commit("commit", key, committed, self.offset_at(key, 0), generation)
             return Step("commit", group, (effect,), begin=begin, end=begin + 1)
 
         if anomaly == "zombie-commit":
@@ -131,8 +131,8 @@ class GroupModel(PartitionModel):
             value=value,
             events=events,
             drain=drain,
-            increments={self.layout.count(key, GENERATION): 2, self.layout.count(key, COMMITS): 1},
-            counters_afterwards={self.layout.count(key, POSITION): self.at(key, 0)},
+            increments={self.layout.object_counter(key, GENERATION): 2, self.layout.object_counter(key, COMMITS): 1},
+            counters_afterwards={self.layout.object_counter(key, POSITION): self.offset_at(key, 0)},
             min_duration=ORPHAN_DURATION if drain else 0,
         )
 
@@ -225,12 +225,12 @@ class GroupModel(PartitionModel):
         return self.poll(key, begin, end, assignment=generation, group=self._group(key))
 
     def _commit(self, key: int, turn: Turn, generation: int, takes_effect: bool) -> Step:
-        offset = self.at(key, self._cursors.get(key, 0))
+        offset = self.offset_at(key, self._cursors.get(key, 0))
         value = self.encode_count(key, 1, COMMITS) if takes_effect else turn.unique()
         if takes_effect:
             self.increase_counter(key, which=COMMITS)
             self._committed[key] = value, offset
-            self.counters_afterwards[self.layout.count(key, POSITION)] = offset
+            self.counters_afterwards[self.layout.object_counter(key, POSITION)] = offset
         return Step("commit", self.partition(key), (self._build_commit("commit", key, value, offset, generation),))
 
     def _fetch(self, key: int) -> Step:

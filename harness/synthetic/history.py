@@ -7,10 +7,10 @@
 3. Operation i belongs to client i % clients. After an info the client continues as a new process.
 4. The call precedes the slot and the return follows it, by random times that the client's other operations allow. So
    operations at the end of a piece overlap with those of the next piece.
-5. Within a slot, all calls and returns have different offsets. So no two stamps are equal.
+5. Within a slot, all calls and returns have different distances from its begin. So no two times are equal.
 6. A scene is also a tile. It lies between two pieces in the middle half of the run, and its ticks are slots. No
    ordinary operation takes effect in these slots, but ordinary operations may be in progress.
-7. The drain copies the pieces once more: it reads the records that each of them has appended.
+7. The drain passes through the pieces once more, and reads the records that each piece has appended.
 """
 
 import bisect
@@ -26,11 +26,11 @@ from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.rows import to_op_row
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.synthetic.model import SCENE_SLOTS, Event, Model, Scene, Step, Turn
-from assay.harness.synthetic.plan import BURST, Plan, Planted
+from assay.harness.synthetic.plan import OPERATIONS_PER_BURST, Plan, Planted
 from assay.harness.synthetic.tiles import (
     EVENT,
+    NUMBERS_PER_SLOT,
     OPERATION,
-    PER_SLOT,
     TIME,
     Bases,
     Ints,
@@ -90,7 +90,7 @@ class TileBuilder:
         rows = []
         for number in range(piece.operations):
             client, draw = number % clients, rng.random()
-            process = relative(self._layout.process(client), clients * timeouts[client])
+            process = relative(self._layout.process_counter(client), clients * timeouts[client])
             failed = draw > 1 - min(FAILS_PER_INFO * piece.share, 1 - piece.share)
             outcome = Outcome.INFO if draw < piece.share else Outcome.FAIL if failed else Outcome.OK
             takes_effect = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
@@ -103,7 +103,7 @@ class TileBuilder:
             late = rng.randint(0, clients - 1 - (clients - 1) // 2)
             call = relative(TIME, (number + clients - early) * self._width + early)
             ret = relative(TIME, (number + clients + late) * self._width + clients + late)
-            worker = str(relative(self._layout.client(client)))
+            worker = str(relative(self._layout.client_counter(client)))
             rows.append(_complete(step, number, process, worker, outcome, call, ret))
         model.end()
         return Tile(
@@ -120,10 +120,11 @@ class TileBuilder:
         """Returns the tile of a scene. ``number``: its number among the scenes."""
         rows = []
         for turn, step in enumerate(scene.steps):
-            own = 2 * SCENE_SLOTS * number + (turn if step.process is None else SCENE_SLOTS + step.process)
+            within_scene = turn if step.process is None else SCENE_SLOTS + step.process
+            process = SCENE_PROCESS + 2 * SCENE_SLOTS * number + within_scene
             call, ret = self.to_stamp(step.begin, scene), self.to_stamp(step.end or 0, scene)
             outcome = step.outcome or (Outcome.INFO if step.end is None else Outcome.OK)
-            rows.append(_complete(step, turn, SCENE_PROCESS + own, "0", outcome, call, ret))
+            rows.append(_complete(step, turn, process, "0", outcome, call, ret))
         return Tile(
             slots=SCENE_SLOTS,
             operations=len(rows),
@@ -166,7 +167,7 @@ class TileBuilder:
         lines = [
             {
                 "time": self.to_stamp(event.begin, scene),
-                "seq": relative(EVENT, PER_SLOT * event.begin + event.order),
+                "seq": relative(EVENT, NUMBERS_PER_SLOT * event.begin + event.order),
                 "detail": "{}",
                 **{name: getattr(event, name) for name in DATA_SETS["events"].names if hasattr(event, name)},
             }
@@ -203,10 +204,13 @@ def _complete(
 
 
 class HistoryMaker:
-    """Writes the history of a plan. It can be used once. ``keys``: the key of each scene."""
+    """Writes the history of a plan. It can be used once.
+
+    ``keys``: the key of each scene. ``rotated_keys``: see ``Bases``.
+    """
 
     def __init__(
-        self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotating_keys: int
+        self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotated_keys: int
     ) -> None:
         self._plan, self._model, self._scenes, self._keys = plan, model, scenes, keys
         self._width = max(20_000, 4 * plan.clients + 1000)
@@ -214,7 +218,7 @@ class HistoryMaker:
         self._builder = TileBuilder(plan, model, self._width)
         self._tiles: dict[Piece, Tile] = {}
         self._pieces = cut_into_pieces(plan, scenes)
-        self._bases = Bases(plan, self._width, model.initial_counts, rotating_keys, model.key_spacing)
+        self._bases = Bases(plan, self._width, model.initial_counts, rotated_keys, model.key_spacing)
         self._planted: dict[int, Planted] = {}
         self._ends: dict[int, int] = {}
         """The end of the log after the scene, by the scene's key."""
@@ -279,7 +283,7 @@ class HistoryMaker:
         """Returns where a scene is in the history."""
         scene = self._scenes[number]
         begin = int(counters[OPERATION])
-        end = Layout(self._plan.clients, self._plan.keys).count(self._keys[number])
+        end = Layout(self._plan.clients, self._plan.keys).object_counter(self._keys[number])
         self._ends[self._keys[number]] = resolve(relative(end, scene.increments.get(end, 0)), counters)
         last = max(step.begin if step.end is None else step.end for step in scene.steps)
         return Planted(
@@ -316,14 +320,14 @@ def cut_into_pieces(plan: Plan, scenes: Sequence[Scene]) -> list[Piece]:
     """Returns the pieces of the main phase, with the scenes spread over its middle half."""
     operations = plan.operations - sum(len(scene.steps) for scene in scenes)
     size = max(TILE, 4 * plan.clients)
-    if scenes:
+    if scenes:  # short pieces, so that each scene lies between other ones
         size = min(size, max(1, operations // (4 * len(scenes))))
 
     def cut(length: int, share: float) -> list[Piece]:
         full = [Piece(size, share)] * (length // size)
         return [*full, Piece(length % size, share)] if length % size else full
 
-    bursts = max(1, operations // BURST) if plan.bursts is None else min(plan.bursts, operations)
+    bursts = max(1, operations // OPERATIONS_PER_BURST) if plan.bursts is None else min(plan.bursts, operations)
     if not bursts or not plan.info_share:
         pieces = cut(operations, plan.info_share)
     else:

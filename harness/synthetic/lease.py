@@ -66,7 +66,7 @@ class LeaseModel(Model):
             )
             for turn, (f, token, owner) in enumerate(turns)
         )
-        return Scene(key=name, steps=steps, value=value, increments={self.layout.count(key): increments})
+        return Scene(key=name, steps=steps, value=value, increments={self.layout.object_counter(key): increments})
 
     def _make_step(self, f: str, key: int, token: int | None, owner: str, error: str | None = None) -> Step:
         return build_lease_step(f, self.name(key), token, owner, error)

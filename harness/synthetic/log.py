@@ -38,9 +38,9 @@ class PartitionModel(Model):
     def partition(self, key: int) -> str:
         return f"orders-{self.number(key)}"
 
-    def at(self, key: int, rank: int) -> int:
+    def offset_at(self, key: int, rank: int) -> int:
         """Returns an offset: the log end at the beginning of the tile plus ``rank``. The record's value is the same."""
-        return relative(self.layout.count(key), rank)
+        return relative(self.layout.object_counter(key), rank)
 
     def send(self, key: int, turn: Turn) -> Step:
         node = self._leaders.get(key) or self.rng.choice(NODES)
@@ -52,8 +52,8 @@ class PartitionModel(Model):
             Effect(
                 "append",
                 self.partition(key),
-                position=turn.known(self.at(key, end + rank)),
-                value=self.at(key, end + rank) if turn.takes_effect else turn.unique(rank),
+                position=turn.known(self.offset_at(key, end + rank)),
+                value=self.offset_at(key, end + rank) if turn.takes_effect else turn.unique(rank),
                 leader_epoch=EPOCH,
                 request=relative(OPERATION, turn.number),
                 node=node,
@@ -70,7 +70,7 @@ class PartitionModel(Model):
     def read_end(self, key: int, rank: int, known: bool = True, begin: int = 0) -> Step:
         effect = Effect("end", self.partition(key))
         if known:
-            effect = Effect("end", self.partition(key), position=self.at(key, rank), leader_epoch=EPOCH)
+            effect = Effect("end", self.partition(key), position=self.offset_at(key, rank), leader_epoch=EPOCH)
         return Step("end", self.partition(key), (effect,), begin=begin, end=begin + 1)
 
     def poll(
@@ -82,16 +82,21 @@ class PartitionModel(Model):
         assignment: int = EPOCH,
         group: str | None = None,
     ) -> Step:
-        """Returns a poll from rank ``first`` (see ``at``) up to ``last``, which is excluded.
+        """Returns a poll from rank ``first`` (see ``offset_at``) up to ``last``, which is excluded.
 
         ``records``: the ranks and values that it shows; None: all.
         """
         if records is None:
-            records = [(rank, self.at(key, rank)) for rank in range(first, last)]
+            records = [(rank, self.offset_at(key, rank)) for rank in range(first, last)]
 
         def show(kind: str, rank: int, value: int | None = None) -> Effect:
             return Effect(
-                kind, self.partition(key), position=self.at(key, rank), value=value, assignment=assignment, group=group
+                kind,
+                self.partition(key),
+                position=self.offset_at(key, rank),
+                value=value,
+                assignment=assignment,
+                group=group,
             )
 
         shown = tuple(show("observe", rank, value) for rank, value in records)
@@ -106,14 +111,14 @@ class PartitionModel(Model):
 
     def write_sentinel(self, key: int) -> Step:
         """Returns a send of the sentinel, which is the last record."""
-        end = self.at(key, 0)
+        end = self.offset_at(key, 0)
         effect = Effect("append", self.partition(key), position=end, value=end, request=relative(OPERATION))
         return Step("send", self.partition(key), (effect,), argument=1)
 
     def finish_key(self, key: int) -> Step:
         """Returns the last step of a drain: it reads the sentinel and finds nothing behind it."""
         poll = self.poll(key, 0, 1)
-        drained = Effect("drained", self.partition(key), position=self.at(key, 1))
+        drained = Effect("drained", self.partition(key), position=self.offset_at(key, 1))
         return Step("drained", self.partition(key), (*poll.effects, *poll.seen, drained))
 
 
@@ -148,15 +153,15 @@ class LogModel(PartitionModel):
         return step
 
     def record_election(self, key: int, turn: Turn, node: str) -> None:
-        position = self.at(key, 0)
+        position = self.offset_at(key, 0)
         self.events.append(
             Event("first-append-in-epoch", turn.number, node, key=self.name(key), epoch=EPOCH, position=position)
         )
 
     def make_scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that appends a few records. Afterwards the log may differ from the acknowledged records."""
-        name, other, own = self.name(key), get_scene_value(), relative(OPERATION, 1 << 30)
-        zero, one, two = (self.at(key, rank) for rank in range(3))
+        name, other, own_epoch = self.name(key), get_scene_value(), relative(OPERATION, 1 << 30)
+        zero, one, two = (self.offset_at(key, rank) for rank in range(3))
 
         def send(begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> Step:
             """Returns a send of one message set. ``records``: pairs of offset and value."""
@@ -205,19 +210,24 @@ class LogModel(PartitionModel):
             "high-watermark-regression": ((first, self.read_end(key, 1, begin=2), self.read_end(key, 0, begin=4)),
                                           (zero,), None),
             "two-leaders": ((first, send(2, 3, (one, one))), (zero, one), None),
-            "two-controllers": ((first,), (zero,), own),
+            "two-controllers": ((first,), (zero,), own_epoch),
             "stale-epoch-obeyed": ((first,), (zero,), EPOCH),
             "replica-divergence": ((first,), (zero,), None),
         }  # fmt: skip
-        # No other controller has the epoch ``own``, and no other scene the node's incarnation.
+        # No other controller has the epoch ``own_epoch``, and no other scene the node's incarnation.
         events = {
             "two-leaders": tuple(
                 Event(
-                    "first-append-in-epoch", 2 * rank, NODES[rank], key=name, epoch=EPOCH, position=self.at(key, rank)
+                    "first-append-in-epoch",
+                    2 * rank,
+                    NODES[rank],
+                    key=name,
+                    epoch=EPOCH,
+                    position=self.offset_at(key, rank),
                 )
                 for rank in (0, 1)
             ),
-            "two-controllers": tuple(controller("became-controller", tick, own, NODES[tick]) for tick in (0, 1)),
+            "two-controllers": tuple(controller("became-controller", tick, own_epoch, NODES[tick]) for tick in (0, 1)),
             "stale-epoch-obeyed": tuple(
                 controller("request-obeyed", tick, EPOCH + 1 - tick, NODES[0], relative(OPERATION, 2))
                 for tick in (0, 1)
@@ -226,19 +236,19 @@ class LogModel(PartitionModel):
         ranks = {"lost-write": 1, "real-time-order": 1, "send-skip": 2, "poll-skip": 2, "two-leaders": 1}
         steps, records, value = scenes[anomaly]
         has_no_offset = anomaly in ("unseen", "two-controllers", "stale-epoch-obeyed")
-        start = anomaly == "inconsistent-offset"
+        log_start = 1 if anomaly == "inconsistent-offset" else 0  # rank of the first offset that is left in the log
         drain = self.poll(
-            key, start, len(records), [(rank, record) for rank, record in enumerate(records) if record is not None]
+            key, log_start, len(records), [(rank, record) for rank, record in enumerate(records) if record is not None]
         )
-        if start:
+        if log_start:
             drain = replace(drain, effects=(Effect("start", name, position=one), *drain.effects))
         return Scene(
             key=None if has_no_offset and anomaly != "unseen" else name,
             steps=steps,
-            position=None if has_no_offset else self.at(key, ranks.get(anomaly, 0)),
+            position=None if has_no_offset else self.offset_at(key, ranks.get(anomaly, 0)),
             value=value,
             events=events.get(anomaly, ()),
-            increments={self.layout.count(key): len(records)},
+            increments={self.layout.object_counter(key): len(records)},
             drain=(drain,) if records else (),
             diverges=anomaly == "replica-divergence",
         )

@@ -169,7 +169,7 @@ class Model(abc.ABC):
     def step_to_initial_state(self, turn: Turn) -> Step | None:
         """Returns the next operation on the way back to the initial state, or None if it is too early for that.
 
-        It is time if the tile has only as many operations left as the way back needs. The operation's outcome will be
+        The way back begins when the tile has only as many operations left as it needs. The operation's outcome will be
         ok.
         """
         return None
@@ -199,29 +199,29 @@ class Model(abc.ABC):
 
     def number(self, key: int) -> int:
         """Returns the number of a key, relative, because it differs between copies."""
-        return relative(self.layout.key(key))
+        return relative(self.layout.key_counter(key))
 
     def encode_count(self, key: int, more: int = 0, which: int = 0) -> int:
         """Returns a counter's current value plus ``more``, as a relative number."""
-        counter = self.layout.count(key, which)
+        counter = self.layout.object_counter(key, which)
         return relative(counter, self.counts[counter] + more)
 
     def encode_current(self, key: int, which: int = 0) -> int:
         """Returns a counter's current value as a relative number, which is null as long as the counter is 0."""
         increase = self.get_increase_in_tile(key, which)
-        return relative(self.layout.count(key, which), increase, optional=not increase)
+        return relative(self.layout.object_counter(key, which), increase, optional=not increase)
 
     def get_increase_in_tile(self, key: int, which: int = 0) -> int:
         """Returns a counter's increase since the tile began."""
-        return self.counts[self.layout.count(key, which)]
+        return self.counts[self.layout.object_counter(key, which)]
 
     def increase_counter(self, key: int, amount: int = 1, which: int = 0) -> None:
         """Increases a counter."""
-        self.counts[self.layout.count(key, which)] += amount
+        self.counts[self.layout.object_counter(key, which)] += amount
 
     def client(self, turn: Turn) -> int:
         """Returns the number of the turn's client, relative, because it differs between copies."""
-        return relative(self.layout.client(turn.client))
+        return relative(self.layout.client_counter(turn.client))
 
 
 def get_scene_value(number: int = 0) -> int:

@@ -16,7 +16,7 @@ MOST_OPERATIONS: Final = 1_000_000_000
 MOST_BURSTS: Final = 100_000
 """Each burst is two pieces of the history, which are in memory from the beginning."""
 
-BURST: Final = 25_000
+OPERATIONS_PER_BURST: Final = 25_000
 """Operations per burst of timeouts, unless the plan sets the number of bursts."""
 
 
@@ -38,7 +38,7 @@ class Plan:
     """Share of operations that time out."""
     bursts: int | None = None
     """Number of bursts of timeouts, as network faults cause them. 0: timeouts occur at any time. None: one burst per
-    ``BURST`` operations.
+    ``OPERATIONS_PER_BURST`` operations.
     """
     plant: tuple[str, ...] = ()
     """Names of the anomalies to plant, each in a separate key."""

@@ -70,7 +70,7 @@ class RegisterModel(Model):
         if anomaly == "lost-update":
             scenes[anomaly] = a, (first, self.cas(key, a, b, 2, 4), self.cas(key, a, c, 3, 5), self.write(key, d, 6))
         value, steps = scenes[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.count(key): 4})
+        return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.object_counter(key): 4})
 
     def write(self, key: int, value: int, begin: int = 0) -> Step:
         return _build_step("write", Effect("register-write", self.name(key), value=value), value, begin, writes=True)
@@ -105,7 +105,7 @@ class OffsetsModel(RegisterModel):
             value = self.encode_count(key, 1) if turn.takes_effect else turn.unique()
             self.increase_counter(key, turn.takes_effect)
             if turn.takes_effect:
-                self.counters_afterwards[self.layout.count(key, POSITION)] = self._offset(key, value)
+                self.counters_afterwards[self.layout.object_counter(key, POSITION)] = self._offset(key, value)
             return self.write(key, value)
         if f == "fetch":
             return self.read(key, self.encode_current(key))
@@ -116,12 +116,15 @@ class OffsetsModel(RegisterModel):
 
     def make_scene(self, anomaly: str, key: int) -> Scene:
         if anomaly != "offset-regression":
-            last = {self.layout.count(key, POSITION): self._offset(key, self.encode_count(key, 4))}
+            last = {self.layout.object_counter(key, POSITION): self._offset(key, self.encode_count(key, 4))}
             return replace(super().make_scene(anomaly, key), counters_afterwards=last)
         offset = self.encode_count(key, SCENE_ADVANCE, READER)
         steps = (self._read_on("advance", key, offset), self._read_on("resume", key, offset - 1, 2))
         return Scene(
-            key=steps[0].key, steps=steps, position=offset, increments={self.layout.count(key, READER): SCENE_ADVANCE}
+            key=steps[0].key,
+            steps=steps,
+            position=offset,
+            increments={self.layout.object_counter(key, READER): SCENE_ADVANCE},
         )
 
     def name(self, key: int) -> str:

@@ -34,7 +34,8 @@ ABSOLUTE, OPERATION, TIME, PIECE, UNIQUE, EVENT = range(6)
 - ``EVENT``: the order of lines in a node's event log.
 """
 FIRST_UNIQUE: Final = 1 << 41
-PER_SLOT: Final = 8
+"""Value of ``UNIQUE`` at the begin of the history, above all other numbers."""
+NUMBERS_PER_SLOT: Final = 8
 """How many numbers of ``UNIQUE`` and of ``EVENT`` each slot has."""
 
 _STRIDE: Final = 7919
@@ -62,21 +63,21 @@ class Layout:
     clients: int
     keys: int
 
-    def process(self, client: int) -> int:
+    def process_counter(self, client: int) -> int:
         """Returns the counter of a client's process."""
         return EVENT + 1 + client
 
-    def client(self, client: int) -> int:
+    def client_counter(self, client: int) -> int:
         """Returns the counter of the number that a client of the tile has in a copy."""
         return EVENT + 1 + self.clients + client
 
-    def key(self, key: int) -> int:
+    def key_counter(self, key: int) -> int:
         """Returns the counter of the number that a key of the tile has in a copy."""
         return EVENT + 1 + 2 * self.clients + key
 
-    def count(self, key: int, which: int = 0) -> int:
+    def object_counter(self, key: int, which: int = 0) -> int:
         """Returns one of the object's own counters in a key of the tile."""
-        return self.key(key) + (1 + which) * self.keys
+        return self.key_counter(key) + (1 + which) * self.keys
 
 
 class _Numbers:
@@ -202,7 +203,7 @@ class Bases:
                 names[: self._rotated_keys], -(self._piece * self._stride % self._rotated_keys)
             )
         clients = np.roll(np.arange(self._layout.clients), -self._slot)
-        unique = PER_SLOT * self._slot
+        unique = NUMBERS_PER_SLOT * self._slot
         history = [
             0, self._operation, self._slot * self._width + self._extra, self._piece, FIRST_UNIQUE + unique, unique,
         ]  # fmt: skip
@@ -227,8 +228,8 @@ class Bases:
 
     def _find(self, counter: int, bases: Ints) -> tuple[int, int]:
         """Returns the indexes of a counter in ``counts``."""
-        which, key = divmod(counter - self._layout.count(0), self._layout.keys)
-        return which, int(bases[self._layout.key(key)])
+        which, key = divmod(counter - self._layout.object_counter(0), self._layout.keys)
+        return which, int(bases[self._layout.key_counter(key)])
 
 
 def resolve(number: int, bases: Ints) -> int:

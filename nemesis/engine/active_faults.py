@@ -13,8 +13,8 @@ from assay.nemesis.faults.data_loss import find_sole_replica, is_ended_cleanly
 from assay.nemesis.faults.fault import Fault, FaultContext, Impact, Injection, may_end_sessions
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import (
-    KEYED,
-    SIZES,
+    KEYED_KINDS,
+    SIZE_KINDS,
     ChosenTarget,
     HeldError,
     TargetKind,
@@ -96,18 +96,18 @@ class ActiveFaults:
         context, fault = self._context, self._catalogue[step.fault]
         scope, servers = fault.scope, self._list_candidates(fault)
         scene = TargetScene(
-            servers,
-            list_zookeepers(context.cluster),
-            context.system.keys(),
-            context.find,
-            sorted(self._find_held(lambda other: other.scope.clashes(scope))),
-            None if fired is None else fired.origin,
-            list_clients(context.cluster),
-            list_groups(context.system),
-            context.cluster.spares,
+            servers=servers,
+            zookeepers=list_zookeepers(context.cluster),
+            keys=context.system.keys(),
+            find=context.find,
+            busy=sorted(self._find_held(lambda other: other.scope.clashes(scope))),
+            origin=None if fired is None else fired.origin,
+            clients=list_clients(context.cluster),
+            groups=list_groups(context.system),
+            spares=context.cluster.spares,
         )
         target = step.target
-        if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
+        if fired is not None and fired.line is not None and target.kind in KEYED_KINDS and target.key is None:
             # The target is the leader, or a follower, of the event's key.
             key = fired.line.get("key")
             target = msgspec.structs.replace(target, key=key if key in scene.objects_of(target.kind) else None)
@@ -117,7 +117,7 @@ class ActiveFaults:
             if not waits:
                 raise
             return ChosenTarget((), wait_reason=str(error))
-        of_role = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
+        of_role = [node for node in servers if target.kind not in SIZE_KINDS or target.key in (None, node.role)]
         if target.kind not in (TargetKind.NAMED, TargetKind.ORIGIN, TargetKind.SPARE):
             free = (node for node in of_role if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
@@ -133,16 +133,16 @@ class ActiveFaults:
           replicas.
         """
         context, fault = self._context, self._catalogue[step.fault]
-        impact = fault.impact if step.target.of_main else fault.impact.beside_main
+        impact = fault.impact if step.target.of_main else fault.impact.beside_main  # of a sidecar alone
         changing = [one for one in self if self._catalogue[one.step.fault].impact.changes_members]
         if impact.changes_members and changing:
             return f"{'+'.join(changing[0].names)} leaves or joins the cluster (fault {changing[0].id}), one at a time"
         if not (impact.stops_work or impact.cuts_links):
             return None
         held = self.find_unavailable()
-        for server in [node for node in self._servers if node.name in context.emptied]:
+        for server in [node for node in self._servers if node.name in context.emptied]:  # these have lost their data
             if is_ended_cleanly(context.emptied[server.name].step) and not may_end_sessions(fault):
-                continue  # its session has ended already and need not expire
+                continue  # its session ended at once; those of the other nodes must first expire
             away = [one for one in self._servers if one is not server and (one in nodes or one.name in held)]
             if not any(one in nodes for one in away):
                 continue

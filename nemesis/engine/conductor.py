@@ -5,7 +5,7 @@
 - No error of a node, a finder or the user's system ends the run. A fault that fails is reported as ``failed`` with the
   reason and undone as far as possible. Then the next one is played. A failed fault makes the run's coverage unknown;
   the checkers report that.
-- A step with a trigger waits once its time has come (:mod:`assay.nemesis.engine.waiting_steps`). The trial calls the
+- A step with a trigger begins to wait at its time (:mod:`assay.nemesis.engine.waiting_steps`). The trial calls the
   conductor for each acknowledged operation and each line of the nodes' event logs. The step acts as soon as the current
   action has ended, and the delay is recorded. With ``hold``, the process that wrote the event is stopped until then
   (:mod:`assay.nemesis.engine.stop_at_event`).
@@ -54,13 +54,18 @@ class _ActionOrder(enum.IntEnum):
 
     HEAL = 0
     FIRED = 1
+    """A step whose trigger has fired."""
     GIVE_UP = 2
+    """A step whose trigger has not fired by its deadline."""
     BEGIN = 3
+    """A step whose time has come."""
 
 
 HEAL_RETRY_SECONDS: Final = 5.0
-"""Seconds from the first failed heal of a fault to the next attempt, such as after another fault has thawed the node.
-Each further pause is longer by as many."""
+"""Seconds from the first failed heal of a fault to the next attempt. Each further pause is longer by this number.
+
+A heal may succeed later, for example after the heal of another fault has thawed the node.
+"""
 MAX_HEAL_RETRY_SECONDS: Final = 60.0
 
 
@@ -71,7 +76,8 @@ class Conductor:
     - ``stamp`` returns the history's strictly increasing nanoseconds.
     - ``rng`` feeds the choices of steps without a seed.
     - ``reseed`` takes the seed of a branch, from which all its randomness comes.
-    - ``between_steps`` calls a function back at a time of the loop's clock, without any other change to the run.
+    - ``between_steps`` calls a function at a time of the loop's clock, between two iterations of the event loop. In the
+      simulation nothing else about the run changes.
 
     Raises ``ScheduleError`` at once if the schedule names a fault that is not in ``catalogue``.
     """
@@ -101,13 +107,13 @@ class Conductor:
         self._steps: deque[tuple[int, FaultStep]] = deque()
         """Steps whose time has not come, by time."""
         self._last_events: dict[str, Mapping[str, Any]] = {}
-        self._seen: Counter[str] = Counter()
+        self._event_counts: Counter[str] = Counter()
         self._context = FaultContext(
             cluster,
             system,
             CutLedger(cluster),
             self._last_events,
-            self._seen,
+            self._event_counts,
             unavailable_nodes=lambda: self._active.find_unavailable(),
             recovering=lambda: self._recoveries.list_recovering(),
         )
@@ -128,6 +134,7 @@ class Conductor:
         """Latest heal times, in seconds of the run, of faults that linger because they have had no effect."""
         self._action_lock = asyncio.Lock()
         self._halted = False
+        """Whether all known steps were played or dropped. A branch that begins then resumes playing."""
         self._over = False
         """Whether no further step is played, even if a branch begins."""
         self._branch_tasks: list[asyncio.Task[None]] = []
@@ -164,7 +171,7 @@ class Conductor:
         except msgspec.DecodeError:
             return
         self._last_events[node] = known
-        self._seen[str(known.get("event"))] += 1
+        self._event_counts[str(known.get("event"))] += 1
         for listener in tuple(self._context.listeners.values()):
             listener(node, known)
         self._waiting.handle_event(node, known)
@@ -182,7 +189,7 @@ class Conductor:
         await self._play_all()
 
     def begin_branch(self, branch: Branch) -> None:
-        """Begins a branch between two steps of the loop: reseeds all randomness and adds the branch's steps."""
+        """Begins a branch: reseeds all randomness, and adds the steps of the branch."""
         self._reseed(branch.seed)
         added = self._step_list.begin(branch)
         self._seeds |= {number: self._seed(step) for number, step in added}
@@ -253,15 +260,15 @@ class Conductor:
         """Injects and heals, one action after another, until nothing is left to do."""
         while not self._halted and (self._steps or self._waiting or self._heal_times.keys() - self._failed_heals):
             self._wake.clear()
-            at, turn, number = min(self._agenda())
+            at, action, number = min(self._agenda())
             if not await self._wait_until(at) or self._halted:
                 continue  # a trigger fired, or the run was halted, maybe at this very moment
-            if turn is _ActionOrder.HEAL:
+            if action is _ActionOrder.HEAL:
                 if not await self._lingers(number, at):
                     await self._heal(number)
-            elif turn is _ActionOrder.FIRED:
+            elif action is _ActionOrder.FIRED:
                 await self._inject(number, self._waiting.pop(number))
-            elif turn is _ActionOrder.GIVE_UP:
+            elif action is _ActionOrder.GIVE_UP:
                 await self._waiting.give_up(number, at)
             else:
                 step = self._steps.popleft()[1]
@@ -309,7 +316,10 @@ class Conductor:
             await self._heal(number, failed=trouble)
 
     async def _strike(self, number: int, fired: FiredTrigger | None, held: bool) -> str | None:
-        """Chooses the targets and injects the fault. Returns why it could not be injected, or None."""
+        """Chooses the targets and injects the fault. Returns why it could not be injected, or None.
+
+        ``held``: whether the process that wrote the event is stopped until the step has acted.
+        """
         step, began = self._step_list[number], self._reporter.elapsed()
         # A process that is stopped at an event must not be kept waiting, because other processes may wait for it.
         chosen = await self._choose(number, step, fired, waits=not held)
@@ -321,7 +331,7 @@ class Conductor:
             return None
         seed = self._seeds[number]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
-        began = self._reporter.moment()
+        began = self._reporter.next_moment()
         self._reporter.report_targeted(injection, began, describe_injection(step, chosen, fired, held, began))
         self._active.add(injection)
         trouble = await run_guarded(ACTION_SECONDS, self._faults[step.fault].inject(injection))
@@ -337,7 +347,7 @@ class Conductor:
 
     def _report_not_injected(self, injection: Injection, trouble: str) -> None:
         others = [f"fault {other.id} ({other.step.fault})" for other in self._active if other is not injection]
-        if injection.step.yields and others:
+        if injection.step.yields and others:  # the step may be skipped because of other faults
             trouble = f"{trouble}; active faults: {', '.join(others)}"
             self._reporter.report_not_injected(injection, FailureStage.HINDERED, trouble)
         else:
@@ -396,7 +406,7 @@ class Conductor:
                 unseen = await run_guarded(ACTION_SECONDS, fault.observe(injection))
                 if unseen is not None:
                     self._reporter.report_failed(number, names, FailureStage.OBSERVE, unseen)
-            began = self._reporter.moment()
+            began = self._reporter.next_moment()
             trouble = await run_guarded(ACTION_SECONDS, fault.heal(injection))
             if trouble is not None:
                 if number not in self._failed_heals:

@@ -18,7 +18,8 @@ from assay.cluster.node import Cluster, Flow, Node, NodeError
 Drop = tuple[str, str]
 """(node that drops, peer whose packets it drops). A link cut in both directions has two drops.
 
-A peer such as ``n2:9092`` stands for a single flow of n2 (see ``Flow``).
+A peer may stand for a single flow of a node (``Flow``): ``n2:9092`` for the answers of n2's server, ``n2>9092/3`` for
+every third request of n2.
 """
 
 

@@ -29,15 +29,15 @@ READY_SECONDS = 5.0
 class RecoveryWatch:
     """Recoveries of one run. A fault whose targets do not serve within ``seconds`` is reported as failed.
 
-    - ``find_held`` returns the nodes that active faults stop or cut off. The seconds count from the time at which no
-      fault holds the target any more, because it cannot serve before.
+    - ``find_unavailable`` returns the nodes that active faults stop or cut off. The seconds count from the time when
+      the target is none of them any more, because it cannot serve before.
     - ``start_again`` restarts a target that has ended since the fault's heal, if that fault may have ended it.
     """
 
     system: System
     reporter: FaultReporter
     seconds: float
-    find_held: Callable[[], Collection[str]]
+    find_unavailable: Callable[[], Collection[str]]
     start_again: Callable[[Injection, Node], Awaitable[None]]
     _tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = field(default_factory=dict, init=False)
     _ready_error: str = field(default="", init=False)
@@ -80,7 +80,7 @@ class RecoveryWatch:
                 if await self._ready(missing[0]):
                     missing.pop(0)
                     continue
-                if missing[0].name in self.find_held():
+                if missing[0].name in self.find_unavailable():
                     free_since = loop.time()
                 elif loop.time() - free_since >= self.seconds:
                     raise NodeError(f"no end within {self.seconds:g} s")

@@ -79,8 +79,9 @@ class FaultRow(msgspec.Struct, frozen=True):
     not_before: int | None = None
 
     def __str__(self) -> str:
-        """Returns the text for progress: ``kill n1``, ``kill n1@agent``, ``partition-links n1+n2 (as
-        partition-bridge)``.
+        """Returns the text for progress: ``kill n1``, ``kill n1@agent``.
+
+        In ``partition-links n1+n2 (as partition-bridge)``, the brackets have the fault that cuts exactly these links.
         """
         name, process = self.detail.get("evidence", {}).get(SHAPE_NAME), self.detail.get("process")
         suffix = f"@{process}" if process else ""
@@ -132,7 +133,7 @@ class FaultReporter:
         """Returns the seconds of the run."""
         return asyncio.get_running_loop().time() - self._started
 
-    def moment(self) -> float:
+    def next_moment(self) -> float:
         """Returns the seconds of the run, strictly increasing, so that simultaneous actions keep their order."""
         self._last_moment = max(self.elapsed(), math.nextafter(self._last_moment, math.inf))
         return self._last_moment

@@ -114,7 +114,7 @@ class WaitingSteps:
             if stopped:
                 armed.deadline = at + RETRY_SECONDS
                 return
-        self.drop(number, armed.missing)
+        self.drop(number, armed.describe_shortfall())
         await self.withdraw_order()
 
     def find_conflict(self, step: FaultStep) -> str | None:

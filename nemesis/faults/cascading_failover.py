@@ -1,6 +1,6 @@
 """Cascading failover: faults strike the leader of a key, then its successor, and so on, several times in a row.
 
-A failover leaves work that is completed within seconds. Followers learn where the new leader epoch begins, truncate
+After a failover some work takes seconds. Followers learn where the new leader epoch begins, truncate
 records that only they have, and rejoin. A second failover in these seconds interrupts this work. In the histories of
 KIP-101 and KIP-279 acknowledged records were lost after two failovers, never after one. Raft's figure 8 is another
 example.
@@ -89,9 +89,9 @@ def draw_cascading_failover(
 def _draw_waiting_strike(
     rng: random.Random, strike: FaultStep, last: FaultStep, events: Sequence[str], end: float
 ) -> list[FaultStep]:
-    """Returns a strike that waits for an event from just after the last strike's begin or just before its heal.
+    """Returns a strike that waits for an event; none if time is short.
 
-    Returns none if time is short.
+    The wait begins just after the begin of the strike ``last``, or just before its heal.
     """
     at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
     trigger = OnEvent(rng.choice(events), delay=rng.choice(EVENT_DELAYS), within=EVENT_TIMEOUT, optional=True)

@@ -26,6 +26,7 @@ from assay.nemesis.schedule.target import TargetError, servers
 MAX_SHIFT = 290.0
 """Seconds."""
 STROBES = (0.0, 0.05, 0.5)
+"""Seconds between two changes of the clock; 0 for a bump."""
 
 
 class Clock(ServerFault):

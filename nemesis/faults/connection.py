@@ -39,7 +39,7 @@ from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import (
     CLIENT_KINDS,
-    KEYED,
+    KEYED_KINDS,
     KEYS_REMEDY,
     Target,
     TargetError,
@@ -60,6 +60,7 @@ NOT_ONE_SERVER: Final = (
 )
 """Targets that are more than one server, or not servers."""
 EVERY: Final = (1, 1, 3)
+"""Values that the parameter ``every`` is drawn from."""
 EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
 """Includes 7, because a server makes several requests to ZooKeeper for one change."""
 TRAFFIC_SECONDS: Final = 0.6
@@ -106,7 +107,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         connection = self.draw_variant(rng, census, target)
-        kinds = [kind for kind in OPENERS[connection] if kind not in KEYED or census.keys != ()]
+        kinds = [kind for kind in OPENERS[connection] if kind not in KEYED_KINDS or census.keys != ()]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
             "connection": str(connection),
@@ -139,8 +140,8 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
 
     async def inject(self, injection: Injection) -> None:
         """Finds the connection's other end and cuts it. If a follower's leader is unknown, tries other servers."""
-        context, (opener, *others) = injection.context, injection.targets
-        if others:
+        context, (opener, *further) = injection.context, injection.targets
+        if further:
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
         everyone = servers(context.cluster, context.system)
         others = [node for node in everyone if node is not opener]
@@ -158,7 +159,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
         await self._cut_active_pair(injection, pairs)
 
     async def _cut_active_pair(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
-        """Cuts the first pair with traffic. Cuts the requested pair if all are silent, or at half of the duration."""
+        """Cuts the first pair with traffic. If none is found by half of the duration, cuts the requested pair."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + injection.step.duration / 2
         silent: list[str] = []

@@ -1,7 +1,8 @@
 """Faults of consumers: faults of processes and links, on client nodes.
 
-- ``stop-consumer``: SIGSTOP of a worker process for longer than its clients' sessions. (Half of ``--nemesis-interval``
-  must be longer than a session.) After the resume the clients continue as zombies with the work that they had begun.
+- ``stop-consumer``: SIGSTOP of a worker process for longer than its clients' sessions. A fault lasts half of
+  ``--nemesis-interval``, so this must be longer than a session. After the resume the clients continue as zombies with
+  the work that they had begun.
 - ``kill-consumer``: SIGKILL, started again at the heal
 - ``cut-consumer``: the node is cut from all servers; ZooKeeper is still reachable
 - ``consumer-from-zookeeper``: the node is cut from every ZooKeeper node; servers are still reachable
@@ -48,7 +49,7 @@ from assay.nemesis.schedule.target import (
 )
 
 EVERY: Final = (3, 7)
-"""Every third or seventh packet of answers breaks its connection. With larger numbers, a fault may end before that."""
+"""Every third or seventh packet of answers breaks its connection. A larger number may never be reached."""
 GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 

@@ -13,7 +13,7 @@ not show the loss. No replicated system survives that on many servers. So these 
 - All faults of this kind in a run hit the same server, the first one that was hit.
 - The system may say that a server holds the only complete replica of a key (``SupportsSoleReplica``). Then the fault
   waits until another server has everything, and fails if none does. A server that does not serve yet after another
-  fault does not count, because it may be in sync only in its former incarnation.
+  fault does not count, because the in-sync set may still name its former incarnation.
 - The fault fails at once if other faults hold the other complete replicas. A server that is cut off may be removed from
   an in-sync set before the server that lost its data. The server without data would then be the only one in the set.
 - For the same reason no fault takes the last of the other servers away before that server serves again
@@ -38,6 +38,7 @@ from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
 
 TOO_MANY = (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
+"""Targets that may be more than one server."""
 RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
 POLL_SECONDS = 0.1
 """Seconds between two checks whether another server has everything."""
@@ -226,7 +227,8 @@ def is_ended_cleanly(step: FaultStep) -> bool:
 async def find_sole_replica(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
     """Returns a key if no other server is known to have all of its data; None if there is none.
 
-    Servers in ``away`` do not count. Also returns None if the system cannot tell (``SupportsSoleReplica``).
+    Servers in ``away`` do not count. Also returns None if the system cannot tell (``SupportsSoleReplica``). If the
+    system does not answer, returns a text that takes the place of the key in messages.
     """
     system = context.system
     if not isinstance(system, SupportsSoleReplica):

@@ -25,7 +25,7 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
-"""Numbers of changes that succeed first. A broker makes hundreds in a row, but rarely does work of several steps."""
+"""Numbers of changes that succeed first."""
 CHANGE_PARAMETERS: Final[Mapping[str, Sequence[Parameter]]] = {"change": [*map(str, DiskChange)], "after": AFTER}
 """Parameters that choose the change, with the values that each is drawn from."""
 ERRORS: Final = (1, 1, 3, 1000)

@@ -25,8 +25,8 @@ from assay.nemesis.engine.cut_ledger import CutLedger
 from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
 from assay.nemesis.schedule.target import (
     CLIENT_KINDS,
-    KEYED,
-    SIZES,
+    KEYED_KINDS,
+    SIZE_KINDS,
     Target,
     TargetKind,
     list_clients,
@@ -179,7 +179,7 @@ class FaultContext:
     cuts: CutLedger
     last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The last line read from each node's event log, by name."""
-    seen: Mapping[str, int] = field(default_factory=dict)
+    event_counts: Mapping[str, int] = field(default_factory=dict)
     """How often each event has been read, on any node."""
     ever_emptied: dict[str, None] = field(default_factory=dict)
     """Servers that have lost fsynced data in this run (:mod:`assay.nemesis.faults.data_loss`)."""
@@ -194,7 +194,10 @@ class FaultContext:
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
-        """Returns the result of ``System.find``, or None if it fails: during faults there may be no node to ask."""
+        """Returns the result of ``System.find``, or None if it fails: during faults there may be no node to ask.
+
+        ``what``: ``leader``, ``controller`` or ``coordinator``.
+        """
         self.finder_statistics.asked += 1
         try:
             return await self.system.find(self.cluster, what, key)
@@ -368,12 +371,12 @@ def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
         raise ScheduleError(
             f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"
         )
-    if target.kind in SIZES and target.key is not None and target.key not in (census.roles or (target.key,)):
+    if target.kind in SIZE_KINDS and target.key is not None and target.key not in (census.roles or (target.key,)):
         roles = ", ".join(census.roles or ())
         raise ScheduleError(f"target {target}: no server has that role; there are {roles}")
     grouped = target.kind is TargetKind.COORDINATOR
     known = census.groups if grouped else census.keys
-    if target.kind not in KEYED or known is None:
+    if target.kind not in KEYED_KINDS or known is None:
         return target
     if not known:
         lack = "names no groups, so no node coordinates one" if grouped else "has no keys, so no node leads one"

@@ -43,6 +43,7 @@ UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
 """Maximum bytes of garbage: a page, because a file system leaves whole pages of earlier content."""
 BITS = 3
+"""Maximum number of flipped bits."""
 POLL_SECONDS = 0.1
 """Seconds between two checks whether there is unflushed data."""
 WAIT_SHARE = 0.5

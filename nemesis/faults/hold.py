@@ -119,7 +119,7 @@ def _read_order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
         raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
     event, key = parameters.get("event"), parameters.get("key")
     if event is None and parameters.get("seen", False):
-        frequent = sorted(event for event, count in injection.context.seen.items() if count >= MIN_OCCURRENCES)
+        frequent = sorted(event for event, count in injection.context.event_counts.items() if count >= MIN_OCCURRENCES)
         event = random.Random(injection.seed).choice(frequent or list(system.start_events))
     if event is None:
         if not parameters.get("restart", False):

@@ -24,7 +24,7 @@ from typing import Any, cast
 from assay.cluster.node import Node, ProcessState, SupportsMemoryLimit, SupportsPowerLoss
 from assay.nemesis.faults.abilities import MEMORY_LIMIT, POWER_LOSS, Ability
 from assay.nemesis.faults.fault import Impact, Injection, run_on_all
-from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, process_or_node, read_status
+from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, get_node_or_process, read_status
 from assay.nemesis.schedule.target import TargetKind
 
 
@@ -36,7 +36,7 @@ class Kill(ServerFault):
     impact = Impact(ends_process=True)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen, target = evidence_of(injection, node), process_or_node(injection, node)
+        seen, target = evidence_of(injection, node), get_node_or_process(injection, node)
         if "before" not in seen:  # the process may already have ended, as kill-in-write intends
             seen["before"] = await read_status(target)
         if target is node:
@@ -51,7 +51,7 @@ class Kill(ServerFault):
 
     async def undo(self, injection: Injection, node: Node) -> None:
         # Only dead processes are started, because a failed injection may not have killed every target.
-        target = process_or_node(injection, node)
+        target = get_node_or_process(injection, node)
         if (await target.process()).state is ProcessState.DEAD:
             await target.start()
         evidence_of(injection, node)["after"] = await read_status(target)

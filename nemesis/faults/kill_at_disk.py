@@ -57,7 +57,7 @@ class KillInFsync(Kill):
 
         async def slow(node: Node) -> None:
             disk = cast(SupportsSlowDisk, node)
-            evidence_of(injection, node)["halts"] = (await disk.read_disk_delays()).halts
+            evidence_of(injection, node)["halts"] = (await disk.read_disk_delays()).halts  # in an fsync so far
             await disk.slow_disk(seconds)
 
         await on_each(injection.targets, slow)
@@ -70,10 +70,10 @@ class KillInFsync(Kill):
         injection.evidence["in_fsync"] = caught
         injection.evidence["waited"] = round(loop.time() - began, 3)
         await super().inject(injection)
-        await on_each(injection.targets, _repair_disk)
+        await on_each(injection.targets, _end_slowness)
 
     async def heal(self, injection: Injection) -> None:
-        await on_each(injection.targets, _repair_disk)
+        await on_each(injection.targets, _end_slowness)
         await super().heal(injection)
 
     def find_missing_effect(self, injection: Injection) -> str | None:
@@ -101,7 +101,7 @@ async def _find_halted(injection: Injection) -> list[str]:
     return halted
 
 
-async def _repair_disk(node: Node) -> None:
+async def _end_slowness(node: Node) -> None:
     """Cancels the halt, continues a halted process, and restores the disk's speed."""
     if isinstance(node, SupportsSlowDisk):
         await node.halt_in_fsync(0.0)
@@ -128,7 +128,7 @@ class KillInWrite(Kill):
         async def note(node: Node) -> None:
             evidence = evidence_of(injection, node)
             evidence["before"] = await read_status(node)
-            evidence["ends"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).ends
+            evidence["ends"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).ends  # at a change so far
 
         await on_each(injection.targets, note)
         await break_at_chosen(injection, lambda: _has_ended(injection), after_change=_read_side(injection) == "after")

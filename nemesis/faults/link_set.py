@@ -35,17 +35,17 @@ def draw_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Pa
         *itertools.combinations(keepers, 2),
         *(itertools.product(clients, keepers) if census.sessions else ()),
     ]
-    busy = [link for link in graph if _is_busy(link, census)]
-    if not busy:
+    with_traffic = [link for link in graph if _always_has_traffic(link, census)]
+    if not with_traffic:
         raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
     share = rng.choice(SHARES)
     chosen = [link for link in graph if rng.random() < share]
-    if not set(busy) & set(chosen):
-        chosen.append(rng.choice(busy))
+    if not set(with_traffic) & set(chosen):
+        chosen.append(rng.choice(with_traffic))
     return _to_parameters(rng, chosen, census)
 
 
-def _is_busy(link: Collection[str], census: Census) -> bool:
+def _always_has_traffic(link: Collection[str], census: Census) -> bool:
     """Returns whether the link always has traffic.
 
     A server uses only one ZooKeeper node, and a client may use any server, so those links may be silent.
@@ -54,7 +54,7 @@ def _is_busy(link: Collection[str], census: Census) -> bool:
     return ours == 2 or (ours == 1 and "zk1" in link and census.zookeepers == 1)
 
 
-def spare_majority(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
+def keep_links_of_minority(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
     """Returns only the links of a random minority of the servers, so that the majority keeps all its other links."""
     servers = census.names
     minority = rng.sample(servers, max(1, (census.servers - 1) // 2))
@@ -62,7 +62,7 @@ def spare_majority(rng: random.Random, census: Census, links: str) -> tuple[Targ
     peers = [name for name in servers if name not in minority] or [
         f"zk{number + 1}" for number in range(census.zookeepers)
     ]
-    if peers and not any(_is_busy(_link_ends(word), census) for word in words):
+    if peers and not any(_always_has_traffic(_link_ends(word), census) for word in words):
         words.append(f"{minority[0]}|{rng.choice(peers)}")
     touched = {name for word in words for name in _link_ends(word)}
     whom = named_target(*(name for name in servers if name in touched & set(minority)))

@@ -38,9 +38,12 @@ TRIES = 3
 class MovingMember:
     """A server that leaves or joins. Evidence:
 
+    - ``members``: the members before the change
     - ``moved``: maps a key to its previous replicas and to those that were ordered
     - ``without`` and ``with``: the members as the system listed them
     - ``kept``: the keys that the server still had when it had ended
+    - ``held``: the keys of a leaving server at first. ``taken``: those that a joining server got
+    - ``back``: the keys whose replicas have returned
     """
 
     def __init__(self, injection: Injection) -> None:
@@ -56,6 +59,7 @@ class MovingMember:
 
     @property
     def seen(self) -> dict[str, Any]:
+        """The evidence about this server alone."""
         return evidence_of(self.injection, self.node)
 
     async def join(self) -> None:

@@ -94,9 +94,9 @@ class MoveReplicas(ServerFault):
         injection.evidence.update(key=key, before=names, meant=meant)
 
         def listen(_: str, line: Mapping[str, Any]) -> None:
-            found = system.moved(line)
-            if found is not None and found[0] == key:
-                after = [indexes[index] for index in found[1]]
+            moved_key, replicas = system.moved(line) or (None, ())
+            if moved_key == key:
+                after = [indexes[index] for index in replicas]
                 if set(after) != set(names):
                     injection.evidence.setdefault("after", after)
 

@@ -87,7 +87,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         PartitionShape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
         PartitionShape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
         PartitionShape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
-        PartitionShape.BRIDGE: "two sides that only one server, the bridge, both reaches",
+        PartitionShape.BRIDGE: "the servers cut into two sides; one further server, the bridge, reaches both",
         PartitionShape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
         PartitionShape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
         PartitionShape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
@@ -168,7 +168,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         if self.variant_of(injection) is PartitionShape.LINKS:
             if (name := await _find_name_of_links(injection)) is not None:
                 injection.evidence[SHAPE_NAME] = name
-            ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
+            ends = {name for drop in _list_given_links(injection) for name in drop} - {*injection.names}
             cut = (node for node in list_clients(injection.context.cluster) if node.name in ends)
             injection.targets = (*injection.targets, *cut)
         await super().inject(injection)
@@ -233,7 +233,7 @@ async def _find_name_of_links(injection: Injection) -> str | None:
         list_clients(context.cluster),
     ]
     ours, keepers, others = ([node.name for node in nodes] for nodes in everyone)
-    drops, keys = _some_links(injection), context.system.keys()
+    drops, keys = _list_given_links(injection), context.system.keys()
     without = find_shape_name(drops, ours, keepers, others)
     if without == find_shape_name(drops, ours, keepers, others, leaders=ours):
         return without
@@ -263,7 +263,7 @@ def _random_halves(injection: Injection) -> list[Drop]:
     """Cuts two halves from each other. ZooKeeper's nodes go to the two sides in turn, in the drawn order."""
     inside, others, keepers = _split_sides(injection)
     keepers = _shuffle(injection, keepers)
-    first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)
+    first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)  # even
     near, far = (keepers[::2], keepers[1::2]) if first else (keepers[1::2], keepers[::2])
     return cut_both_ways([*inside, *near], [*others, *far])
 
@@ -295,7 +295,7 @@ def _from_leader(injection: Injection) -> list[Drop]:
     return cut_both_ways(injection.names, [injection.evidence["leader"]])
 
 
-def _some_links(injection: Injection) -> list[Drop]:
+def _list_given_links(injection: Injection) -> list[Drop]:
     known = {node.name for node in injection.context.cluster.nodes}
     return [drop for drop in read_links(injection.step.parameters.get("links", "")) if set(drop) <= known]
 
@@ -303,7 +303,7 @@ def _some_links(injection: Injection) -> list[Drop]:
 _LINKS: dict[PartitionShape, Callable[[Injection], list[Drop]]] = {
     PartitionShape.LEADER_AND_FOLLOWER: _leader_and_follower,
     PartitionShape.FOLLOWER_FROM_LEADER: _from_leader,
-    PartitionShape.LINKS: _some_links,
+    PartitionShape.LINKS: _list_given_links,
     PartitionShape.FROM_ZOOKEEPER: _from_zookeeper,
     PartitionShape.RANDOM_HALVES: _random_halves,
     PartitionShape.MAJORITIES_RING: _ring,

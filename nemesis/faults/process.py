@@ -18,7 +18,7 @@ from assay.cluster.system import System
 from assay.nemesis.faults.abilities import Ability
 from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope, draw_key, on_each
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import KEYED, Target, TargetError, TargetKind, servers
+from assay.nemesis.schedule.target import KEYED_KINDS, Target, TargetError, TargetKind, servers
 
 DEFAULT_TARGETS = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
 """Targets that are drawn if none is requested.
@@ -41,7 +41,7 @@ def draw_target(
 
 
 def _is_possible(kind: TargetKind, census: Census) -> bool:
-    if kind in KEYED and census.keys == ():
+    if kind in KEYED_KINDS and census.keys == ():
         return False
     if kind is TargetKind.MINORITY:
         return census.servers > 2
@@ -61,7 +61,7 @@ def require_whole_node(fault: str, target: Target) -> None:
         )
 
 
-def process_or_node(injection: Injection, node: Node) -> Node | Part:
+def get_node_or_process(injection: Injection, node: Node) -> Node | Part:
     """Returns the node, for all its processes, or the one process that the step's target names.
 
     Raises ``NodeError``.
@@ -156,7 +156,7 @@ class ServerFault:
 
     async def look(self, injection: Injection, node: Node) -> None:
         """Observes one target just before the heal."""
-        evidence_of(injection, node)["at_heal"] = await read_status(process_or_node(injection, node))
+        evidence_of(injection, node)["at_heal"] = await read_status(get_node_or_process(injection, node))
 
     async def undo(self, injection: Injection, node: Node) -> None:
         """Undoes the fault, even after an injection that failed midway."""

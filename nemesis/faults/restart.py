@@ -31,7 +31,7 @@ from assay.nemesis.faults.process import (
     draw_target,
     evidence_of,
     find_unseen,
-    process_or_node,
+    get_node_or_process,
     read_status,
 )
 from assay.nemesis.schedule.schedule import Parameter
@@ -51,14 +51,14 @@ class Restart(ServerFault):
     takes_leave = True  # processes end their sessions themselves
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen, target = evidence_of(injection, node), process_or_node(injection, node)
+        seen, target = evidence_of(injection, node), get_node_or_process(injection, node)
         seen["before"] = await read_status(target)
         seen["asked"] = True
         await target.terminate()
         seen["ended"] = await read_status(target)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        seen, target = evidence_of(injection, node), process_or_node(injection, node)
+        seen, target = evidence_of(injection, node), get_node_or_process(injection, node)
         now = await target.process()
         if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
             await target.kill()

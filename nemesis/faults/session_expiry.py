@@ -1,6 +1,6 @@
 """ZooKeeper sessions that expire: a node is cut from every ZooKeeper node for longer than its sessions last.
 
-A pause of the process would expire the session, too, but a paused process does nothing without its session. A node that
+A pause of the process would expire the session, too, but a paused process cannot act on an expired session. A node that
 is cut off runs on, and considers its session valid until its own timeout. Meanwhile ZooKeeper removes all its ephemeral
 znodes.
 

@@ -40,6 +40,7 @@ class SlowFsync(ServerFault):
     """Containers must start their processes in a way that allows to slow their disks."""
     drawn: Mapping[str, Sequence[Parameter]] = {"seconds": FSYNC_SECONDS}
     what = "fsync"
+    """The slowed calls, for messages."""
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seconds, disk = read_seconds(injection), cast(SupportsSlowDisk, node)

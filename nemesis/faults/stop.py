@@ -18,7 +18,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Census, Impact, Injection, Scope
-from assay.nemesis.faults.process import ServerFault, evidence_of, process_or_node, read_status, resume_stopped
+from assay.nemesis.faults.process import ServerFault, evidence_of, get_node_or_process, read_status, resume_stopped
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, may_hit_clients, servers
 
@@ -37,12 +37,12 @@ class Stop(ServerFault):
         return super().draw(rng, census, target)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        target = process_or_node(injection, node)
+        target = get_node_or_process(injection, node)
         await target.stop()
         evidence_of(injection, node)["stopped"] = await read_status(target)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        target = process_or_node(injection, node)
+        target = get_node_or_process(injection, node)
         await resume_stopped(target)
         evidence_of(injection, node)["after"] = await read_status(target)
 

@@ -130,7 +130,7 @@ def _draw_triggered(
     seed: int,
     rng: random.Random,
     names: Sequence[str],
-    known: Mapping[str, Fault],
+    catalogue: Mapping[str, Fault],
     census: Census,
     target: Target | None,
     trigger: Trigger,
@@ -140,7 +140,7 @@ def _draw_triggered(
     """Returns one step per fault. All are armed at the time of the first injection, and may act until ``last``."""
     steps = []
     for number, name in enumerate(rng.sample(names, len(names)), 1):
-        whom, parameters = known[name].draw(rng, census, target)
+        whom, parameters = catalogue[name].draw(rng, census, target)
         try:
             wait = repeat_trigger(trigger, number, 0.9 * (last - FIRST_INJECTION_AT))
         except TriggerError as error:

@@ -33,7 +33,7 @@ from assay.nemesis.faults.fault import Census, Fault, Scope, get_declaration
 from assay.nemesis.faults.hold import HoldFault
 from assay.nemesis.faults.kill import Kill, PowerLoss
 from assay.nemesis.faults.kill_at_disk import PowerLossInFsync, PowerLossInWrite
-from assay.nemesis.faults.link_set import LINKS, spare_majority
+from assay.nemesis.faults.link_set import LINKS, keep_links_of_minority
 from assay.nemesis.faults.membership import MembershipFault
 from assay.nemesis.faults.move import MoveReplicas
 from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
@@ -92,7 +92,7 @@ AWAITED_LOSS_SECONDS: Final = (2.0, 4.0)
 OUTAGE_SECONDS: Final = (2.0, 3.5)
 """Seconds from the first server's stop to the first server's return."""
 RETURN_SECONDS: Final = 7.0
-"""Seconds until all servers are back."""
+"""Maximum seconds from the end of an outage's duration until all servers are back."""
 CONTROLLER: Final = f"connection-{ConnectionKind.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{kind}" for kind in ConnectionKind))
 LEADER_AND_FOLLOWER: Final = f"partition-{PartitionShape.LEADER_AND_FOLLOWER}"
@@ -281,7 +281,7 @@ class _Episode:
         if self.catalogue[name].impact.loses_data:
             target = named_target(self.victim)
         if LINKS in parameters:
-            target, parameters = spare_majority(self.rng, self.census, str(parameters[LINKS]))
+            target, parameters = keep_links_of_minority(self.rng, self.census, str(parameters[LINKS]))
         step = FaultStep(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
         # A move may be skipped (``yields``) without being a failed fault: a slow or isolated controller may accept no
         # order.

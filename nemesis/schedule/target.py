@@ -67,9 +67,9 @@ class TargetKind(enum.StrEnum):
     NAMED = "named"
 
 
-KEYED = (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.COORDINATOR)
+KEYED_KINDS = (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.COORDINATOR)
 """Kinds that belong to an object: the leader of a key, the coordinator of a group."""
-SIZES = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
+SIZE_KINDS = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 """Kinds that mean a number of servers. The target's key can restrict them to the servers of one role."""
 CLIENT_KINDS = (TargetKind.CONSUMER, TargetKind.CONSUMERS)
 KEYS_REMEDY = (
@@ -93,7 +93,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     process: str | None = None
 
     def __post_init__(self) -> None:
-        if self.key is not None and self.kind not in (*KEYED, *SIZES):
+        if self.key is not None and self.kind not in (*KEYED_KINDS, *SIZE_KINDS):
             raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
         if bool(self.names) != (self.kind is TargetKind.NAMED):
             raise TargetError(f"only target named takes names: {self.kind} with {list(self.names)}")
@@ -112,7 +112,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def _whom(self) -> str:
         if self.kind is TargetKind.NAMED:
             return "+".join(self.names)
-        if self.kind in KEYED:
+        if self.kind in KEYED_KINDS:
             of = "any group" if self.kind is TargetKind.COORDINATOR else "any key"
             return f"{self.kind} of {self.key if self.key is not None else of}"
         return str(self.kind) if self.key is None else f"{self.kind} of role {self.key}"
@@ -193,8 +193,8 @@ def means_zookeepers(target: Target) -> bool:
     return target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or _is_named_like(r"zk\d+", target, all)
 
 
-def _is_named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bool]) -> bool:
-    return bool(target.names) and how(re.fullmatch(pattern, name) is not None for name in target.names)
+def _is_named_like(pattern: str, target: Target, quantifier: Callable[[Iterable[bool]], bool]) -> bool:
+    return bool(target.names) and quantifier(re.fullmatch(pattern, name) is not None for name in target.names)
 
 
 def parse_node_number(name: str) -> int:
@@ -348,7 +348,7 @@ async def _choose_follower(target: Target, scene: TargetScene, rng: random.Rando
 
 
 def _choose_key(target: Target, scene: TargetScene, rng: random.Random) -> str | None:
-    if target.kind not in KEYED or target.key is not None:
+    if target.kind not in KEYED_KINDS or target.key is not None:
         return target.key
     known = list(scene.objects_of(target.kind))
     return rng.choice(known) if known else None

@@ -108,8 +108,7 @@ class ArmedTrigger:
         self.seen += 1
         return self.seen >= self.trigger.nth
 
-    @property
-    def missing(self) -> str:
+    def describe_shortfall(self) -> str:
         """Describes what was seen before the deadline, for a trigger that did not fire."""
         what = f"events {self.trigger.event}" if isinstance(self.trigger, OnEvent) else "acknowledged operations"
         return f"saw {self.seen} {what} in the {self.trigger.within:g} s since it was armed"

@@ -156,6 +156,7 @@ def build_histories(store: StoreContents, trends: Trends | None = None) -> dict[
 
 
 def _build_row(night: int, runs: Sequence[Entry]) -> Row:
+    """Returns the values of a cell in one night, in the order of ``trends.Row``."""
     counts = count_verdicts(runs).counts
     row: Row = [night, *(counts[one] for one in WORST)]
     for values in zip(*(one.figures for one in runs), strict=True):

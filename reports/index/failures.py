@@ -13,6 +13,7 @@ from assay.reports.index.entry import CellKey, Entry, NightEntry, RunVerdict, St
 from assay.reports.index.known import KnownFailures, Mark
 
 Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+"""System, workload, anomalies and shape of a failure."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,9 @@ class Reassignment:
 _Target = TypeVar("_Target", str, Partition)
 """The target of a change: a topic or a partition."""
 _Answers = Mapping[_Target, tuple[ErrorCode, str | None]]
+"""Error code and message of each target."""
 _Call = Callable[[Connection, list[_Target], float], Awaitable[_Answers[_Target]]]
+"""Sends the request for some targets to the controller, within some seconds."""
 
 
 class Admin:

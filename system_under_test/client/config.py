@@ -85,7 +85,7 @@ class MemberConfig:
     client_id: str = "assay-member"
     abort_on_timeout: bool = False
     """Whether a timeout or a cancellation ends the connection and discards unsent data, so that the request cannot
-    arrive later. Needed for commits that no generation fences."""
+    arrive later. Needed for commits outside a generation, because a late one would not be rejected."""
     repeat_unknown: bool = False
     """Whether a commit of unknown outcome is repeated within ``timeout``. Safe for offsets that only this client
     commits, because both tries have the same content."""

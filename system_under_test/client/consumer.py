@@ -152,11 +152,11 @@ class SimpleConsumer:
 
         Raises ``CommitFailed``.
         """
-        await self._coordinated(group).commit(offsets)
+        await self._get_coordinator_client(group).commit(offsets)
 
     async def committed(self, group: str, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
         """Returns the group's committed positions; offset -1 if there is none. Raises ``ReadFailed``."""
-        return await self._coordinated(group).committed(partitions)
+        return await self._get_coordinator_client(group).committed(partitions)
 
     async def close(self) -> None:
         """Closes the connections. Pending reads raise ``ReadFailed``, pending commits ``CommitFailed``."""
@@ -164,7 +164,7 @@ class SimpleConsumer:
         for coordinated in self._groups.values():
             await coordinated.close()
 
-    def _coordinated(self, group: str) -> CoordinatorClient:
+    def _get_coordinator_client(self, group: str) -> CoordinatorClient:
         if group not in self._groups:
             self._groups[group] = CoordinatorClient(
                 self.bootstrap, group, runtime=self.runtime, timeout=self.timeout, client_id=self.client_id

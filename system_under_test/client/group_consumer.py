@@ -313,14 +313,14 @@ class GroupConsumer:
         loop = asyncio.get_running_loop()
         wait = min(MAX_FETCH_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
-        begin = self._fetching.select(self._positions.rotate(self.assignment))
-        if not begin:
+        fetch_offsets = self._fetching.select(self._positions.rotate(self.assignment))
+        if not fetch_offsets:
             await asyncio.sleep(wait)
             return [], False
         wait, self._has_more = 0.0 if self._has_more else wait, False
         try:
-            found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=wait)
-            starts = await self._find_starts(begin, found)
+            found = await self._consumer.multi_fetch(fetch_offsets, self._fetch_bytes, max_wait=wait)
+            starts = await self._find_starts(fetch_offsets, found)
         except ReadFailed:
             if self._membership.generation is generation:
                 raise
@@ -328,7 +328,7 @@ class GroupConsumer:
             return [], False
         moved = False
         for one, start in starts.items():  # before records are taken, which an exception of a callback would lose
-            if self._positions.offsets.get(one) == begin[one]:
+            if self._positions.offsets.get(one) == fetch_offsets[one]:
                 self._positions.offsets[one] = start
                 self._fetching.on_moved(one)
                 moved = True
@@ -336,10 +336,10 @@ class GroupConsumer:
         received: list[ConsumerRecord] = []
         failed: ReadFailed | None = None
         for one, fetched in found.items():
-            if one in starts or self._positions.offsets.get(one) != begin[one]:
+            if one in starts or self._positions.offsets.get(one) != fetch_offsets[one]:
                 continue  # the position was set meanwhile
             if fetched.error not in TEMPORARY_ERRORS:
-                what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
+                what = f"{one[0]}-{one[1]} at offset {fetch_offsets[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)
             received += self._take_records(one, fetched)
         if failed is not None and not received and not moved:
@@ -348,11 +348,11 @@ class GroupConsumer:
         return received, moved
 
     async def _find_starts(
-        self, begin: Mapping[Partition, int], found: Mapping[Partition, FetchResult]
+        self, fetch_offsets: Mapping[Partition, int], found: Mapping[Partition, FetchResult]
     ) -> dict[Partition, int]:
         """Returns new positions for partitions out of range. Changes no position itself. Raises ``ReadFailed``."""
         return {
-            one: await self._find_start(one, f"offset {begin[one]} is not in the log")
+            one: await self._find_start(one, f"offset {fetch_offsets[one]} is not in the log")
             for one, fetched in found.items()
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
         }

@@ -112,7 +112,7 @@ class Metadata:
         self._pool = pool
         self._random = random
         self._leaders: dict[tuple[str, int], BrokerNode] = {}
-        self._partitions: dict[str, int] = {}
+        self._partition_counts: dict[str, int] = {}
         self._nodes: dict[int, BrokerNode] = {}
         self._silent: dict[Address, float] = {}  # loop time of each broker's unanswered request
         self._topics: dict[str, None] = {}  # all topics that were ever requested, in order
@@ -143,7 +143,7 @@ class Metadata:
     async def partitions(self, topic: str, deadline: float) -> int:
         """Returns the number of partitions of the topic. Raises ``ReadFailed``."""
         problem: ReadFailed | None = None
-        while not (count := self._partitions.get(topic, 0)):
+        while not (count := self._partition_counts.get(topic, 0)):
             view = await self._refresh_topic(topic, deadline, problem)
             if not view.partitions:
                 error = view.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -209,7 +209,7 @@ class Metadata:
         for name, found in view.topics.items():
             self._cache_leaders(name, view)
             if found.partitions:
-                self._partitions[name] = len(found.partitions)
+                self._partition_counts[name] = len(found.partitions)
         return view
 
     def _cache_leaders(self, topic: str, view: ClusterView) -> None:

@@ -91,16 +91,16 @@ class MultiFetch:
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
             left = min(wait + RESPONSE_GRACE, deadline - loop.time())
             by_leader = self._group_by_leader(wanted)
-            hurried = {leader for leader in by_leader if self._silent.get(leader.address, 0.0) > loop.time()}
-            if len(hurried) == len(by_leader):
-                hurried.clear()
+            recently_silent = {leader for leader in by_leader if self._silent.get(leader.address, 0.0) > loop.time()}
+            if len(recently_silent) == len(by_leader):
+                recently_silent.clear()
             fetches = [
                 self._ask(
                     leader,
                     {one: (offsets[one], sizes[one]) for one in led},
                     wait,
                     min_bytes,
-                    min(left, wait + SHORT_GRACE) if leader in hurried else left,
+                    min(left, wait + SHORT_GRACE) if leader in recently_silent else left,
                 )
                 for leader, led in by_leader.items()
             ]

@@ -22,7 +22,7 @@ class ActiveTerm:
     cluster: ClusterState
     machines: StateMachines
     partitions: PartitionStates
-    brokers: Broadcast
+    broadcast: Broadcast
 
     def forget(self, topic: str, *, deleted: bool = False) -> None:
         """Forgets a topic that is gone from ZooKeeper.
@@ -31,8 +31,8 @@ class ActiveTerm:
         brokers had learned it. If not, the files stay, but the brokers stop serving them.
         """
         if not deleted:
-            self.brokers.stop_topic(topic)
-            self.brokers.mark_deleted(topic)
+            self.broadcast.stop_topic(topic)
+            self.broadcast.mark_deleted(topic)
         self.machines.forget(topic, deleted=deleted)
         self.cluster.forget(topic)
 

@@ -126,7 +126,7 @@ async def elect_preferred(
         elected = await preferred.elect_preferred_leader(active, partition)
         if elected is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
-        active.brokers.send()
+        active.broadcast.send()
         if not elected:
             raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 

@@ -132,6 +132,7 @@ async def add_partitions(
         )
     new = range(len(present), count)
     brokers = sorted(active.cluster.brokers)
+    # The first partition shows the replication factor, and the broker at which the assignment began.
     first = _find_targets(active, name).get(min(present), present[min(present)])
     if assigned:
         wanted = dict(zip(new, assigned, strict=False))

@@ -105,6 +105,7 @@ class Broadcast:
     _deleted: dict[str, None] = field(default_factory=dict, init=False)
     """Topics whose deletion was not sent yet."""
     _serial: int = field(default=0, init=False)
+    """Number of the last request. Brokers recognise late duplicates by it."""
 
     def has_channels(self, brokers: Iterable[int]) -> bool:
         """Returns whether there is a channel to each of these brokers."""

@@ -92,9 +92,9 @@ async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | Non
         if broker_id in replicas and len(replicas) > 1 and name not in cluster.begun_deletions
     ]
     moved = [partition for partition in replicated if await active.partitions.move_away(partition, broker_id)]
-    active.brokers.stop_replicas(broker_id, moved)
+    active.broadcast.stop_replicas(broker_id, moved)
     active.machines.record_stopped(broker_id, moved)
-    active.brokers.send()
+    active.broadcast.send()
     return [p for p in replicated if p in cluster.states and cluster.states[p].value.leader == broker_id]
 
 
@@ -115,4 +115,4 @@ async def _remove_damaged(active: ActiveTerm, request: DamagedReplicasRequest) -
         if topic is not None and topic.czxid == damaged.topic_czxid and damaged.partition in topic.assignment:
             partition = damaged.topic, damaged.partition
             await active.partitions.remove_damaged(partition, request.broker_id, damaged.leader_epoch)
-    active.brokers.send()
+    active.broadcast.send()

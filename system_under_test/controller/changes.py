@@ -84,16 +84,16 @@ class ChangeHandlers:
         now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
         if now != before:
             cluster.brokers = {b: broker for b, broker in before.items() if now.get(b) == broker}
-            active.brokers.open()
+            active.broadcast.open()
             await active.partitions.update(cluster.all_partitions())
             cluster.brokers = now
-            active.brokers.open()
+            active.broadcast.open()
             await active.partitions.update(cluster.all_partitions())
-            active.brokers.send()
+            active.broadcast.send()
             self._queue.notify(Trigger.DELETIONS)
         # An election that waits for a broker's answer may be decided now.
         await active.partitions.update(cluster.all_partitions() if now == before else list(cluster.undecided))
-        active.brokers.send()
+        active.broadcast.send()
         self._continue_reassignments(active)
         if cluster.undecided:
             later = self._queue.notify_later(Trigger.BROKERS, BACK_OFF)
@@ -123,7 +123,7 @@ class ChangeHandlers:
                 if has_begun:
                     cluster.begun_deletions[name] = None
         await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
-        active.brokers.send()
+        active.broadcast.send()
         self._continue_reassignments(active)
 
     async def handle_assignments(self, active: ActiveTerm) -> None:
@@ -136,7 +136,7 @@ class ChangeHandlers:
         changed = [name for name, settings in self._new_settings.items() if active.cluster.configure(name, settings)]
         self._new_settings = {}
         await active.partitions.update([p for p in active.cluster.all_partitions() if p[0] in changed])
-        active.brokers.send()
+        active.broadcast.send()
 
     async def _handle_isr_changes(self, active: ActiveTerm) -> None:
         """Reads states that leaders wrote, and updates the brokers' metadata."""
@@ -152,7 +152,7 @@ class ChangeHandlers:
                 continue
             changed.update(((notice.topic, notice.partition), None) for notice in notices)
         await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
-        active.brokers.send()
+        active.broadcast.send()
         if names:  # a fenced write: a replaced controller must not delete notices that its successor has not read
             await active.writer.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
         self._continue_reassignments(active)
@@ -164,4 +164,4 @@ class ChangeHandlers:
     async def _handle_balance(self, active: ActiveTerm) -> None:
         for partition in preferred.find_imbalanced(active.cluster, self._config.leader_imbalance_per_broker_percentage):
             await preferred.elect_preferred_leader(active, partition)
-        active.brokers.send()
+        active.broadcast.send()

@@ -220,5 +220,5 @@ class Controller:
         if self._active is None or not self._traits.resigns:
             return
         active, self._active = self._active, None
-        active.brokers.close()
+        active.broadcast.close()
         self._events.emit("resigned-controller", controller_epoch=active.term.epoch, detail={"reason": reason})

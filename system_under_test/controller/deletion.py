@@ -73,7 +73,7 @@ class TopicDeletions:
                     _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
                 await active.writer.write([Delete(paths.delete_topic(name), -1)])
                 continue
-            if name not in cluster.running_deletions and active.brokers.has_channels(
+            if name not in cluster.running_deletions and active.broadcast.has_channels(
                 cluster.list_brokers_with_files(name)
             ):
                 if name not in cluster.begun_deletions:
@@ -88,9 +88,9 @@ class TopicDeletions:
         """Tries the deletion once. The return of a failed broker triggers the next try."""
         topic = active.cluster.topics[name]
         partitions = [p for p in active.cluster.all_partitions() if p[0] == name]
-        deleted = await active.brokers.delete_replicas(name, active.cluster.list_brokers_with_files(name))
+        deleted = await active.broadcast.delete_replicas(name, active.cluster.list_brokers_with_files(name))
         if deleted:
-            await active.brokers.announce_deletion(name)
+            await active.broadcast.announce_deletion(name)
 
         def is_same_topic() -> bool:
             now = active.cluster.topics.get(name)
@@ -106,7 +106,7 @@ class TopicDeletions:
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
                     active.forget(name, deleted=True)
-                    active.brokers.send()
+                    active.broadcast.send()
             finally:
                 if is_same_topic():
                     active.cluster.running_deletions.pop(name, None)

@@ -80,7 +80,7 @@ def decide_next_state(
         failed = [member for member in state.isr if not is_same_registration(member)]
         if not failed:
             return None
-        remaining = members.without(failed, policy.min_insync)
+        remaining = members.without(failed, policy.min_insync)  # in the ELR if too few members stay
         return remaining.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
     for group in (members.isr, members.elr):

@@ -40,7 +40,7 @@ class PartitionStates:
     machines: StateMachines
     config: BrokerConfig
     events: EventLog
-    brokers: Broadcast
+    broadcast: Broadcast
     decide: Decide
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
@@ -75,7 +75,7 @@ class PartitionStates:
         known = self.cluster.states.get(partition)
         if known != state:
             self.cluster.states[partition] = state
-            self.brokers.mark_changed(partition)
+            self.broadcast.mark_changed(partition)
         elected = written and known is not None and known.value.leader != state.value.leader
         self.machines.record_state(partition, state.value, elected=elected)
 
@@ -213,7 +213,7 @@ class PartitionStates:
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:
-            end = await self.brokers.ask_log_end(member, partition)
+            end = await self.broadcast.ask_log_end(member, partition)
             if end is None:
                 self.cluster.undecided[partition] = None
                 return None

@@ -40,7 +40,7 @@ async def handle_election_znode(zookeeper: ZooKeeper, active: ActiveTerm, watch:
     for entry in wanted:
         if await elect_preferred_leader(active, (entry.topic, entry.partition)) is None:
             _log.error("preferred leader of %s-%d: there is no such partition", entry.topic, entry.partition)
-    active.brokers.send()
+    active.broadcast.send()
     try:
         await active.writer.write([Delete(path, stat.version)])
     except (BadVersionError, NoNodeError):

@@ -145,7 +145,7 @@ class Reassignments:
         except (BadVersionError, NoNodeError) as error:
             _log.info("reassignment: another writer was faster (%r); it is tried again", error)
             self.trigger()
-        active.brokers.send()
+        active.broadcast.send()
 
     async def _step(
         self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
@@ -180,7 +180,7 @@ class Reassignments:
         for replica in old_replicas:
             # No later request tells the old replica that its role is over. Without this one, it would keep the role
             # until its deletion.
-            active.brokers.stop_replicas(replica, [partition])
+            active.broadcast.stop_replicas(replica, [partition])
         return True
 
     async def _assign(
@@ -229,7 +229,7 @@ class Reassignments:
             await self._write(active, {other: m for other, m in moves.items() if other != partition}, version)
             self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
             return True
-        brokers = [broker for broker in move.removing if active.brokers.has_channels([broker])]
+        brokers = [broker for broker in move.removing if active.broadcast.has_channels([broker])]
         if brokers and partition not in active.cluster.running_removals and partition in active.cluster.states:
             active.cluster.running_removals[partition] = None
             active.machines.record_deletion_start(partition, brokers)
@@ -239,7 +239,7 @@ class Reassignments:
     async def _delete(self, active: ActiveTerm, partition: PartitionId, brokers: Sequence[int]) -> None:
         """Tries to delete the replicas once. The return of a failed broker triggers the next try."""
         epoch = active.cluster.states[partition].value.leader_epoch
-        deleted = await active.brokers.delete_replica(partition, brokers)
+        deleted = await active.broadcast.delete_replica(partition, brokers)
 
         async def finish(current: ActiveTerm) -> None:
             active.cluster.running_removals.pop(partition, None)

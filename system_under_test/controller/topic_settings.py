@@ -80,7 +80,9 @@ class ConfigChanges:
     _handled: dict[str, int] = field(default_factory=dict, init=False)
     """Handled announcements that still exist, with their creation times (ms)."""
     _fired: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set when there may be new announcements."""
     _must_read_all: bool = field(default=True, init=False)
+    """Whether an announcement may have been missed."""
 
     async def read_all(self) -> None:
         """Reads the settings of every topic that has any, and of this broker."""

@@ -17,7 +17,7 @@ from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
 from assay.nemesis.engine.reporter import FaultPhase
 from assay.nemesis.faults.cut_shape_names import find_shape_name
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.link_set import LINKS, SHAPE_NAME, draw_links, read_links, spare_majority
+from assay.nemesis.faults.link_set import LINKS, SHAPE_NAME, draw_links, keep_links_of_minority, read_links
 from assay.nemesis.faults.one_way import OneWay
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, PartitionShape
@@ -108,7 +108,7 @@ def pairs(link: frozenset[str]) -> Sequence[tuple[str, ...]]:
 def test_the_mix_leaves_a_majority_its_links_with_each_other_zookeeper_and_clients(seed: int, census: Census) -> None:
     rng = random.Random(seed)
     meant = str(draw_links(rng, census)[1][LINKS])
-    target, parameters = spare_majority(rng, census, meant)
+    target, parameters = keep_links_of_minority(rng, census, meant)
     words = str(parameters[LINKS]).split()
     assert words
     suffering = set(target.names)
@@ -124,7 +124,7 @@ def test_the_mix_leaves_a_majority_its_links_with_each_other_zookeeper_and_clien
 def test_what_the_mix_leaves_is_all_that_was_drawn_for_a_minority(seed: int) -> None:
     census = Census(5, 1)
     meant = str(draw_links(random.Random(seed), census)[1][LINKS])
-    target, parameters = spare_majority(random.Random(seed), census, meant)
+    target, parameters = keep_links_of_minority(random.Random(seed), census, meant)
     left = {word for word in meant.split() if ends(word) & set(target.names)}
     assert left <= set(str(parameters[LINKS]).split())
 

@@ -63,7 +63,7 @@ class OwnedCalls:
         self._tasks[task] = None
         try:
             while not task.done():
-                limit = min(deadline, self._zookeeper.alive_until)
+                limit = min(deadline, self._zookeeper.alive_until)  # until then the session certainly lives
                 if limit <= loop.time():
                     raise TimeoutError
                 await asyncio.wait([task], timeout=limit - loop.time())

@@ -632,11 +632,16 @@ def test_nothing_is_written_for_an_anomaly_that_there_is_not(tmp_path: Path) -> 
 def test_a_counter_that_a_tile_sets_continues_from_the_value_in_its_copy() -> None:
     """Each copy is of other keys, so the tile's number means another key and value in each."""
     counters, layout = Bases(Plan(operations=9, clients=2, keys=3), 1, (7,), 3, 1), Layout(clients=2, keys=3)
-    tile = Tile(slots=1, operations=1, batches=(), counters_afterwards={layout.count(0): relative(layout.count(0), 5)})
+    tile = Tile(
+        slots=1,
+        operations=1,
+        batches=(),
+        counters_afterwards={layout.object_counter(0): relative(layout.object_counter(0), 5)},
+    )
     expected = [7, 7, 7]
     for _ in range(6):
         copy = counters.get_values()
-        expected[int(copy[layout.key(0)])] += 5
+        expected[int(copy[layout.key_counter(0)])] += 5
         counters.move(tile, copy)
         assert counters.counts.tolist() == [expected]
     assert min(expected) > 7
