@@ -19,9 +19,9 @@ from assay.harness.core.printable import to_printable
 from assay.reports.palette import DARK, LIGHT, iterate_css_variables
 
 FOLDER: Final = Path(__file__).parent
-NAME: Final = 26
+LONGEST_NAME: Final = 26
 """Maximum number of characters of a key or another name in a table. Hovering shows the full name."""
-LONGEST: Final = 4_000
+LONGEST_TEXT: Final = 4_000
 """Maximum number of characters of any text in a page. The history has the full text."""
 
 _INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -41,7 +41,7 @@ def sanitize(value: Any) -> Any:
     """
     if type(value) is not str:
         return value
-    text = shorten_middle(value, LONGEST)
+    text = shorten_middle(value, LONGEST_TEXT)
     if text.isprintable():
         return text
     return "".join(one if one in "\n\t" else to_printable(one) for one in text)
@@ -63,7 +63,7 @@ def build_shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[s
     }
 
 
-def shorten_middle(text: str, most: int = NAME) -> str:
+def shorten_middle(text: str, most: int = LONGEST_NAME) -> str:
     """Shortens a name in its middle to ``most`` characters, because names often differ only at the end."""
     tail = (most - 1) // 2
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"

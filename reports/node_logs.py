@@ -22,7 +22,7 @@ from assay.reports.log_times import parse_line
 
 MOST_LINES: Final = 5_000
 MOST_EVENTS: Final = 50_000
-LONGEST: Final = 240
+LONGEST_LINE: Final = 240
 """Maximum number of characters of a line."""
 TAIL: Final = 4 << 20
 """Maximum number of bytes read from the end of a log file."""
@@ -112,8 +112,8 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
             and last.time_source is TimeSource.OWN
             and (arrived is None or arrived == last_arrival)
         ):
-            if line.strip() and len(last.text) < LONGEST:
-                last = replace(last, text=f"{last.text}\n{line}"[:LONGEST])
+            if line.strip() and len(last.text) < LONGEST_LINE:
+                last = replace(last, text=f"{last.text}\n{line}"[:LONGEST_LINE])
             continue
         time_source = TimeSource.OWN if time is not None else TimeSource.ARRIVAL
         moment = arrived if time is None else time
@@ -124,12 +124,12 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
             continue
         if last is not None:
             yield last
-        yield from (LogLine(moment, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in timeless_lines)
+        yield from (LogLine(moment, node, False, one[:LONGEST_LINE], TimeSource.NEIGHBOUR) for one in timeless_lines)
         timeless_lines = []
-        last, last_arrival = LogLine(moment, node, False, text[:LONGEST], time_source), arrived
+        last, last_arrival = LogLine(moment, node, False, text[:LONGEST_LINE], time_source), arrived
     if last is not None:
         yield last
-        yield from (LogLine(last.time, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in timeless_lines)
+        yield from (LogLine(last.time, node, False, one[:LONGEST_LINE], TimeSource.NEIGHBOUR) for one in timeless_lines)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _iterate_events(database: HistoryDatabase) -> Iterator[LogLine]:
         parts = [row["event"], row["key"]]
         parts += [f"{name} {row[column]}" for name, column in COLUMNS if row[column] not in (None, "")]
         parts.append(row["detail"] if row["detail"] not in ("{}", "null", None) else None)
-        yield LogLine(int(row["time"]), row["node"], True, " ".join(part for part in parts if part)[:LONGEST])
+        yield LogLine(int(row["time"]), row["node"], True, " ".join(part for part in parts if part)[:LONGEST_LINE])
 
 
 COLUMNS: Final = (

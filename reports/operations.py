@@ -23,9 +23,9 @@ MOST_SAMPLED: Final = 2_000
 MARGIN: Final = 100_000_000
 """Nanoseconds before and after a named operation that count as the same time."""
 
-TEXT: Final = 600
+LONGEST_TEXT: Final = 600
 """Maximum number of characters of an argument or a result in a table."""
-LABEL: Final = 72
+LONGEST_LABEL: Final = 72
 """Maximum number of characters of an argument or a result in the label of a bar."""
 
 
@@ -82,7 +82,7 @@ def find_operations(database: HistoryDatabase, indexes: Collection[int]) -> dict
     if not indexes:
         return {}
     found = database.rows(
-        f"select {_select_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
+        f"select {_select_columns(LONGEST_TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
     )
     return {row["index"]: to_operation(row) for row in found}
 
@@ -174,7 +174,7 @@ def find_possible_dequeues(database: HistoryDatabase, finding: Finding) -> Possi
             select op, list(case when value is null then [kind, outcome] else [kind, outcome, value::varchar] end
                 order by sub) as effects
             from effects group by op)
-        select {_select_columns(TEXT)}, coalesce(a.effects, []) as effects, count(*) over () as total
+        select {_select_columns(LONGEST_TEXT)}, coalesce(a.effects, []) as effects, count(*) over () as total
         from ops o left join effects_by_operation a on o.index = a.op
         where o.outcome <> 'ok' and o.call <= ? and coalesce(o.ret, o.call) >= ?
             and (o.key = ? or o.index in (select op from effects where key = ?))
@@ -217,7 +217,7 @@ def choose_lanes(database: HistoryDatabase, named: Sequence[OperationRow], end: 
     indexes = {row.index for row in named}
     _create_chosen_table(database, workers, named, total)
     rows = database.rows(
-        f"with picked as (select {_select_columns(LABEL)} from ops where index in (select index from chosen)) "
+        f"with picked as (select {_select_columns(LONGEST_LABEL)} from ops where index in (select index from chosen)) "
         "select p.*, l.call as following from picked p "
         "asof left join (select worker, call from lane) l on p.worker = l.worker and p.call < l.call order by p.index"
     )

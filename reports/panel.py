@@ -26,7 +26,7 @@ LEFT: Final = 92
 """Pixels left of every frame, so that all frames are aligned."""
 RIGHT: Final = 14
 """Pixels right of every frame."""
-LABEL: Final = 15
+LONGEST_LABEL: Final = 15
 """Maximum characters of a lane's label."""
 FONT: Final = "system-ui, sans-serif"
 
@@ -44,7 +44,7 @@ class PlotContext:
     """Lines at the moment that the reader has chosen, one per panel."""
 
 
-def to_label(text: str, limit: int = LABEL) -> str:
+def to_label(text: str, limit: int = LONGEST_LABEL) -> str:
     """Returns a short label of one line, without Bokeh's delimiters of mathematics (``$$``, ``\\(``, ``\\[``)."""
     flat = " ".join(text.split()).replace("$$", "$\u2060$").replace("\\", "\u2216")
     return shorten_middle(flat, limit)

@@ -397,10 +397,10 @@ class Broker:
         return (vars(record) for replica in replicas for record in replica)
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
-        place = cluster_snapshot.SnapshotSource(
+        source = cluster_snapshot.SnapshotSource(
             list_brokers(cluster), format_zookeepers(cluster), PORT, CONFIG_FILE, DATA
         )
-        return [vars(one) for one in await cluster_snapshot.take_snapshot(place, runtime)]
+        return [vars(one) for one in await cluster_snapshot.take_snapshot(source, runtime)]
 
     def inspector(self, cluster: Any) -> AcknowledgementInspection | None:
         if cluster.kind != "sim":

@@ -2,7 +2,7 @@
 
 1. Each group has its own partitions and some seats for members. Each seat belongs to a client. With many groups, a
    client has seats in several.
-2. A process that uses a seat for the first time joins the group, which begins a generation. Some join again.
+2. A process that uses a seat for the first time joins the group, which begins a generation. It may join again later.
 3. In generation n of a group with m seats, partition p belongs to seat (p + n) % m.
 4. The other members enter a new generation with their next operation, or after a rejected commit.
 5. A stopped process keeps its partitions until the next process of its seat joins.

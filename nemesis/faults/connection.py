@@ -34,7 +34,7 @@ from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop
 from assay.nemesis.faults.cut_fault import CutFault
 from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key
-from assay.nemesis.faults.partition import find_leader
+from assay.nemesis.faults.partition import find_leader_or_other
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import (
@@ -107,7 +107,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         connection = self.draw_variant(rng, census, target)
-        kinds = [kind for kind in OPENERS[connection] if kind not in KEYED_KINDS or census.keys != ()]
+        kinds = [kind for kind in OPENERS[connection] if kind not in KEYED_KINDS or not census.lacks_keys]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
             "connection": str(connection),
@@ -126,7 +126,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
         least = 1 if variant is ConnectionKind.ZOOKEEPER else 2
         if census.servers < least:
             return f"{variant} needs {least} servers, there are {census.servers} (--nodes=3)"
-        if variant is ConnectionKind.FETCH and census.keys == ():
+        if variant is ConnectionKind.FETCH and census.lacks_keys:
             return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
         if target is not None and (target.kind in NOT_ONE_SERVER or len(target.names) > 1):
             return f"{variant} affects a connection of one server, so its target cannot be {target}"
@@ -151,7 +151,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
             case ConnectionKind.CONTROLLER:
                 pairs = [(opener, others and [random.Random(injection.seed).choice(others)])]
             case ConnectionKind.FETCH:
-                leader = await find_leader(injection)
+                leader = await find_leader_or_other(injection)
                 pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
         if not pairs[0][1]:

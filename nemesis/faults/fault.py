@@ -140,6 +140,11 @@ class Census:
     """Names of the servers, if they are not ``n1``, ``n2``, ..."""
 
     @property
+    def lacks_keys(self) -> bool:
+        """Whether the system certainly has no keys."""
+        return self.keys == ()
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the servers: by default ``n1``, ``n2``, ..."""
         return self.named or tuple(f"n{number}" for number in range(1, self.servers + 1))

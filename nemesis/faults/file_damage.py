@@ -49,6 +49,7 @@ POLL_SECONDS = 0.1
 WAIT_SHARE = 0.5
 """Maximum wait for unflushed data, as a share of the fault's duration. Then the process is killed anyway."""
 TOO_MANY = (TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
+"""Targets of half of the servers or more."""
 
 
 class DamageKind(enum.StrEnum):

@@ -28,18 +28,18 @@ def draw_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Pa
     servers = census.names
     keepers = [f"zk{number}" for number in range(1, census.zookeepers + 1)]
     clients = [f"client{number}" for number in range(1, census.clients + 1)]
-    graph = [
+    possible = [
         *itertools.combinations(servers, 2),
         *itertools.product(servers, keepers),
         *itertools.product(clients, servers),
         *itertools.combinations(keepers, 2),
         *(itertools.product(clients, keepers) if census.sessions else ()),
     ]
-    with_traffic = [link for link in graph if _always_has_traffic(link, census)]
+    with_traffic = [link for link in possible if _always_has_traffic(link, census)]
     if not with_traffic:
         raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
     share = rng.choice(SHARES)
-    chosen = [link for link in graph if rng.random() < share]
+    chosen = [link for link in possible if rng.random() < share]
     if not set(with_traffic) & set(chosen):
         chosen.append(rng.choice(with_traffic))
     return _to_parameters(rng, chosen, census)

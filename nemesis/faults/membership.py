@@ -103,7 +103,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         return whom, {"change": str(change)}
 
     def find_trouble(self, variant: MembershipChange, census: Census, target: Target | None) -> str | None:
-        if census.keys == ():
+        if census.lacks_keys:
             return f"{variant} needs a key with replicas"
         if variant is MembershipChange.ADD:
             if not census.spares:

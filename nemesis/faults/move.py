@@ -62,7 +62,7 @@ class MoveReplicas(ServerFault):
     lingers = MOVE_SECONDS  # maximum seconds beyond the duration while it has no effect yet
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        if census.keys == () or census.servers < 2:
+        if census.lacks_keys or census.servers < 2:
             raise ScheduleError(f"{self.name} needs a key with replicas, and two servers")
         if target is not None and (target.kind not in SINGLE_SERVER_KINDS or len(target.names) > 1):
             raise ScheduleError(

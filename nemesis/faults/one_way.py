@@ -33,7 +33,9 @@ class OneWay(CutFault):
         if trouble is not None:
             raise ScheduleError(f"{self.name}: {trouble}")
         if target is None:
-            target = Target(rng.choice([kind for kind in KINDS if kind is not TargetKind.LEADER or census.keys != ()]))
+            target = Target(
+                rng.choice([kind for kind in KINDS if kind is not TargetKind.LEADER or not census.lacks_keys])
+            )
         elif target.kind is TargetKind.ALL:
             raise ScheduleError(f"{self.name}: cuts its targets from the rest, and all servers leave no rest")
         with_zookeeper = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)

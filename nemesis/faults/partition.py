@@ -72,6 +72,7 @@ MIN_SERVERS = {
 }
 """Minimum number of servers of a shape; by default 2."""
 NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
+"""Numbers of servers in words, for messages."""
 
 
 class PartitionFault(VariedFault[PartitionShape], CutFault):
@@ -140,7 +141,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         if (
             variant
             in (PartitionShape.ISOLATE_LEADER, PartitionShape.LEADER_AND_FOLLOWER, PartitionShape.FOLLOWER_FROM_LEADER)
-            and census.keys == ()
+            and census.lacks_keys
         ):
             return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
         if target is None:
@@ -164,7 +165,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         Finds the leader for ``follower-from-leader``. For ``links``, adds client nodes with a cut link to the targets.
         """
         if self.variant_of(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
-            injection.evidence["leader"] = (await find_leader(injection)).name
+            injection.evidence["leader"] = (await find_leader_or_other(injection)).name
         if self.variant_of(injection) is PartitionShape.LINKS:
             if (name := await _find_name_of_links(injection)) is not None:
                 injection.evidence[SHAPE_NAME] = name
@@ -209,7 +210,7 @@ class FastFail(PartitionFault):
     manner = CutManner.REJECT
 
 
-async def find_leader(injection: Injection) -> Node:
+async def find_leader_or_other(injection: Injection) -> Node:
     """Returns the leader of the step's key. If the leader is unknown or a target, returns another server.
 
     Raises ``TargetError`` if there is no other server.

@@ -41,7 +41,7 @@ def draw_target(
 
 
 def _is_possible(kind: TargetKind, census: Census) -> bool:
-    if kind in KEYED_KINDS and census.keys == ():
+    if kind in KEYED_KINDS and census.lacks_keys:
         return False
     if kind is TargetKind.MINORITY:
         return census.servers > 2

@@ -135,7 +135,7 @@ class ControlledShutdown(Restart):
     capabilities: Sequence[type] = (SupportsHandover,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target, (TargetKind.ONE,) if census.keys == () else (TargetKind.LEADER,))
+        return draw_target(rng, census, target, (TargetKind.ONE,) if census.lacks_keys else (TargetKind.LEADER,))
 
     async def inject(self, injection: Injection) -> None:
         system = injection.context.system
@@ -144,10 +144,11 @@ class ControlledShutdown(Restart):
         nodes: Mapping[str, Node] = {node.name: node for node in injection.targets}
 
         def listen(name: str, line: Mapping[str, Any]) -> None:
-            found = system.handed_over(line) if name in nodes else None
+            handover = system.handed_over(line) if name in nodes else None
             seen = injection.evidence.get(name, {})
-            if found is not None and "asked" in seen and "after" not in seen:
-                seen["led"], seen["kept"] = found[0], dict(found[1])
+            if handover is not None and "asked" in seen and "after" not in seen:
+                led, kept = handover
+                seen["led"], seen["kept"] = led, dict(kept)
 
         injection.context.listeners[injection.id] = listen
         await super().inject(injection)

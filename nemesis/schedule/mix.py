@@ -311,8 +311,12 @@ class _Episode:
     def _must_outlast(self, later: FaultStep, first: FaultStep) -> bool:
         """Returns whether the later fault must outlast the first, because it may have no effect while both are active.
 
-        A controller without a connection to ZooKeeper replaces no missing server. The links of a server that the others
-        know to be dead are silent.
+        There are two cases:
+
+        - One fault cuts a connection to ZooKeeper, and the other takes a server away. A controller without this
+          connection does not replace the server until the connection is back.
+        - The first fault stops a server, and the later fault cuts its links. The links are silent once the others know
+          that the server is dead.
         """
         if any(
             one.parameters.get("connection") == ConnectionKind.ZOOKEEPER and self._takes_servers_away(other.fault)

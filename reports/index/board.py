@@ -89,15 +89,16 @@ def build_matrix(entries: Iterable[Entry], most: int) -> Matrix:
     cells: dict[tuple[str, str], VerdictCounts] = defaultdict(VerdictCounts)
     for one in entries:
         cells[one.cell.workload, one.cell.nemesis].add(one)
-    rows, columns = (_choose_names(cells, place, most) for place in (0, 1))
+    rows, columns = (_choose_names(cells, axis, most) for axis in (0, 1))
     every = {row for row, _ in cells}, {column for _, column in cells}
     return Matrix(rows, columns, dict(cells), len(every[0]) - len(rows) + len(every[1]) - len(columns))
 
 
-def _choose_names(cells: dict[tuple[str, str], VerdictCounts], place: int, most: int) -> tuple[str, ...]:
+def _choose_names(cells: dict[tuple[str, str], VerdictCounts], axis: int, most: int) -> tuple[str, ...]:
+    """Returns the names of the rows (axis 0) or of the columns (axis 1) that are shown."""
     worst: dict[str, int] = {}
     for key, found in cells.items():
-        worst[key[place]] = min(worst.get(key[place], len(WORST)), WORST.index(found.worst))
+        worst[key[axis]] = min(worst.get(key[axis], len(WORST)), WORST.index(found.worst))
     kept = sorted(worst, key=lambda name: (worst[name], name))[:most]
     return tuple(sorted(kept, key=lambda name: (name != "none", name.startswith("("), name)))
 

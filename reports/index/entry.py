@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from assay.harness.core.printable import to_printable
 
-LONGEST: Final = 300
+LONGEST_TEXT: Final = 300
 """Maximum number of characters of a text from a run."""
 LONGEST_COMMAND: Final = 100_000
 """Maximum number of characters of a command. A longer one is not shown, because a part of it would do something else.
@@ -146,7 +146,7 @@ class StoreContents:
         return max(self.nights, key=lambda night: (night.planned > 0, night.started), default=None)
 
 
-def sanitize_text(text: str, limit: int = LONGEST) -> str:
+def sanitize_text(text: str, limit: int = LONGEST_TEXT) -> str:
     """Returns ``text`` as one short line, without invisible or bidirectional control characters."""
     flat = to_printable(" ".join(text[: 4 * limit].split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -103,7 +103,7 @@ class GroupConsumer:
         self._listener = listener
         self._membership = membership or Membership(bootstrap, group, topics, config, runtime=runtime)
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=config.timeout)
-        self._fetching = traits.fetching()
+        self._fetch_policy = traits.fetching()
         self._fetch_bytes = config.fetch_bytes
         self._has_more = False
         """Whether the last fetch returned records. The next fetch then does not wait for new records."""
@@ -175,7 +175,7 @@ class GroupConsumer:
         if offset < 0:
             raise ValueError(f"offset {offset} is below 0")
         self._positions.set_offset(partition, offset)
-        self._fetching.on_moved(partition)
+        self._fetch_policy.on_moved(partition)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         """Excludes partitions from polls until resumed or revoked. Raises ``KeyError`` for one that is not owned."""
@@ -258,7 +258,7 @@ class GroupConsumer:
                 self._generation = generation
                 self._positions.start_from(committed)
                 self._positions.retain(generation.partitions)
-                self._fetching.on_entered(generation.partitions)
+                self._fetch_policy.on_entered(generation.partitions)
             if self._reset is not None:
                 await self._reset_positions()
             if self._membership.generation is not generation:
@@ -313,7 +313,7 @@ class GroupConsumer:
         loop = asyncio.get_running_loop()
         wait = min(MAX_FETCH_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
-        fetch_offsets = self._fetching.select(self._positions.rotate(self.assignment))
+        fetch_offsets = self._fetch_policy.select(self._positions.rotate(self.assignment))
         if not fetch_offsets:
             await asyncio.sleep(wait)
             return [], False
@@ -330,7 +330,7 @@ class GroupConsumer:
         for one, start in starts.items():  # before records are taken, which an exception of a callback would lose
             if self._positions.offsets.get(one) == fetch_offsets[one]:
                 self._positions.offsets[one] = start
-                self._fetching.on_moved(one)
+                self._fetch_policy.on_moved(one)
                 moved = True
                 self._listener.on_reset(one, start)
         received: list[ConsumerRecord] = []
@@ -360,7 +360,7 @@ class GroupConsumer:
     def _take_records(self, one: Partition, fetched: FetchResult) -> list[ConsumerRecord]:
         if fetched.messages:
             self._positions.offsets[one] = fetched.messages[-1].offset + 1
-            self._fetching.on_fetched(one, self._positions.offsets[one])
+            self._fetch_policy.on_fetched(one, self._positions.offsets[one])
         return [
             ConsumerRecord(*one, m.offset, m.key, m.value, m.timestamp, get_create_time(m) != m.timestamp)
             for m in fetched.messages

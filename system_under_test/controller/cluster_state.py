@@ -45,6 +45,7 @@ class ClusterState:
     brokers: dict[int, BrokerIncarnation] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
+    """The stored state of each partition, with the version of its znode."""
     undecided: dict[PartitionId, None] = field(default_factory=dict)
     """Partitions whose election waits for a replica's answer."""
     begun_deletions: dict[str, None] = field(default_factory=dict)

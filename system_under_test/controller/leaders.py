@@ -84,9 +84,9 @@ def decide_next_state(
         return remaining.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
     for group in (members.isr, members.elr):
-        for alive in (is_same_registration, kept_all_records):
+        for has_all_records in (is_same_registration, kept_all_records):
             for candidate in assignment:
-                if candidate in group and alive(candidate):
+                if candidate in group and has_all_records(candidate):
                     staying = [
                         m for m in members.isr if m == candidate or (group is members.isr and is_same_registration(m))
                     ]

@@ -93,7 +93,10 @@ def is_placeable(replicas: Sequence[int], replication: int, brokers: Collection[
 def spread_replicas(
     partitions: range, replication: int, brokers: Sequence[int], start: int, shift: int
 ) -> Mapping[int, Sequence[int]]:
-    """Assigns replicas as Kafka does: leaders round-robin from ``start``, followers shifted by one more each round."""
+    """Assigns replicas as Kafka does: leaders round-robin from ``start``, followers shifted by one more each round.
+
+    ``shift``: the number of brokers between a leader and its first follower in the first round.
+    """
     count = len(brokers)
     assignment = {}
     for partition in partitions:

@@ -19,10 +19,10 @@ from assay.harness.core.history import SCHEMAS, HistoryWriter
 from assay.harness.core.operation import Effect, Outcome
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.operations import (
+    LONGEST_TEXT,
     MOST_AROUND,
     MOST_LANES,
     MOST_SAMPLED,
-    TEXT,
     choose_lanes,
     find_operations,
     find_possible_dequeues,
@@ -80,7 +80,7 @@ def test_long_texts_are_cut_before_they_reach_python(tmp_path: Path) -> None:
     write_history(tmp_path / "h", [completed(0, 1, argument="x" * 100_000)])
     with HistoryDatabase(open_history(tmp_path / "h")) as recording:
         row = find_operations(recording, [0, 99])[0]
-    assert len(row.argument) == TEXT
+    assert len(row.argument) == LONGEST_TEXT
     assert row.argument.endswith("…")
 
 
