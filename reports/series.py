@@ -174,8 +174,8 @@ def count_errors(database: HistoryDatabase, most: int = 12) -> tuple[ErrorCount,
 def count_ownership(database: HistoryDatabase, most: int = 20) -> tuple[GroupOwnership, ...]:
     """Returns the ownership changes of each group, by name.
 
-    An effect whose key is the group itself stands for an assignment without partitions, and does not count. In the design
-    on ZooKeeper, the result of each operation has ``effort``: the member's counts since its last result.
+    An effect whose key is the group itself stands for an assignment without partitions, and does not count. In the
+    design on ZooKeeper, each result of an operation has ``effort``: the member's counts since its last result.
     """
     efforts = ", ".join(
         f"coalesce(sum(try_cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"

@@ -92,7 +92,7 @@ class Ledger:
         return Ticket(loop.create_future(), loop.time() + self._timeout, takes_slot)
 
     def ensure_tickets(self, envelopes: Sequence[Envelope], batch: dict[Ticket | None, None]) -> list[Envelope]:
-        """Ensures that each envelope has its own ticket, because the handler or a callback may have added or copied some.
+        """Ensures that each envelope has its own ticket, because the handler or a callback may add and copy some.
 
         ``batch`` has the tickets of the batch; new tickets are added to it.
         """
