@@ -313,7 +313,7 @@ class _Episode:
 
         There are two cases:
 
-        - One fault cuts a connection to ZooKeeper, and the other takes a server away. A controller without this
+        - Either fault cuts a connection to ZooKeeper, and the other takes a server away. A controller without this
           connection does not replace the server until the connection is back.
         - The first fault stops a server, and the later fault cuts its links. The links are silent once the others know
           that the server is dead.
