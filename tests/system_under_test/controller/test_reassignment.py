@@ -502,7 +502,7 @@ def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
 
     zookeeper: Any = Znodes()
     active: Any = SimpleNamespace(
-        cluster=cluster, term=SimpleNamespace(epoch=1), brokers=SimpleNamespace(send=lambda: None)
+        cluster=cluster, term=SimpleNamespace(epoch=1), broadcast=SimpleNamespace(send=lambda: None)
     )
     unused: Any = None
     reassignments = Reassignments(zookeeper, unused, unused, unused, lambda: again.append(True), unused)
