@@ -42,7 +42,8 @@ class CommandStream:
         self.socket, far_end = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                command.argv, stdin=far_end.fileno(), stdout=far_end.fileno(), stderr=subprocess.PIPE, env=command.environment,
+                command.argv, stdin=far_end.fileno(), stdout=far_end.fileno(), stderr=subprocess.PIPE,
+                env=command.environment,
                 start_new_session=True,  # Ctrl-C must not end it before the faults are healed
             )  # fmt: skip
         except OSError:
