@@ -1,6 +1,5 @@
 # Two commands on a fresh machine: make demo, make test. Only make installs anything, and only what is missing.
-SHELL := /bin/bash
-.SHELLFLAGS := -euo pipefail -c
+SHELL := scripts/strict-bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test other-python nightly check docs docs-serve docs-tools duplicates docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
@@ -14,16 +13,16 @@ READY := .venv/.installed
 UNIQUE := .venv/.unique
 COMPILED := .venv/.compiled
 # One more than there are cores: tests wait for a third of their time.
-WORKERS := $(shell echo $$(( $$(nproc) + 1 )))
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PARTS := harness cluster nemesis checkers reports workloads system_under_test
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:  ## a broker cluster under partitions, its history checked, and a report (in Docker, else in the simulation)
 	@$(MAKE) -j2 venv layer
 	@status=0; $(BIN)/pytest workloads/test_log.py --nemesis=partition || status=$$?; \
-	report=$$(readlink -f store/latest/report.html || true); \
+	report=$$(cd store/latest 2>/dev/null && pwd -P || true)/report.html; \
 	if [ -s "$$report" ]; then echo "assay: the report is store/latest/report.html ($$report)"; \
 	else echo "assay: there is no report"; fi; exit $$status
 
@@ -90,7 +89,7 @@ check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and th
 # twice is not read again until it changes.
 duplicates: venv
 	@files=$$(find $(PARTS) -name '*.py' ! -name __init__.py | sort); \
-	now=$$(cat Makefile requirements.lock $$files | sha256sum); \
+	now=$$(cat Makefile requirements.lock $$files | git hash-object --stdin); \
 	if [ "$$now" = "$$(cat $(UNIQUE) 2>/dev/null)" ]; then exit 0; fi; \
 	$(BIN)/symilar --duplicates=10 --ignore-imports --ignore-comments --ignore-docstrings --ignore-signatures $$files \
 	  | awk '/similar lines/ { found = 1 } { print } \

@@ -15,6 +15,7 @@
 - ``over_ssh``: start and end of the clusters of real machines
 - ``ssh``: nodes reached by SSH
 - ``owner``: the process that owns a container, a network or a journal
+- ``operating_system``: look-ups in ``/proc``, or by psutil on other systems
 - ``file_lock``: file locks among processes
 - ``journal``: undo journal, written before each change
 - ``leftovers``: undoes what dead sessions left behind

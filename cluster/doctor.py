@@ -23,6 +23,7 @@ from assay.cluster.hosts.host_command import run_on_host
 from assay.cluster.hosts.inventory import InventoryHost
 from assay.cluster.journal import state_folder
 from assay.cluster.node import NodeError
+from assay.cluster.operating_system import find_obstacle, read_available_memory
 from assay.cluster.ssh import power
 
 
@@ -55,7 +56,7 @@ JAVA_SECONDS = 30.0
 
 def diagnose() -> list[DoctorFinding]:
     """Returns the findings, in the order in which to repair them. Takes some seconds, because it starts containers."""
-    findings = [_python(), _root(), _memory(), _disk(), _engine()]
+    findings = [_python(), _processes(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
         findings += [_image(), _iptables(), _power_loss(), _preloads()]
     return [*findings, _java(), _zookeeper(), _chromium()]
@@ -78,6 +79,14 @@ def _python() -> DoctorFinding:
     return DoctorFinding("python", good, platform.python_version(), remedy, "everything", required=True)
 
 
+def _processes() -> DoctorFinding:
+    enables = "knowing whether the process of a run still lives; without them, it counts as alive while its pid exists"
+    obstacle = find_obstacle()
+    if obstacle is None:
+        return DoctorFinding("process look-ups", True, f"this is process {os.getpid()}", enables=enables)
+    return DoctorFinding("process look-ups", False, *obstacle, enables)
+
+
 def _root() -> DoctorFinding:
     good = os.geteuid() == 0
     remedy = "" if good else "install packages as root; afterwards membership of the group docker will do"
@@ -87,16 +96,13 @@ def _root() -> DoctorFinding:
 
 
 def _memory() -> DoctorFinding:
-    available = _read_available_memory()
+    available = read_available_memory()
+    if available is None:
+        obstacle, remedy = find_obstacle() or ("the system does not say", "none needed")
+        return DoctorFinding("memory", False, f"unknown: {obstacle}", remedy, "knowing whether a Docker cluster fits")
     good = available >= MEMORY_NEEDED
     remedy = "" if good else f"free memory up to {MEMORY_NEEDED / GIB:.0f} GiB, or use fewer --nodes"
     return DoctorFinding("memory", good, f"{available / GIB:.1f} GiB available", remedy, "Docker clusters")
-
-
-def _read_available_memory() -> int:
-    """Returns the kernel's estimate in bytes: free memory and reclaimable caches."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
 def _disk() -> DoctorFinding:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from assay.cluster.operating_system import find_lock_holders
+
 ANNOUNCE_AFTER: Final = 1.0
 """Seconds after which a waiting process prints a line to standard error."""
 POLL_SECONDS: Final = 0.05
@@ -64,12 +66,6 @@ def wait_for_lock(descriptor: int, path: Path, limit: float, kind: int = fcntl.L
 
 
 def _name_holders(descriptor: int) -> str:
-    """Returns a text that names the processes that hold a lock of an open file, if the kernel lists them."""
-    status = os.fstat(descriptor)
-    inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    try:
-        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" not in line]
-    except OSError:
-        lines = []
-    holders = sorted({int(lock[4]) for lock in lines if len(lock) > 5 and lock[1] == "FLOCK" and lock[5] == inode})
+    """Returns a text that names the processes that hold a lock of an open file, if the system lists them."""
+    holders = find_lock_holders(os.fstat(descriptor))
     return f"process {', '.join(map(str, holders))}" if holders else "another process"

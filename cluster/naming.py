@@ -57,11 +57,14 @@ def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0)
 def choose_log_names(paths: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
     """Returns a different local name for each path. ``taken``: names of other files in the folder.
 
-    A log keeps its file name, or gets its whole path with hyphens if that name is taken.
+    A log keeps its file name, or gets its whole path with hyphens if that name is taken. Names differ by more than
+    upper and lower case, because some file systems ignore it.
     """
     names: dict[str, str] = {}
+    used = {name.casefold() for name in taken}
     for path in dict.fromkeys(paths):
-        names[path] = next(name for name in _propose_names(path) if name not in taken and name not in names.values())
+        names[path] = next(name for name in _propose_names(path) if name.casefold() not in used)
+        used.add(names[path].casefold())
     return names
 
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from helpers.layout import PARTS, ROOT
 
@@ -111,9 +112,11 @@ def light_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-    listed = [line for line in (ROOT / "requirements-light.txt").read_text().splitlines() if not line.startswith("#")]
-    for name in listed:
-        distribution = metadata.distribution(name)
+    lines = (ROOT / "requirements-light.txt").read_text().splitlines()
+    for one in [Requirement(line) for line in lines if not line.startswith("#")]:
+        if one.marker is not None and not one.marker.evaluate():
+            continue
+        distribution = metadata.distribution(one.name)
         tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
         for top in tops:
             if not (packages / top).exists():

@@ -172,8 +172,8 @@ def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
     """Returns a reason not to fail: the tester itself stood still for ``stood_still`` seconds."""
     return (
         f"{', '.join(overdue)}: deadlines were missed, but the tester itself stood still for {stood_still:.1f} s in "
-        "all, because this machine or its disk was too busy, or was paused. So the missed deadlines prove nothing; "
-        "repeat the run when the machine is less busy"
+        "all, because this machine or its disk was too busy, or the machine was paused or slept. So the missed "
+        "deadlines prove nothing; repeat the run when the machine is less busy"
     )
 
 

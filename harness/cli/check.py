@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -16,6 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.cluster.operating_system import measure_age
 from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
@@ -230,7 +229,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         from assay.harness.cli.check_many import check_many
 
         return check_many(arguments, engine)
-    start_seconds = _measure_start_seconds()
+    start_seconds = measure_age()
     memory = DEFAULT_MEMORY if arguments.bytes is None else f"{arguments.bytes}B"
     with (
         Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
@@ -299,15 +298,6 @@ def note_findings() -> Iterator[Callable[[Finding], None]]:
         yield report
     finally:
         over.set()
-
-
-def _measure_start_seconds() -> float:
-    """Returns the seconds since this process began, or 0 if the kernel does not provide them."""
-    try:
-        began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # in ticks since the boot
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))
-    except (OSError, AttributeError, ValueError, IndexError):
-        return 0.0
 
 
 def make_request(arguments: argparse.Namespace) -> CheckRequest:

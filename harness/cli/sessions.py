@@ -6,6 +6,7 @@ session's group end with the session.
 """
 
 import os
+import resource
 import select
 import signal
 import time
@@ -72,34 +73,35 @@ def run_sessions(
     number of running sessions, and these were stopped without calls of ``on_end``. Every ``REPORT_INTERVAL`` seconds,
     ``on_wait`` was called with the number of sessions that had not ended, and the seconds until they would be killed.
     """
-    waiting, running = deque(sessions), dict[int, _RunningSession]()
-    with _catch_signals() as woken:
+    waiting, running = deque(sessions), list[_RunningSession]()
+    with _catch_signals() as signals:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     _start(waiting.popleft(), running)
-                soonest = min(one.began for one in running.values()) + limit
-                ready, _, _ = select.select([woken, *running], [], [], max(0.0, soonest - time.monotonic()))
-                if woken in ready:
+                soonest = min(one.began for one in running) + limit
+                if _wait_for_signals(signals, soonest - time.monotonic()) - {signal.SIGCHLD}:
                     on_stop(len(running))
                     return False
-                for descriptor in ready:
-                    session = running[descriptor].session
-                    on_end(session, _reap(descriptor, running))
-                for descriptor in [key for key, one in running.items() if time.monotonic() - one.began >= limit]:
-                    session = running[descriptor].session
-                    on_end(session, _reap(descriptor, running, killed=True))
+                for one, end in _reap_ended(running):
+                    on_end(one.session, end)
+                for one in [one for one in running if time.monotonic() - one.began >= limit]:
+                    on_end(one.session, _kill(one, running))
         finally:
-            _stop_all(running, on_wait)
+            _stop_all(running, signals, on_wait)
     return True
 
 
 @contextmanager
 def _catch_signals() -> Iterator[int]:
-    """Yields a file descriptor that becomes readable at a signal to stop. The signal does not interrupt other code."""
+    """Yields a file descriptor that delivers the numbers of signals: those to stop, and the end of a child.
+
+    The signals do not interrupt other code.
+    """
     read, write = os.pipe()
     os.set_blocking(write, False)
-    previous = {number: signal.signal(number, lambda *_: None) for number in list_handled_signals()}
+    numbers = (signal.SIGCHLD, *list_handled_signals())
+    previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
     previous_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read
@@ -111,36 +113,58 @@ def _catch_signals() -> Iterator[int]:
         os.close(write)
 
 
-def _start(session: PytestSession, running: dict[int, _RunningSession]) -> None:
+def _wait_for_signals(signals: int, seconds: float) -> set[int]:
+    """Waits for signals for at most ``seconds``. Returns their numbers."""
+    ready, _, _ = select.select([signals], [], [], max(0.0, seconds))
+    return set(os.read(signals, 4096)) if ready else set()
+
+
+def _start(session: PytestSession, running: list[_RunningSession]) -> None:
     session.folder.mkdir(parents=True)
     process = start_group(session.argv, session.folder / OUTPUT)
     process.returncode = 0  # wait4 reaps it, to measure its resource usage; Popen must not
-    running[os.pidfd_open(process.pid)] = _RunningSession(session, process.pid, time.monotonic())
+    running.append(_RunningSession(session, process.pid, time.monotonic()))
 
 
-def _reap(descriptor: int, running: dict[int, _RunningSession], *, killed: bool = False) -> SessionEnd:
-    """Reaps a session that has ended, or kills it. Its group is killed before the process id can be reused."""
-    one = running.pop(descriptor)
+def _reap_ended(running: list[_RunningSession]) -> list[tuple[_RunningSession, SessionEnd]]:
+    """Removes the sessions that have ended, and kills what is left of their groups.
+
+    While a member of the group lives, no new process gets the group's number.
+    """
+    ended = []
+    for one in list(running):
+        pid, status, used = os.wait4(one.pid, os.WNOHANG)
+        if pid:
+            running.remove(one)
+            signal_group(one.pid, signal.SIGKILL)
+            ended.append((one, _make_end(one, os.waitstatus_to_exitcode(status), used)))
+    return ended
+
+
+def _kill(one: _RunningSession, running: list[_RunningSession]) -> SessionEnd:
+    running.remove(one)
     signal_group(one.pid, signal.SIGKILL)
-    _, status, used = os.wait4(one.pid, 0)
-    os.close(descriptor)
-    code = None if killed else os.waitstatus_to_exitcode(status)
+    _, _, used = os.wait4(one.pid, 0)
+    return _make_end(one, None, used)
+
+
+def _make_end(one: _RunningSession, code: int | None, used: resource.struct_rusage) -> SessionEnd:
     return SessionEnd(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
 
 
-def _stop_all(running: dict[int, _RunningSession], on_wait: Callable[[int, float], None]) -> None:
+def _stop_all(running: list[_RunningSession], signals: int, on_wait: Callable[[int, float], None]) -> None:
     """Ends the sessions by SIGINT, and those that do not end in time by SIGKILL."""
     began = reported = time.monotonic()
     for patience in PATIENCE:
-        for one in running.values():
+        for one in running:
             signal_group(one.pid, signal.SIGINT)
         deadline = time.monotonic() + patience
         while running and (left := deadline - time.monotonic()) > 0:
-            for descriptor in select.select(list(running), [], [], min(left, REPORT_INTERVAL))[0]:
-                _reap(descriptor, running)
+            _wait_for_signals(signals, min(left, REPORT_INTERVAL))
+            _reap_ended(running)
             now = time.monotonic()
             if running and now - reported >= REPORT_INTERVAL:
                 reported = now
                 on_wait(len(running), max(0.0, began + sum(PATIENCE) - now))
-    for descriptor in list(running):
-        _reap(descriptor, running, killed=True)
+    for one in list(running):
+        _kill(one, running)

@@ -321,7 +321,8 @@ class StallMeter:
     """Adds up the stalls of the tester: a task that sleeps repeatedly wakes up too late.
 
     A machine may be overloaded, paused or asleep (a virtual machine, a closed lid, Ctrl-Z). Deadlines then pass
-    although no process could run, so a missed deadline proves nothing. A slow disk of the tester has the same effect,
+    although no process could run, so a missed deadline proves nothing. The loop's clock stands still while the machine
+    sleeps, so the sleep is measured by another clock. A slow disk of the tester has the same effect,
     because the history is written between the steps of its clients. Computation by the tester's own process is no
     stall, however long it takes.
     """
@@ -330,19 +331,21 @@ class StallMeter:
     """Intended seconds of each sleep."""
     total: float = 0.0
     """Seconds."""
-    _last: tuple[float, float] | None = None
+    _last: tuple[float, float, float] | None = None
 
-    def record_sleep(self, now: float, computed: float) -> None:
+    def record_sleep(self, now: float, computed: float, slept: float = 0.0) -> None:
         """Adds the delay of the last sleep. Must be called before each sleep.
 
-        ``now``: seconds of the loop's clock. ``computed``: processor seconds of the whole process so far.
+        - ``now``: seconds of the loop's clock
+        - ``computed``: processor seconds of the whole process so far
+        - ``slept``: see :func:`assay.cluster.operating_system.measure_sleep`; 0 with simulated time
         """
         if self._last is not None:
-            before, computed_before = self._last
-            stall = now - before - self.sleep - (computed - computed_before)
+            before, computed_before, slept_before = self._last
+            stall = now - before - self.sleep - (computed - computed_before) + slept - slept_before
             if stall >= MIN_STALL:
                 self.total += stall
-        self._last = now, computed
+        self._last = now, computed, slept
 
 
 def describe_uncaught(errors: Sequence[Any]) -> list[str]:

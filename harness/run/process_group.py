@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from assay.cluster.operating_system import list_open_files
+
 
 def start_group(
     command: Sequence[str], output: Path, folder: Path | None = None, environment: Mapping[str, str] | None = None
@@ -27,7 +29,7 @@ def start_group(
 
 def signal_group(leader: int, number: signal.Signals) -> None:
     """Signals the leader and the children in its group; does nothing if they have ended."""
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # macOS denies permission if all members are zombies
         os.killpg(leader, number)
 
 
@@ -37,13 +39,7 @@ def has_open_file(pid: int, folder: Path) -> bool:
     A file with several hard links does not count, because one of them may lie in another folder.
     """
     own = {(one.st_dev, one.st_ino) for one in map(Path.lstat, folder.iterdir()) if _is_only_link(one)}
-    with suppress(OSError):
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # it was closed meanwhile
-                found = descriptor.stat()
-                if (found.st_dev, found.st_ino) in own:
-                    return True
-    return False
+    return any((found.st_dev, found.st_ino) in own for found in list_open_files(pid))
 
 
 def _is_only_link(file: os.stat_result) -> bool:

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import math
 import os
-import resource
 import sys
 import time
 from collections import defaultdict
@@ -24,6 +23,7 @@ import msgspec
 
 from assay.cluster import zookeeper
 from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.operating_system import read_own_memory
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
 from assay.harness.core.files import write_atomically
 from assay.harness.core.resources import FILE, FIRST_INTERVAL, HARNESS, MOST_SAMPLES, RUN, Resources, SampleSeries
@@ -31,7 +31,6 @@ from assay.harness.core.resources import FILE, FIRST_INTERVAL, HARNESS, MOST_SAM
 if TYPE_CHECKING:
     from assay.cluster.ssh.node import SshNode
 
-STATM: Final = Path("/proc/self/statm")
 WRITE_INTERVAL: Final = 60.0
 """Real seconds between two writes of the file. If the run is killed, the last written file remains."""
 
@@ -120,14 +119,6 @@ def find_data_folder(system: System, node: Node) -> str | None:
     if node.role == CLIENT_ROLE or not isinstance(system, SupportsDataFolder):
         return None
     return system.data_folder(node)
-
-
-def read_own_memory() -> int:
-    """Returns the resident memory of this process in bytes; without ``/proc``, its maximum so far."""
-    try:
-        return int(STATM.read_text().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def measure_folder(folder: Path) -> int:

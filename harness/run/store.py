@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from assay.cluster.operating_system import has_mount_point
 from assay.cluster.owner import Owner, current_owner, find_owner, parse_owner
 from assay.harness.core.files import (
     OutsideLinkError,
@@ -288,15 +289,18 @@ def to_safe_name(test_id: str) -> str:
     """
     name = test_id.replace(".py::", "::").replace("::", "-").replace("/", "-").replace("[", "-").removesuffix("]")
     safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".-")
-    if safe != name or len(safe) > NAME_LIMIT or safe in (LATEST, NIGHTS) or not safe:
-        safe = f"{safe[: NAME_LIMIT - 9] or 'run'}-{hashlib.sha256(test_id.encode()).hexdigest()[:8]}"
+    if safe != name or len(safe) > NAME_LIMIT or safe.lower() in (LATEST, NIGHTS) or not safe:
+        safe = f"{safe[: NAME_LIMIT - 9] or 'run'}-{_hash_test(test_id)}"
     return safe
+
+
+def _hash_test(test_id: str) -> str:
+    return hashlib.sha256(test_id.encode()).hexdigest()[:8]
 
 
 def create_run_folder(root: Path, test_id: str, now: datetime) -> RunFolder:
     """Creates a new, empty folder; ``now`` must have a time zone."""
-    parent = root / to_safe_name(test_id)
-    parent.mkdir(parents=True, exist_ok=True)
+    parent = _create_test_folder(root, test_id)
     stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
     number = 1
     while True:
@@ -311,6 +315,19 @@ def create_run_folder(root: Path, test_id: str, now: datetime) -> RunFolder:
         created = RunFolder(root, path)
         created.reserve.allocate(RESERVE)
         return created
+
+
+def _create_test_folder(root: Path, test_id: str) -> Path:
+    """Creates the folder of a test, unless it exists.
+
+    If the file system ignores case, and another test has a folder of that name in another case, a hash is added.
+    """
+    folder = root / to_safe_name(test_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.name not in os.listdir(root):
+        folder = root / f"{folder.name}-{_hash_test(test_id)}"
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 def read_run(path: Path) -> RunInfo | None:
@@ -510,24 +527,13 @@ def find_foreign_content(run: Path) -> str:
     """
     if any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run):
         return NESTED
-    whole = run.resolve()
-    if any(point.is_relative_to(whole) for point in _list_mount_points()):
+    if has_mount_point(run.resolve()):
         return MOUNTED
     names: list[str] = []
     with suppress(FileNotFoundError):  # another gc has deleted it meanwhile
         names = os.listdir(run)
     others = sorted(name for name in names if name not in OWN_NAMES and not TEMPORARY_NAME.fullmatch(name))
     return f"{OTHERS}: {join_some(others, MOST_NAMED)}" if others else ""
-
-
-def _list_mount_points() -> Iterator[Path]:
-    """Yields the mount points of this process. Source: proc_pid_mountinfo(5).
-
-    Device numbers would not show a bind mount of the same file system.
-    """
-    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        point = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split()[4])
-        yield Path(os.fsdecode(point))
 
 
 def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:

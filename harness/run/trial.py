@@ -21,6 +21,7 @@ import msgspec
 
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.operating_system import measure_sleep
 from assay.cluster.system import (
     ZOOKEEPER_ROLE,
     DeploymentError,
@@ -429,7 +430,8 @@ class Trial:
             self.progress.update(self.tally)
             if self.resources is not None:
                 self.resources.sample(self.tally.elapsed)
-            self._stalls.record_sleep(loop.time(), time.process_time())
+            slept = 0.0 if getattr(loop, "simulated", False) else measure_sleep()
+            self._stalls.record_sleep(loop.time(), time.process_time(), slept)
             await asyncio.sleep(TICK)
 
     def _make_endpoints(self) -> list[Endpoint]:

@@ -49,6 +49,9 @@ MAX_DEATHS: Final = 5
 DrawSteps = Callable[[Random, ForkPoint], Sequence[FaultStep]]
 """Draws the faults of a branch that starts at the fork point."""
 
+DISCONNECTED: Final = (OSError, RuntimeError)
+"""Exceptions of ``send_handle`` if the other process is gone. On macOS, which acknowledges, one is RuntimeError."""
+
 
 @dataclass(frozen=True)
 class WaitingProcess:
@@ -173,7 +176,7 @@ class ForkPlayer:
             code = tuple(self._covered)[entry.item.known :]
             entry.item.connection.send(PlayRequest(example, fork_points, self._archive.known_cells, code))
             send_handle(entry.item.connection, theirs.fileno(), None)
-        except OSError:
+        except DISCONNECTED:
             self._archive.drop(entry)
             entry.item.connection.close()
             return None
@@ -253,7 +256,7 @@ class ForkPlayer:
         self._server.close()
         try:
             self._server, self._server_knows = self._supervisor.start(), 0
-        except OSError as error:
+        except DISCONNECTED as error:
             raise ForkServerError(f"the supervisor of the fork servers is gone: {error}") from error
 
     def _judge_all(self, runs: Sequence[PlayedRun]) -> list[PlayOutcome]:

@@ -7,16 +7,17 @@ A *fork point* is a fork of a run between two steps of its event loop, made when
 
 1. The fork waits and plays nothing itself.
 2. For each branch it forks again. The child continues the run, with other random numbers and further faults.
-3. The kernel kills each process of this tree when its parent is gone, so that none outlives the search, even if the
-   search is killed. Therefore a run with fork points waits at its end until they have ended.
+3. A run with fork points waits for them at its end, because perhaps no other process would reap them.
+
+The process that judges has one end of a connection to each process here, and to their supervisor. A process that waits
+ends when its connection is closed. The supervisor kills all others. So no process outlives the search, even if the
+search is killed.
 """
 
 import asyncio
-import ctypes
 import gc
 import math
 import os
-import signal
 import time
 import traceback
 from collections.abc import Callable, Collection
@@ -25,6 +26,7 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Final, NoReturn
 
+from assay.cluster.operating_system import count_threads
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory
 from assay.harness.run.environments import cancel_tasks, close_loop
@@ -40,8 +42,6 @@ from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounte
 from assay.harness.search.coverage_features import OnlineFeatures
 from assay.harness.search.example import Example
 
-PR_SET_PDEATHSIG: Final = 1
-"""Option of Linux' prctl(2)."""
 MIN_GAP: Final = 0.1
 """Minimum seconds between two fork points of a run."""
 NEW_CODE: Final = "new code"
@@ -127,23 +127,12 @@ class ForkPoint:
     """Work up to the fork point, as in :class:`FinishedPlay`."""
 
 
-def die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends or is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent was gone before prctl
-        os._exit(1)
-
-
 def fork_single_threaded() -> int:
-    """Forks this process, which must have one thread. The kernel kills the child when this process is gone."""
-    threads = os.listdir("/proc/self/task")
-    if len(threads) != 1:
-        raise RuntimeError(f"a process can be forked only with one thread; this process has {len(threads)}")
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        die_with_parent(parent)
-    return child
+    """Forks this process, which must have one thread."""
+    threads = count_threads()
+    if threads != 1:
+        raise RuntimeError(f"a process can be forked only with one thread; this process has {threads}")
+    return os.fork()
 
 
 class ForkServer:

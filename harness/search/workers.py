@@ -1,12 +1,14 @@
 """A search on every core: independent explorers in processes of their own, each with its own seed.
 
 The first explorer that finds a failure shrinks it, and the other explorers are ended. If the shrinking crashes or is
-interrupted, the smallest example reported so far is the result. The kernel ends the processes with their parent, even
-if that is killed. They share no corpus, so each explorer is a function of its seed; only their order varies.
+interrupted, the smallest example reported so far is the result. The processes end with their parent, even if that is
+killed. They share no corpus, so each explorer is a function of its seed; only their order varies.
 """
 
+import fcntl
 import multiprocessing
 import os
+import signal
 import time
 import traceback
 from collections import Counter
@@ -20,13 +22,15 @@ from assay.harness.run.interrupt import ignore_terminal_signals
 from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, FoundFailure, Tally
-from assay.harness.search.fork_server import die_with_parent
 
 REPORT_INTERVAL: Final = 10.0
 """Seconds between two reports of progress."""
 GRACE: Final = 5.0
 """Seconds for a terminated process to end."""
 
+
+_EXIT: Final = os._exit
+"""The function itself, because a simulated run replaces ``os._exit``."""
 
 MakeExplorer = Callable[[int, Callable[[str], None]], Explorer]
 
@@ -63,13 +67,12 @@ def run_search(make: MakeExplorer, workers: int, note: Callable[[str], None]) ->
     """
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, BaseProcess] = {}
-    parent = os.getpid()
     try:
         for number in range(workers):
             # Each worker has its own pipe, because a worker killed in the middle of a message leaves a corrupt pipe.
             ours, theirs = context.Pipe(duplex=False)
             process: BaseProcess = context.Process(
-                target=_run_worker, args=(make, number, theirs, parent), name=f"explorer {number}", daemon=True
+                target=_run_worker, args=(make, number, theirs), name=f"explorer {number}", daemon=True
             )
             process.start()
             theirs.close()
@@ -87,8 +90,23 @@ def run_search(make: MakeExplorer, workers: int, note: Callable[[str], None]) ->
             connection.close()
 
 
-def _run_worker(make: MakeExplorer, number: int, parent: Connection, pid: int) -> None:
-    die_with_parent(pid)
+def _end_with_parent() -> None:
+    """Ends this process as soon as its parent has ended, even if that is killed.
+
+    The parent holds one end of a pipe, whose other end is the sentinel. The kernel signals the end of the file, so no
+    thread has to wait for it: a process with two threads cannot fork safely.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    signal.signal(signal.SIGIO, lambda *_: _EXIT(1))
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, fcntl.fcntl(parent.sentinel, fcntl.F_GETFL) | os.O_ASYNC)
+    if wait([parent.sentinel], 0):  # it had ended before
+        _EXIT(1)
+
+
+def _run_worker(make: MakeExplorer, number: int, parent: Connection) -> None:
+    _end_with_parent()
     ignore_terminal_signals()
     try:
         explorer = make(number, lambda line: parent.send(("note", line)))

@@ -18,6 +18,7 @@ from assay.cluster import journal, leftovers, owner
 from assay.cluster.docker import disk as disks
 from assay.cluster.docker import engine as docker_engine
 from assay.cluster.journal import RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer, UndoJournal
+from assay.cluster.operating_system import read_start_time
 
 from helpers.examples import some_of
 from helpers.small_disk import small_disk
@@ -190,7 +191,7 @@ def test_the_state_folder_follows_the_users_settings(monkeypatch: pytest.MonkeyP
 
 
 def _parent_start() -> int:
-    started = owner._read_start_time(os.getppid())
+    started = read_start_time(os.getppid())
     assert started is not None
     return started
 

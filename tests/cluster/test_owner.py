@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from assay.cluster import owner
+from assay.cluster.operating_system import read_start_time
 
 
 def test_text_and_owner_are_inverse() -> None:
@@ -23,9 +24,7 @@ def test_the_running_process_is_alive() -> None:
 
 def test_a_process_that_ended_is_not_alive() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
-        theirs = dataclasses.replace(
-            owner.current_owner(), pid=child.pid, started=owner._read_start_time(child.pid) or 0
-        )
+        theirs = dataclasses.replace(owner.current_owner(), pid=child.pid, started=read_start_time(child.pid) or 0)
         assert theirs.alive()
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

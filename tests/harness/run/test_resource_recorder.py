@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 
 from assay.cluster.node import NodeError
+from assay.cluster.operating_system import read_own_memory
 from assay.cluster.ssh.node import SshNode
 from assay.harness.core.files import read_json
 from assay.harness.core.resources import FILE, FIRST_INTERVAL, HARNESS, MOST_SAMPLES, RUN, Resources, SampleSeries
 from assay.harness.run import resource_recorder as module
-from assay.harness.run.resource_recorder import ResourceRecorder, measure_folder, read_own_memory
+from assay.harness.run.resource_recorder import ResourceRecorder, measure_folder
 
 MB = 1_000_000
 
@@ -52,11 +53,6 @@ def test_the_memory_of_the_harness_is_that_of_this_process() -> None:
     held = bytearray(b"x" * 80 * MB)
     assert 70 * MB < read_own_memory() - before < 100 * MB
     del held
-
-
-def test_without_proc_the_largest_memory_so_far_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "STATM", tmp_path / "none")
-    assert read_own_memory() > 10 * MB
 
 
 def test_a_folder_has_the_size_of_its_files(tmp_path: Path) -> None:

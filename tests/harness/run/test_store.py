@@ -7,6 +7,7 @@ import os
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -85,6 +86,29 @@ def test_ids_that_differ_in_replaced_characters_keep_apart(one: str, other: str)
     prefix = "a::t[ü"
     if one != other:
         assert store.to_safe_name(prefix + one) != store.to_safe_name(prefix + other)
+
+
+def test_tests_whose_names_differ_only_in_case_get_two_folders_if_the_file_system_ignores_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def ignore_case(folder: Path, *given: Any, **options: Any) -> None:
+        same = [one for one in folder.parent.glob("*") if one.name.lower() == folder.name.lower()]
+        return make(same[0] if same else folder, *given, **options)
+
+    monkeypatch.setattr(Path, "mkdir", ignore_case)
+    folders = [
+        store._create_test_folder(tmp_path, f"a.py::{name}") for name in ("test_a", "test_A", "test_a", "test_A")
+    ]
+    assert folders[:2] == folders[2:]
+    assert folders[0].name == "a-test_a"
+    assert folders[1].name.startswith("a-test_A-")
+    assert sorted(tmp_path.iterdir()) == sorted(folders[:2])
+
+
+def test_a_test_with_the_name_of_a_link_in_another_case_gets_another_name() -> None:
+    assert store.to_safe_name("Latest") != "Latest"
 
 
 def test_two_runs_in_one_millisecond_get_two_folders(tmp_path: Path) -> None:

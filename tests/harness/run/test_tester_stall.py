@@ -47,6 +47,14 @@ def test_what_a_sleep_took_too_long_counts_less_what_was_computed(took: float, c
     assert still.total == pytest.approx(total)
 
 
+def test_the_sleep_of_the_machine_counts_although_the_clock_stood_still() -> None:
+    still = StallMeter(0.1)
+    still.record_sleep(50.0, 7.0, 1000.0)
+    still.record_sleep(50.1, 7.0, 1030.0)
+    still.record_sleep(50.2, 7.0, 1030.0)
+    assert still.total == pytest.approx(30.0)
+
+
 def test_it_adds_up() -> None:
     still, now = StallMeter(0.1), 0.0
     for took in (0.0, 0.6, 0.1, 0.3, 1.1):

@@ -24,7 +24,7 @@ from assay.harness.run.attempt import ReportPolicy
 from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.import_by_name import find_packages
 from assay.harness.run.settings import Settings
-from assay.harness.search import fork_server
+from assay.harness.search import fork_server, fork_supervisor
 from assay.harness.search.code_coverage.source import find_modules
 from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.fork_player import (
@@ -427,3 +427,41 @@ def test_the_processes_that_stand_end_with_the_one_that_searches_however_that_en
     parent.wait()
     parent.stdout.close()
     assert process_tree.left(standing) == []
+
+
+SEARCHES = """
+import os, time
+from assay.harness.search import workers
+
+class Waiting:
+    def run(self):
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+
+workers.run_search(lambda number, note: Waiting(), 2, print)
+"""
+
+
+@pytest.mark.slow
+def test_explorers_end_with_their_parent_even_if_it_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", SEARCHES], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    explorers = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert process_tree.left(explorers) == []
+
+
+@pytest.mark.parametrize("limit", [-1, 2**62])
+def test_a_system_without_a_limit_of_descriptors_is_not_asked_to_close_all_of_them(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda name: limit)
+    assert fork_supervisor._find_descriptor_limit() < 10_000, "the open ones are listed"
+
+    def list_nothing(folder: str) -> list[str]:
+        raise FileNotFoundError(folder)
+
+    monkeypatch.setattr(os, "listdir", list_nothing)
+    assert fork_supervisor._find_descriptor_limit() == fork_supervisor.MOST_DESCRIPTORS
