@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.cluster import owner, zookeeper
@@ -23,7 +23,7 @@ from assay.cluster.hosts.host_command import run_on_host
 from assay.cluster.hosts.inventory import InventoryHost
 from assay.cluster.journal import state_folder
 from assay.cluster.node import NodeError
-from assay.cluster.operating_system import find_obstacle, read_available_memory
+from assay.cluster.operating_system import ON_MACOS, find_obstacle, read_available_memory
 from assay.cluster.ssh import power
 
 
@@ -52,6 +52,15 @@ MEMORY_NEEDED = 2 * GIB
 
 JAVA_SECONDS = 30.0
 """Time limit of ``java -version``."""
+MACOS_REMEDIES = {
+    "root": "not needed, because the engine has a machine of its own",
+    "docker engine": "start Docker Desktop, or `brew install colima docker` and `colima start`",
+    "clocks and disks of nodes": "`xcode-select --install`",
+    "java": "`brew install openjdk`",
+    "zookeeper": "none on macOS: these tests need Debian's jars",
+    "chromium": "`brew install --cask chromium chromedriver`",
+}
+"""Remedies on macOS, by finding. Other findings have the same remedy on every system."""
 
 
 def diagnose() -> list[DoctorFinding]:
@@ -59,7 +68,10 @@ def diagnose() -> list[DoctorFinding]:
     findings = [_python(), _processes(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
         findings += [_image(), _iptables(), _power_loss(), _preloads()]
-    return [*findings, _java(), _zookeeper(), _chromium()]
+    findings += [_java(), _zookeeper(), _chromium()]
+    if not ON_MACOS:
+        return findings
+    return [one if one.good else replace(one, remedy=MACOS_REMEDIES.get(one.name, one.remedy)) for one in findings]
 
 
 def docker_available() -> bool:
@@ -98,7 +110,7 @@ def _root() -> DoctorFinding:
 def _memory() -> DoctorFinding:
     available = read_available_memory()
     if available is None:
-        obstacle, remedy = find_obstacle() or ("the system does not say", "none needed")
+        obstacle, remedy = find_obstacle() or ("the system does not say", "look at the memory by other means")
         return DoctorFinding("memory", False, f"unknown: {obstacle}", remedy, "knowing whether a Docker cluster fits")
     good = available >= MEMORY_NEEDED
     remedy = "" if good else f"free memory up to {MEMORY_NEEDED / GIB:.0f} GiB, or use fewer --nodes"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ON_LINUX: Final = sys.platform == "linux"
+ON_MACOS: Final = sys.platform == "darwin"
 PROC: Final = Path("/proc")
 UNKNOWN_START: Final = 0
 """The start time of a process that exists, but hides when it started."""
@@ -183,7 +184,7 @@ def read_own_memory() -> int:
     psutil = None if ON_LINUX else _load_psutil()
     if psutil is not None:
         return int(psutil.Process().memory_info().rss)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if ON_MACOS else 1024)
 
 
 def list_open_files(pid: int) -> Iterator[os.stat_result]:

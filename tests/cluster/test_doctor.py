@@ -36,6 +36,17 @@ def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
 
 
 @pytest.mark.usefixtures("no_engine")
+def test_on_macos_no_remedy_is_a_package_of_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ON_MACOS", True)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor.zookeeper, "JARS", "/nowhere/zookeeper.jar")
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 501)
+    bad = {finding.name: finding.remedy for finding in doctor.diagnose() if not finding.good}
+    assert {"root", "docker engine", "java", "zookeeper", "chromium"} <= bad.keys()
+    assert not [remedy for remedy in bad.values() if "apt" in remedy or "dockerd" in remedy]
+
+
+@pytest.mark.usefixtures("no_engine")
 def test_an_engine_error_says_how_to_get_one() -> None:
     with (
         pytest.raises(engine.DockerEngineError, match="`dockerd`, of the package docker"),
