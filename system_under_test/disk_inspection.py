@@ -12,11 +12,11 @@ from zlib import crc32
 
 from assay.system_under_test import broker_rpc
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, parse_lines
+from assay.system_under_test.log.compaction_note import COMPACTION_NOTE
 from assay.system_under_test.log.directory import format_directory_name
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.files import LOG_SUFFIX
 from assay.system_under_test.log.index import MAX_RELATIVE
-from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CODEC_MASK, CRC_START, ENTRY_HEADER, encode
 
@@ -61,6 +61,7 @@ class StoredReplica:
     - ``watermark``: a record below it is committed
     - ``checkpointed``: the high watermark in the replica's own checkpoint
     - ``epochs``: first offset and number of each leader epoch, in their order
+    - ``compacted``: whether offsets may have gaps
     - ``segments``: base offset and content of each segment
     """
 
@@ -194,7 +195,7 @@ async def read_replica(node: Any, key: str, partition: LedPartition, checkpointe
         in_isr,
         checkpointed,
         epochs,
-        bool(await node.find_files(f"{folder}/{TOMBSTONES}")),
+        bool(await node.find_files(f"{folder}/{COMPACTION_NOTE}")),  # the file exists once a log may have gaps
         await _read_segments(node, folder),
     )
 

@@ -7,7 +7,7 @@ In reading order:
 - ``segment``: one file of entries, and reads from it; it uses ``index``, ``times``, ``scan`` and ``files``
 - ``recovery``: opens a log after a crash; ``preallocation``: files that end in zeros
 - ``retention``: removes old segments
-- ``cleaner``: compacts a log; it uses ``swap`` and ``tombstones``
+- ``cleaner``: compacts a log; it uses ``swap`` and ``compaction_note``
 - ``epochs``: the epoch history of a log; ``checkpoints``: offsets per partition, such as high watermarks
 - ``damage``: the note that a log has lost records
 - ``directory``: the layout of a broker's log directory; ``deletion``: removes the folder of a log

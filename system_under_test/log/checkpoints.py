@@ -25,7 +25,7 @@ from assay.system_under_test.storage.atomic import write_atomic
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-CLEANED = "cleaner-offset-checkpoint"
+CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 VERSION = 1
 VERSION_WITHOUT_CHECKSUM = 0
 """Kafka's version."""

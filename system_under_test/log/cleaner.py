@@ -11,8 +11,9 @@ A pass has two steps, as in Kafka:
 The number of keys that a pass may remember is limited. At the limit it stops reading, even in the middle of a segment,
 and keeps all messages from there on.
 
-Compaction touches a segment only if it is no longer written to, is fsynced, and lies below the high watermark. Readers
-continue in the old segments. Appends, reads and retention continue during a pass; a truncation of its segments ends it.
+Compaction touches a segment only if it is no longer written to, is fsynced, and lies below the high watermark. Appends,
+reads and retention continue during a pass. Readers of a replaced segment finish in the old file. A truncation of the
+log interrupts the pass.
 """
 
 import asyncio
@@ -98,7 +99,7 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ends = log.segment_offsets[1 : len(segments) + 1]
     total = sum(segment.size for segment in segments)
     dirty = sum(segment.size for segment, end in zip(segments, ends, strict=True) if end > dirty_from)
-    horizon = log.tombstones.find_expired_offset(now.wall_ms, topic.delete_retention_ms, ends[-1])
+    horizon = log.compaction_note.find_expired_offset(now.wall_ms, topic.delete_retention_ms, ends[-1])
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
@@ -113,23 +114,24 @@ async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callab
 
     Raises :class:`CleaningInterrupted`, :class:`CorruptLog` for damage, ``OSError``, and :class:`SwapUnfinished`.
     """
-    run = _Pass(log, plan, on_replaced)
-    end, last = await run.read_keys(max_keys)
+    current = _Pass(log, plan, on_replaced)
+    end, last = await current.read_keys(max_keys)
     examined = tuple(segment for segment in plan.segments if segment.base_offset < end)
     before = sum(segment.size for segment in examined)
-    # The pass may leave gaps below its end. They must be noted before (``tombstones``), or would look like losses.
-    await log.tombstones.set_ends(log.find_gaps)
-    await log.tombstones.allow_gaps(lambda: plan.end if log.truncations == plan.truncations else 0)
+    # The pass may leave gaps between segments below its end. The compaction note must allow them first, and note where
+    # the segment before each gap ends. Otherwise a gap would look like a loss.
+    await log.compaction_note.set_ends(log.find_gaps)
+    await log.compaction_note.allow_gaps(lambda: plan.end if log.truncations == plan.truncations else 0)
     for group in _group_segments(examined, log.config.segment_bytes, log.config.index_max_bytes, end):
-        await run.rewrite(group, end, last)
+        await current.rewrite(group, end, last)
     return CleaningResult(
         end=end,
-        messages=run.dropped,
+        messages=current.dropped,
         size_before=before,
-        size_after=before - run.freed,
+        size_after=before - current.freed,
         horizon=min(plan.horizon, end),
-        last_tombstone=run.last_tombstone,
-        truncations=run.truncations,
+        last_tombstone=current.last_tombstone,
+        truncations=current.truncations,
     )
 
 
@@ -141,7 +143,7 @@ async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
     """
     if log.closed or log.truncations != cleaning.truncations:
         return False
-    await log.tombstones.record_cleaning(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
+    await log.compaction_note.record_cleaning(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
     return True
 
 
@@ -215,7 +217,7 @@ class _Pass:
                 raise CleaningInterrupted
             following = log.segments[log.segments.index(group[-1]) + 1].base_offset
             if scan.next_offset < following:  # the new segment leaves a gap before the following one
-                await log.tombstones.add_ends(
+                await log.compaction_note.add_ends(
                     lambda: {following: scan.next_offset} if log.truncations == self.truncations else {}
                 )
             if not await swap.exchange_segments(log, group, scan, self.truncations):
@@ -232,7 +234,7 @@ class _Pass:
     def _iterate_blocks(self, segment: Segment) -> Iterator[bytes]:
         """Yields the bytes of each block, checked again even if they were checked before.
 
-        The disk may have damaged them since. Also, the last offset of a block may be too high, which only the next
+        The disk may have damaged them since. A damaged last offset of a block may be too high, which only the next
         block or the segment's end shows.
         """
         blocks, expected = segment.blocks(), segment.base_offset

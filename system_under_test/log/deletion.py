@@ -16,6 +16,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from assay.system_under_test.log.compaction_note import COMPACTION_NOTE
 from assay.system_under_test.log.damage import DAMAGED
 from assay.system_under_test.log.directory import (
     DELETED_SUFFIX,
@@ -28,11 +29,10 @@ from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.files import LOG_SUFFIX, RETIRED_SUFFIX, SUFFIXES
 from assay.system_under_test.log.preallocation import PREALLOCATED
 from assay.system_under_test.log.swap import CLEANED_SUFFIX, is_swap_file
-from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
-_NOTES = (DAMAGED, EPOCHS, INCARNATION, PREALLOCATED, TOMBSTONES)
+_NOTES = (DAMAGED, EPOCHS, INCARNATION, PREALLOCATED, COMPACTION_NOTE)
 _OWN_NAMES = {name + suffix for name in _NOTES for suffix in ("", TEMPORARY_SUFFIX)}
 _OWN_SUFFIXES = {
     *SUFFIXES,

@@ -67,10 +67,10 @@ class Log(SegmentList):
             log.config,
             clean=clean,
             recovery_point=recovery_point,
-            allows_gap=log.tombstones.allows_gap,
+            allows_gap=log.compaction_note.allows_gap,
             preallocated=log.preallocation_note.exists,
             now=log.now,
-            known_damage=log.damage_note.read() or log.tombstones.damage,
+            known_damage=log.damage_note.read() or log.compaction_note.damage,
         )
         log.set_segments(loaded.segments)
         log.end_offset = log.flushed_offset = loaded.recovery.end
@@ -80,7 +80,7 @@ class Log(SegmentList):
     async def _write_notes(self, config: LogConfig) -> None:
         """Writes the notes that must be durable before these settings take effect."""
         if config.compacted:
-            await self.tombstones.create()
+            await self.compaction_note.create()
         if config.preallocate:
             await self.preallocation_note.write()
 
@@ -94,11 +94,11 @@ class Log(SegmentList):
     async def configure(self, config: LogConfig) -> None:
         """Applies settings from now on; existing segments keep their sizes. A log that may have gaps stays so."""
         await self._write_notes(config)
-        self.apply_config(replace(config, compacted=self.tombstones.may_have_gaps))
+        self.apply_config(replace(config, compacted=self.compaction_note.may_have_gaps))
 
     async def allow_gaps(self) -> None:
         """Durably and permanently allows gaps, because the leader's log, which this log copies, has gaps."""
-        await self.tombstones.create()
+        await self.compaction_note.create()
         self.apply_config(replace(self.config, compacted=True))
 
     # -- appending and reading -----------------------------------------------------------------------------------
@@ -237,16 +237,16 @@ class Log(SegmentList):
             gap, end = point.gap, point.next_offset
         if gap:
             await self.flush()
-        await self.tombstones.truncate(offset, gap, end)
+        await self.compaction_note.truncate(offset, gap, end)
 
     async def abandon_truncation(self) -> None:
         """Restores the notes after a ``prepare_truncation`` without truncation, even if it failed or was cancelled.
 
         Raises ``OSError``.
         """
-        if self.tombstones.may_have_gaps:
-            await self.tombstones.add_ends(self.find_gaps)
-            await self.tombstones.allow_gaps(lambda: max(self.find_gaps(), default=0))
+        if self.compaction_note.may_have_gaps:
+            await self.compaction_note.add_ends(self.find_gaps)
+            await self.compaction_note.allow_gaps(lambda: max(self.find_gaps(), default=0))
 
     def _find_truncation_point(self, offset: int) -> TruncationPoint:
         # At the log's start the first segment stays, empty: its name records where the log starts.
@@ -276,7 +276,7 @@ class Log(SegmentList):
 
     async def close_notes(self) -> None:
         """Stops all notes, because the directory is about to be removed or renamed."""
-        await self.tombstones.close()
+        await self.compaction_note.close()
         await self.damage_note.close()
         await self.preallocation_note.close()
 
@@ -292,7 +292,7 @@ class Log(SegmentList):
         async with self.change_lock:
             self.closed = True
             if self.segments and self.found_damage is None:
-                self.active.seal()
+                self.active.seal()  # no appends follow: completes its time index
             self.purge()
             for segment in self.segments:
                 segment.times.finish()

@@ -84,7 +84,7 @@ async def load_segments(
 
     Raises ``OSError``.
     """
-    rejected = await swap.finish_swaps(storage, directory, config)
+    rejected = await swap.finish_swaps(storage, directory, config)  # exchanges of compacted segments, after a crash
     bases = files.list_segment_bases(storage, directory)
     segments = [open_found_segment(storage, directory, base, config, now=now()) for base in bases or [0]]
     good: list[Segment] = []

@@ -14,7 +14,7 @@ async def remove_expired_segments(
 ) -> int:
     """Removes the oldest segments that exceed the age or the size, and returns their number.
 
-    - Only segments below the offset that ``limit`` returns are removed, and none of a damaged log.
+    - Only segments below the offset that ``limit`` returns (the high watermark) are removed, and none of a damaged log.
     - ``retention_ms`` or ``retention_bytes`` of -1 means no limit.
     - The age of a segment is that of its youngest message; :meth:`SegmentTimes.age_ms` defines it for messages without
       timestamps.
@@ -36,9 +36,8 @@ async def remove_expired_segments(
                 log.retire(_retire_files(log.storage, segment))
                 count += 1
             await log.storage.fsync_directory(log.directory)
-            if (
-                log.truncations == truncations
-            ):  # otherwise a truncation may have changed the start, which is not durable yet
+            # A truncation during the fsync may have changed the start, which is then not durable yet.
+            if log.truncations == truncations:
                 log.flushed_offset = max(log.flushed_offset, log.start_offset)
 
 

@@ -20,12 +20,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from assay.system_under_test.clocks import Instant
+from assay.system_under_test.log.compaction_note import CompactionNote
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage, DamageNote
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
 from assay.system_under_test.log.preallocation import PreallocationNote
 from assay.system_under_test.log.segment import Segment, create_segment, ignore, remove_segment
-from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records.message_set import SetTimes
 from assay.system_under_test.runtime import Storage
 
@@ -46,10 +46,10 @@ class SegmentList:
     ) -> None:
         self.storage = storage
         self.directory = directory
-        self.tombstones = Tombstones(storage, directory)
+        self.compaction_note = CompactionNote(storage, directory)
         self.damage_note = DamageNote(storage, directory)
         self.preallocation_note = PreallocationNote(storage, directory)
-        self.config = replace(config, compacted=config.compacted or self.tombstones.may_have_gaps)
+        self.config = replace(config, compacted=config.compacted or self.compaction_note.may_have_gaps)
         self.on_roll: Callable[[int], None] = ignore
         self.on_damage: Callable[[Damage], None] = ignore
         self.segments: tuple[Segment, ...] = ()
@@ -237,8 +237,8 @@ class SegmentList:
                 await self.storage.fsync_directory(self.directory)
                 self._durable_directory_changes = directory_changes
             if self.unflushed_gap:
-                await self.tombstones.add_ends(self.find_gaps)
-                await self.tombstones.allow_gaps(lambda: self.unflushed_gap)
+                await self.compaction_note.add_ends(self.find_gaps)
+                await self.compaction_note.allow_gaps(lambda: self.unflushed_gap)
             self._durable_truncations = truncations
             self.flushed_offset = max(self.flushed_offset, self._flushing_to)
             if self.flushed_offset > self.end_offset:  # otherwise later appends would count as durable too early

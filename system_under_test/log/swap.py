@@ -78,7 +78,7 @@ async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: Segm
         if log.closed or log.found_damage is not None or log.truncations != truncations or old[0] not in log.segments:
             return False
         end = log.segments[log.segments.index(old[-1]) + 1].base_offset
-        written = old[-1].times.last_written()
+        written = old[-1].times.last_written()  # the new segment keeps the times of the last old one
         is_in_place = False
         swapped = f"{log.directory}/{format_swap_name(base, end, scan.position)}"
         log.swap_file = swapped

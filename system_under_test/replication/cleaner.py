@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log import cleaner
-from assay.system_under_test.log.checkpoints import CLEANED, OffsetCheckpoint
+from assay.system_under_test.log.checkpoints import CLEANED_OFFSETS, OffsetCheckpoint
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.records.message import RecordError
 from assay.system_under_test.replication.replica import Replica
@@ -37,7 +37,7 @@ class LogCleaner:
         self._config = config
         self._replicas = replicas
         self._checkpointing = checkpointing
-        self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}", require_in_place)
+        self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED_OFFSETS}", require_in_place)
 
     def open(self) -> str | None:
         """Loads the checkpoint. If it is unreadable, returns the problem, and all logs count as dirty."""

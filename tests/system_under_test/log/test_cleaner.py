@@ -15,6 +15,7 @@ from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import cleaner, swap
 from assay.system_under_test.log.checkpoints import format_lines
 from assay.system_under_test.log.cleaner import CleaningInterrupted, CleaningResult
+from assay.system_under_test.log.compaction_note import COMPACTION_NOTE
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange, SwapUnfinished
 from assay.system_under_test.log.files import format_segment_name
@@ -22,7 +23,6 @@ from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import remove_expired_segments
 from assay.system_under_test.log.segment import SliceRemoved
 from assay.system_under_test.log.swap import format_swap_name
-from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
 from assay.system_under_test.records.message import CorruptMessage
@@ -167,7 +167,7 @@ def test_a_segment_that_has_lost_its_last_entries_damages_a_cleaned_log(
 def test_gaps_that_an_earlier_version_has_left_are_noted_by_the_next_pass(clean: bool) -> None:
     async def scenario(bench: Bench) -> None:
         await cleaned_with_gaps(bench)
-        path = f"{DIRECTORY}/{TOMBSTONES}"
+        path = f"{DIRECTORY}/{COMPACTION_NOTE}"
         lines = bench.disk.read(path).split(b"\n", 1)[1].decode().splitlines()
         assert lines[1:3] == ["gaps 9", "ends 3 2"]
         bench.disk.write(path, format_lines(["gaps 9"]))
@@ -247,13 +247,13 @@ def test_a_record_that_is_damaged_after_its_key_was_read_stops_the_pass(monkeypa
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "b1", "a2", "c1", "d1", "e1", "a3"))
-        allow_gaps = log.tombstones.allow_gaps
+        allow_gaps = log.compaction_note.allow_gaps
 
         async def damage_and_allow_gaps(find_end: Callable[[], int]) -> None:
             flip_bit(bench.disk, 3, 7)
             await allow_gaps(find_end)
 
-        monkeypatch.setattr(log.tombstones, "allow_gaps", damage_and_allow_gaps)
+        monkeypatch.setattr(log.compaction_note, "allow_gaps", damage_and_allow_gaps)
         with pytest.raises(CorruptLog):
             await bench.clean()
         assert log.damage is not None
@@ -502,7 +502,7 @@ def test_a_log_that_was_compacted_may_have_gaps_for_good() -> None:
         log = await bench.open()
         await bench.fill(*values(*["a1"] * 7))
         await bench.clean()
-        assert TOMBSTONES in [path.rpartition("/")[2] for path in bench.disk.files()]
+        assert COMPACTION_NOTE in [path.rpartition("/")[2] for path in bench.disk.files()]
         log = await bench.open(compacted=False, recovery_point=7)
         assert bench.offsets() == [5, 6]
         await log.configure(LogConfig(compacted=False))
@@ -679,7 +679,7 @@ def test_a_start_finishes_a_swap_after_which_nothing_is_left_of_the_segments(cle
     async def scenario(bench: Bench) -> None:
         await four_segments(bench)
         await bench.open(clean=True, recovery_point=10)
-        await bench.log.tombstones.allow_gaps(lambda: 6)
+        await bench.log.compaction_note.allow_gaps(lambda: 6)
         await bench.log.close()
         bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6, 0)}", b"")
         await bench.open(clean=clean, recovery_point=10)
@@ -695,7 +695,7 @@ def test_a_damaged_swap_file_whose_segments_are_partly_gone_damages_the_log(clea
     async def scenario(bench: Bench) -> None:
         segments = await four_segments(bench)
         await bench.open(clean=True, recovery_point=10)
-        await bench.log.tombstones.allow_gaps(lambda: 9)
+        await bench.log.compaction_note.allow_gaps(lambda: 9)
         await bench.log.close()
         swapped = bytearray(segments["0"] + segments["3"])
         swapped[-1] ^= 1

@@ -310,7 +310,7 @@ class Model:
     async def reset(self, start: int) -> None:
         async with self.truncation_lock:
             self.clean_to = min(self.clean_to, start)
-            await self.log.tombstones.truncate(start)
+            await self.log.compaction_note.truncate(start)
         self.log.reset(start)
         assert self.log.size == 0
         self.start = start

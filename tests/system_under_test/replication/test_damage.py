@@ -20,11 +20,11 @@ from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.deployment import OFFSETS_TOPIC_PARTITIONS, Broker
 from assay.system_under_test.groups.terms import find_partition
-from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, format_lines
+from assay.system_under_test.log.checkpoints import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, format_lines
+from assay.system_under_test.log.compaction_note import COMPACTION_NOTE
 from assay.system_under_test.log.damage import DAMAGED
 from assay.system_under_test.log.directory import INCARNATION
 from assay.system_under_test.log.epochs import EPOCHS
-from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.partition import Partition
@@ -385,13 +385,13 @@ def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over(
         (EPOCHS, one_digit),
         (INCARNATION, one_digit),
         (INCARNATION, None),
-        (TOMBSTONES, one_digit(format_lines(["gaps 5"]))),
+        (COMPACTION_NOTE, one_digit(format_lines(["gaps 5"]))),
         (EPOCHS, b"0\n1\n0 x\n"),
         (EPOCHS, b"0\n2\n1 0\n0 9\n"),
         (EPOCHS, b""),
         (EPOCHS, None),
         (INCARNATION, b"\x00\x01"),
-        (TOMBSTONES, b"0\n1\nnonsense\n"),
+        (COMPACTION_NOTE, b"0\n1\nnonsense\n"),
     ],
     ids=[
         *("epochs-digit", "incarnation-digit", "incarnation-gone", "compaction-digit"),
@@ -521,7 +521,7 @@ def test_a_cleaners_checkpoint_that_makes_no_sense_has_the_log_cleaned_again(non
     async def check() -> None:
         async with cluster_with_records(cleanup_policy="compact") as setting:
             victim = setting.victim
-            path = f"{DATA}/{CLEANED}"
+            path = f"{DATA}/{CLEANED_OFFSETS}"
             await until(lambda: path in victim.disk.files(), "it is cleaned", 60)
             before = victim.disk.read(path)
             await setting.restarted_with(path, nonsense)

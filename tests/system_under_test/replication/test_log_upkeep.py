@@ -15,7 +15,7 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test import disk_inspection
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS, parse_lines
+from assay.system_under_test.log.checkpoints import CLEANED_OFFSETS, RECOVERY_POINTS, parse_lines
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.files import LOG_SUFFIX, RETIRED_SUFFIX
 from assay.system_under_test.network.connection import Connection
@@ -167,7 +167,7 @@ def test_tombstones_go_after_their_time_on_every_replica_and_restarts_do_not_for
             await follower.start()
             await asyncio.sleep(7)
             assert not any(held(node, 1) for node in cluster.nodes), "nothing was written until then"
-            assert all(checkpoint(node, CLEANED) > 10 for node in cluster.nodes)
+            assert all(checkpoint(node, CLEANED_OFFSETS) > 10 for node in cluster.nodes)
 
     simulate(check)
 

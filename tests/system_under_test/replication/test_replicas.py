@@ -16,7 +16,7 @@ import pytest
 
 from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
-from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.checkpoints import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from assay.system_under_test.log.cleaner import CleaningInterrupted
 from assay.system_under_test.log.directory import DirectoryError, DirectoryMovedError, lock, make_root
 from assay.system_under_test.log.errors import CorruptLog, SwapUnfinished
@@ -106,7 +106,7 @@ class Bench:
         storage = self.disk.storage()
         found = {
             name: OffsetCheckpoint(storage, f"data/{name}").load().get(("t", 0))
-            for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANED)
+            for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANED_OFFSETS)
         }
         return {name: offset for name, offset in found.items() if offset is not None}
 
@@ -141,7 +141,7 @@ async def _compacted() -> Bench:
     await bench.start()
     await fill(await bench.lead(settings=COMPACTED), 9)
     cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
-    await until(lambda: CLEANED in bench.noted(), "it is cleaned")
+    await until(lambda: CLEANED_OFFSETS in bench.noted(), "it is cleaned")
     cleaning.cancel()
     await bench.replicas.checkpoint()
     assert len(bench.noted()) == 3
@@ -289,7 +289,7 @@ def test_a_deletion_waits_for_the_cleaners_note_of_the_log() -> None:
         begun = asyncio.Event()
 
         def delay() -> float:
-            if begun.is_set() or not bench.storage.exists(f"data/{CLEANED}.tmp"):
+            if begun.is_set() or not bench.storage.exists(f"data/{CLEANED_OFFSETS}.tmp"):
                 return 0.0
             begun.set()
             return 1.0
@@ -301,7 +301,7 @@ def test_a_deletion_waits_for_the_cleaners_note_of_the_log() -> None:
         await bench.lead(czxid=2, settings={})
         await asyncio.sleep(2)
         cleaning.cancel()
-        assert CLEANED not in bench.noted()
+        assert CLEANED_OFFSETS not in bench.noted()
 
     simulate(check)
 

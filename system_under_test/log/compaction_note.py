@@ -30,7 +30,7 @@ from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
-TOMBSTONES = "compaction-checkpoint"
+COMPACTION_NOTE = "compaction-checkpoint"
 MAX_OFFSET = 2**63 - 1
 
 
@@ -41,42 +41,42 @@ class TombstoneAge(NamedTuple):
     time: int
 
 
-class CompactionNotes(NamedTuple):
+class CompactionState(NamedTuple):
     """The content of the file."""
 
-    gaps: int = 0
+    gaps_below: int = 0
     rows: tuple[TombstoneAge, ...] = ()
     ends: tuple[tuple[int, int], ...] | None = None
     """``(base, end)``, ascending in both; None: unknown, because an earlier version has written the file."""
 
 
-class Tombstones(LogStateFile):
+class CompactionNote(LogStateFile):
     """The file and its content. Each change is durable when its call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         """Reads the file. Sets ``damage`` if it is unreadable, because any records may then be missing."""
-        super().__init__(storage, f"{directory}/{TOMBSTONES}")
+        super().__init__(storage, f"{directory}/{COMPACTION_NOTE}")
         self.may_have_gaps = storage.exists(self._path)
         """Whether the log's offsets may have gaps."""
         self.damage: Damage | None = None
-        self._state = CompactionNotes()
-        self._written: CompactionNotes | None = None
+        self._state = CompactionState()
+        self._written: CompactionState | None = None
         """The content that the file has for certain; None during a write, and after a write that failed."""
         if self.may_have_gaps:
             try:
                 self._state = _parse(self._path, storage.read_bytes(self._path))
             except CheckpointError as error:
-                self.damage, self._state = Damage(0, str(error)), CompactionNotes(gaps=MAX_OFFSET)
+                self.damage, self._state = Damage(0, str(error)), CompactionState(gaps_below=MAX_OFFSET)
             self._written = self._state
 
     @property
-    def gaps(self) -> int:
+    def gaps_below(self) -> int:
         """The offset below which a segment may end before the next one begins."""
-        return self._state.gaps
+        return self._state.gaps_below
 
     def allows_gap(self, end: int, base: int) -> bool:
         """Returns whether a segment may end at ``end`` if the next one begins at ``base``."""
-        return base <= self.gaps and (self._state.ends is None or dict(self._state.ends).get(base, base) <= end)
+        return base <= self.gaps_below and (self._state.ends is None or dict(self._state.ends).get(base, base) <= end)
 
     def rows(self) -> tuple[TombstoneAge, ...]:
         """Returns the rows, ascending in offset and time."""
@@ -97,8 +97,8 @@ class Tombstones(LogStateFile):
 
         Everything below that offset must be on disk.
         """
-        if offset() > self.gaps or self._written is None:
-            await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
+        if offset() > self.gaps_below or self._written is None:
+            await self._change(lambda state: state._replace(gaps_below=max(state.gaps_below, offset())))
 
     async def set_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
         """Notes all gaps: the base of the segment after each gap, to the end of the segment before it."""
@@ -107,7 +107,7 @@ class Tombstones(LogStateFile):
     async def add_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
         """Notes further gaps, as :meth:`set_ends`; does nothing if the earlier gaps are unknown."""
 
-        def add(state: CompactionNotes) -> CompactionNotes:
+        def add(state: CompactionState) -> CompactionState:
             known = dict(state.ends or ())
             known |= {base: min(end, known.get(base, end)) for base, end in ends().items()}
             return state if state.ends is None else state._replace(ends=tuple(sorted(known.items())))
@@ -118,7 +118,7 @@ class Tombstones(LogStateFile):
     async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
         """Drops the rows up to ``horizon``, whose tombstones are gone. Adds one for the tombstones below ``offset``."""
 
-        def add_row(state: CompactionNotes) -> CompactionNotes:
+        def add_row(state: CompactionState) -> CompactionState:
             rows = tuple(row for row in state.rows if row.offset > horizon)
             if offset > max((row.offset for row in rows), default=horizon):
                 # If the clock was set back, later tombstones must not look older than earlier ones.
@@ -133,25 +133,25 @@ class Tombstones(LogStateFile):
         ``gap``: the log's end if it follows a gap, else 0. ``end``: the offset at which that gap begins.
         """
 
-        def clip(state: CompactionNotes) -> CompactionNotes:
+        def clip(state: CompactionState) -> CompactionState:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
             ends = None
             if state.ends is not None:
                 left = {base: before for base, before in state.ends if base <= offset} | ({gap: end} if gap else {})
                 ends = tuple(sorted(left.items()))
             ages = tuple(TombstoneAge(at, rows[at]) for at in sorted(rows) if at > 0)
-            return CompactionNotes(max(gap, min(state.gaps, offset)), ages, ends)
+            return CompactionState(max(gap, min(state.gaps_below, offset)), ages, ends)
 
         if self.may_have_gaps:
             await self._change(clip)
 
-    async def _change(self, change: Callable[[CompactionNotes], CompactionNotes]) -> None:
+    async def _change(self, change: Callable[[CompactionState], CompactionState]) -> None:
         async with self._writing:
             state = change(self._state)
             if self._closed or state == self._written:
                 return
             self._written = None
-            lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
+            lines = [f"gaps {state.gaps_below}", *(f"{offset} {time}" for offset, time in state.rows)]
             if state.ends is not None:
                 lines.insert(1, " ".join(["ends", *(f"{base} {end}" for base, end in state.ends)]))
             await write_atomic(self._storage, self._path, format_lines(lines))
@@ -159,7 +159,7 @@ class Tombstones(LogStateFile):
             self.may_have_gaps = True
 
 
-def _parse(path: str, data: bytes) -> CompactionNotes:
+def _parse(path: str, data: bytes) -> CompactionState:
     words = parse_lines(path, data)
     try:
         (name, gaps), *pairs = words
@@ -168,7 +168,7 @@ def _parse(path: str, data: bytes) -> CompactionNotes:
             bases = list(map(int, pairs.pop(0)[1:]))
             ends = tuple(zip(bases[::2], bases[1::2], strict=True))
         rows = tuple(TombstoneAge(int(offset), int(time)) for offset, time in pairs)
-        state = CompactionNotes(int(gaps), rows, ends)
+        state = CompactionState(int(gaps), rows, ends)
     except ValueError as error:
         raise CheckpointError(
             f"{path}: expected 'gaps OFFSET', perhaps 'ends BASE END ...', and then lines 'OFFSET TIME', found {words}"
