@@ -1,7 +1,8 @@
 """The group coordinator: answers requests about groups whose partition of the offsets topic this broker leads.
 
-A term is the time for which this broker leads one of these partitions. This module begins and ends the terms.
-``group_requests`` and ``offset_requests`` answer the other requests.
+A term is the time for which this broker leads one of these partitions. This module begins and ends the terms. A term
+consists of a ``StoredGroups`` object, which has the groups of Kafka's final design, and a ``DraftTerm`` object for
+groups of the earlier draft. ``group_requests`` and ``offset_requests`` answer the other requests.
 """
 
 import asyncio
@@ -77,7 +78,7 @@ class Coordinator:
     def start(self) -> None:
         self._background.spawn(self._expiry.run(), "expiry of offsets")
         self._background.spawn(
-            self._terms.watch_partition_count(self._draft.recount), "partitions of the offsets topic"
+            self._terms.watch_partition_count(self._draft.update_partition_count), "partitions of the offsets topic"
         )
 
     def lead(self, partition: Partition, term: LeaderTerm) -> None:
@@ -93,10 +94,10 @@ class Coordinator:
         self._background.spawn(self._load(stored, draft), f"loading {partition.key}")
 
     def delete_topics(self, topics: Collection[str]) -> None:
-        """Deletes the committed offsets of deleted topics, as 0.10.2 does (KAFKA-2000).
+        """Deletes the committed offsets of deleted topics, as Kafka 0.10.2 does (KAFKA-2000).
 
-        Otherwise a group would skip the first records of a new topic of that name. It must be called before a
-        consumer can commit offsets of the new topic, so the controller waits for it before it removes the topic.
+        Otherwise a group would skip the first records of a new topic of that name. The controller waits for this call
+        before it removes the topic, because a consumer must not commit offsets of the new topic earlier.
         """
         for stored in self._terms:
             if stored.ready:

@@ -69,6 +69,7 @@ class Group:
     _changed: bool = False
     """Whether a member joined or left while the next generation was being written."""
     _assigning_generation: int = NO_GENERATION
+    """The last generation whose assignment was stored, or is being stored. A repeated sync stores no second one."""
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
@@ -335,7 +336,8 @@ class Group:
             self._end_joining_if_complete()
 
     def _reject_joins(self, code: ErrorCode, present: Sequence[Member]) -> None:
-        """Rejects the joins after a failed write, which may have taken effect. New members lose their ids."""
+        """Rejects the joins after a failed write, which may have taken effect. New members (not ``announced``) lose
+        their ids."""
         for member in present:
             member.answer_join(build_join_error(member.member_id if member.announced else "", code))
             if not member.announced and self.members.pop(member.member_id, None) is not None:

@@ -138,7 +138,10 @@ class OffsetRequests:
         return code
 
     def _check_commit(self, stored: StoredGroups, request: group_offsets.OffsetCommitRequest) -> None:
-        """Raises :class:`GroupError` if the group rejects the commit. The rules are those of the members' design."""
+        """Raises :class:`GroupError` if the group rejects the commit.
+
+        If the group has members, the rules are those of their design: the draft or Kafka's final design.
+        """
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
             draft = self.draft.find_active_group(stored.index, request.group_id)
@@ -248,7 +251,7 @@ async def _write_offset(zookeeper: ZooKeeper, path: str, data: bytes) -> ErrorCo
 async def _fetch_from_zookeeper(
     zookeeper: ZooKeeper, request: group_offsets.OffsetFetchRequest, check: Check
 ) -> group_offsets.OffsetFetchResponse:
-    """Fetches offsets. In this version, error 3 also means that no offset was committed, as in 0.10.2."""
+    """Fetches offsets. UNKNOWN_TOPIC_OR_PARTITION also means that no offset was committed, as in Kafka 0.10.2."""
     topics = []
     for topic in request.topics or ():
         parts = [

@@ -134,16 +134,20 @@ def _read_version(data: bytes | None) -> int:
 
 
 def compute_fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[str, str, int], int]) -> int:
-    """Hashes the generation of each group, and the committed offset of each (group, topic, partition)."""
+    """Hashes the generation of each group, and the committed offset of each (group, topic, partition).
+
+    The simulation compares the hash of a coordinator's state with that of its log (``invariants.coordinators``).
+    """
     return crc32(repr((sorted(generations.items()), sorted(offsets.items()))).encode())
 
 
 class CommittedOffsets:
     """Committed offsets of a group. ``values`` has the offsets that fetches return, by topic and partition.
 
-    An offset expires at its ``expire_timestamp`` by the wall clock. But the wall clock may be set. So the offset is
-    also kept, by the monotonic clock, for the time that remained when this coordinator committed or loaded it. Even
-    if the wall clock was wrong at that time, this adds at most the offset's whole retention time.
+    An offset expires at its ``expire_timestamp`` by the wall clock. If the wall clock is set forward, the offset must
+    not expire early. So it is also kept, by the monotonic clock, for the time that remained when this coordinator
+    committed or loaded it. If the wall clock was wrong at that time, the offset is kept too long, by its retention time
+    at most.
     """
 
     def __init__(self) -> None:
@@ -151,6 +155,7 @@ class CommittedOffsets:
         self._kept_until: dict[tuple[str, int], int] = {}
         """The earliest expiry of each offset by the monotonic clock, in milliseconds."""
         self._pending: Counter[tuple[str, int]] = Counter()
+        """The number of commits of each key whose outcome is still open."""
 
     def __bool__(self) -> bool:
         """Returns whether any offset is committed or being committed."""

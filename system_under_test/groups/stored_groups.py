@@ -75,7 +75,7 @@ class StoredGroups:
             if partition.leader is not term:
                 return
             advanced = asyncio.get_running_loop().create_future()
-            partition.commit_readers.add(advanced)
+            partition.commit_readers.add(advanced)  # done when the high watermark advances
             await advanced
         try:
             found = await self._read(partition.log.start_offset, term.start_offset)
@@ -240,7 +240,7 @@ class StoredGroups:
             if partition.leader is not self.term:
                 raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
             produced = _validate(data, partition.config.max_message_bytes)
-            _, last, _ = partition.require_leader().append(produced, wait_for_all=True)
+            _, last_offset, _ = partition.require_leader().append(produced, wait_for_all=True)
         except PartitionError as error:
             on_outcome(error.code)
             return _to_client_error(error.code)
@@ -248,13 +248,13 @@ class StoredGroups:
             _log.error("%s: %s", partition.key, error)
             on_outcome(ErrorCode.UNKNOWN)
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-        future = partition.wait_for_commit(last)
-        self._report_final_outcome(future, last, on_outcome)
+        future = partition.wait_for_commit(last_offset)
+        self._report_final_outcome(future, last_offset, on_outcome)
         await asyncio.wait([future], timeout=self.config.offsets_commit_timeout_ms / 1000)
         return _to_client_error(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
     def _report_final_outcome(
-        self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]
+        self, future: asyncio.Future[ErrorCode], last_offset: int, on_outcome: Callable[[ErrorCode], None]
     ) -> None:
         """Reports the final outcome. While too few replicas are in sync, the outcome stays open."""
 
@@ -262,7 +262,7 @@ class StoredGroups:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()
             waits = code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             if waits and self.partition.leader is self.term:
-                self._report_final_outcome(self.partition.wait_for_commit(last), last, on_outcome)
+                self._report_final_outcome(self.partition.wait_for_commit(last_offset), last_offset, on_outcome)
             else:
                 on_outcome(code)
 

@@ -59,19 +59,19 @@ class GroupTerms:
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
-        self._led: dict[int, StoredGroups] = {}
+        self._by_partition: dict[int, StoredGroups] = {}
         self._topic: OffsetsTopic | None = None
 
     def __iter__(self) -> Iterator[StoredGroups]:
-        return iter([stored for stored in self._led.values() if self.is_current(stored)])
+        return iter([stored for stored in self._by_partition.values() if self.is_current(stored)])
 
     def begin(self, stored: StoredGroups) -> None:
-        self._led[stored.index] = stored
+        self._by_partition[stored.index] = stored
 
     def end(self, stored: StoredGroups) -> None:
         stored.end()
-        if self._led.get(stored.index) is stored:
-            del self._led[stored.index]
+        if self._by_partition.get(stored.index) is stored:
+            del self._by_partition[stored.index]
 
     @property
     def partitions(self) -> int | None:
@@ -130,7 +130,7 @@ class GroupTerms:
         """
         if not self.partitions:
             raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
-        stored = self._led.get(find_partition(group_id, self.partitions))
+        stored = self._by_partition.get(find_partition(group_id, self.partitions))
         if stored is None or not self.is_current(stored):
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         stored.require_serving()

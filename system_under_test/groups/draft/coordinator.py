@@ -34,7 +34,7 @@ MAX_JOIN_WAIT: Final = 60.0
 MAX_TOPICS: Final = 1000
 """Maximum number of topics of one consumer."""
 
-Find = Callable[[groups.GroupCoordinatorRequest, RequestContext], Awaitable[groups.GroupCoordinatorResponse]]
+FindCoordinator = Callable[[groups.GroupCoordinatorRequest, RequestContext], Awaitable[groups.GroupCoordinatorResponse]]
 
 
 @dataclass(eq=False)
@@ -44,7 +44,7 @@ class DraftCoordinator:
     ``get_stored_groups`` returns the groups of Kafka's final design in the partition of a group id. It raises
     :class:`GroupError`: GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
 
-    ``find`` answers the final design's request for a group's coordinator.
+    ``find_coordinator`` answers the final design's request for a group's coordinator.
     """
 
     config: BrokerConfig
@@ -53,13 +53,13 @@ class DraftCoordinator:
     events: EventLog
     background: BackgroundTasks
     get_stored_groups: Callable[[str], StoredGroups]
-    find: Find
-    _led: dict[int, DraftTerm] = field(default_factory=dict)
+    find_coordinator: FindCoordinator
+    _terms: dict[int, DraftTerm] = field(default_factory=dict)
     """The current terms, by partition of the offsets topic."""
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
-            draft_groups.ConsumerMetadataRequest: self._find,
+            draft_groups.ConsumerMetadataRequest: self._find_coordinator,
             draft_groups.DraftJoinGroupRequest: self._join,
             draft_groups.DraftHeartbeatRequest: self._heartbeat,
             draft_groups.DraftLeaveGroupRequest: self._leave,
@@ -69,18 +69,18 @@ class DraftCoordinator:
 
     def lead(self, index: int, epoch: int, topic_czxid: int = 0) -> DraftTerm:
         """Creates a term of this broker. The caller must call the term's ``begin``, and later :meth:`end`."""
-        self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic_czxid)
-        return self._led[index]
+        self._terms[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic_czxid)
+        return self._terms[index]
 
-    def recount(self, partitions: int) -> None:
+    def update_partition_count(self, partitions: int) -> None:
         """Restarts the terms if the offsets topic has a new number of partitions."""
-        for term in list(self._led.values()):
-            term.recount(partitions)
+        for term in list(self._terms.values()):
+            term.update_partition_count(partitions)
 
     def end(self, term: DraftTerm) -> None:
         term.end()
-        if self._led.get(term.index) is term:
-            del self._led[term.index]
+        if self._terms.get(term.index) is term:
+            del self._terms[term.index]
 
     def find_active_group(self, index: int, group_id: str) -> DraftGroup | None:
         """Returns the group if it has consumers of this design, else None.
@@ -92,7 +92,7 @@ class DraftCoordinator:
 
     async def delete_empty_groups(self, stored: StoredGroups) -> None:
         """Deletes groups without consumers and without stored offsets."""
-        term = self._led.get(stored.index)
+        term = self._terms.get(stored.index)
         if term is None:
             return
         for group in list(term.groups.values()):
@@ -101,7 +101,7 @@ class DraftCoordinator:
                 await term.delete(group)
 
     def _get_term(self, index: int) -> DraftTerm:
-        term = self._led.get(index)
+        term = self._terms.get(index)
         if term is None:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         term.require_serving()
@@ -119,10 +119,10 @@ class DraftCoordinator:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    async def _find(
+    async def _find_coordinator(
         self, request: draft_groups.ConsumerMetadataRequest, context: RequestContext
     ) -> groups.GroupCoordinatorResponse:
-        return await self.find(groups.GroupCoordinatorRequest(group_id=request.group_id), context)
+        return await self.find_coordinator(groups.GroupCoordinatorRequest(group_id=request.group_id), context)
 
     async def _join(
         self, request: draft_groups.DraftJoinGroupRequest, context: RequestContext

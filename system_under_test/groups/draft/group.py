@@ -1,6 +1,6 @@
 """A group of the draft: its consumers, their generation, and the partitions that each of them owns.
 
-1. A *change* of the consumers, their topics or the topics' partitions makes the group *prepare*. Any join is a change.
+1. A *change* of the consumers, their topics or the topics' partitions makes the group *prepare*. So does any join.
 2. Every heartbeat gets the error IllegalGeneration. The consumer then commits and joins again.
 3. When each consumer has joined or lost its session, the generation rises by one and partitions are assigned again.
    Both are stored in ZooKeeper, by a single write, before any consumer gets a response.
@@ -108,12 +108,13 @@ class DraftGroup:
     state: DraftState = DraftState.STEADY
     generation: int = 0
     version: int = ABSENT
+    """The version of the group's znode."""
     strategy: str = ""
     consumers: dict[str, Consumer] = field(default_factory=dict)
     assignment: dict[str, list[Partition]] = field(default_factory=dict)
     _stored_counts: Mapping[str, int] = field(default_factory=dict)
     _writing: bool = False
-    """Whether the next generation is being written. Consumers that join or leave meanwhile cause a further one."""
+    """Whether the next generation is being written. Consumers that join or leave meanwhile cause another one."""
     _changed: bool = False
     """Whether consumers have joined or left during that write."""
 
@@ -168,7 +169,7 @@ class DraftGroup:
         consumer = self._get_consumer(consumer_id)
         if self.state is DraftState.PREPARING or generation != self.generation:
             if not consumer.notified:
-                self._sessions.renew(consumer)  # the consumer now has one session to rejoin
+                self._sessions.renew(consumer)  # the consumer has one session timeout to rejoin
             return lambda: self._note_rejoin_requested(consumer)
         self._sessions.renew(consumer)
         consumer.seen = True
@@ -197,7 +198,7 @@ class DraftGroup:
         if not consumer.notified:
             self._sessions.renew(consumer)
 
-    async def partitions_changed(self) -> None:
+    async def check_partition_counts(self) -> None:
         """Starts a rebalance if a topic's number of partitions differs from that of the last assignment."""
         counts = await self.read_counts(self._list_topics())
         if self.consumers and not self._writing and self._is_changed(counts) and self.state is not DraftState.DEAD:
@@ -340,7 +341,7 @@ class DraftGroup:
             self._begin_rebalance("consumers came or went meanwhile")
             self._rebalance_if_complete()
         elif present:
-            await self.partitions_changed()
+            await self.check_partition_counts()
 
     def _answer_joins(self, present: list[Consumer]) -> None:
         waiting = [

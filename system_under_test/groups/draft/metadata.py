@@ -74,11 +74,11 @@ class GroupMetadata(msgspec.Struct, frozen=True):
 
 
 class MetadataStore:
-    """Storage of groups in a coordinator's term: leader epoch ``epoch`` of the offsets topic with czxid ``topic``."""
+    """Storage of groups in a coordinator's term: leader epoch ``epoch`` of the offsets topic with ``topic_czxid``."""
 
-    def __init__(self, zookeeper: ZooKeeper, epoch: int, topic: int = 0) -> None:
+    def __init__(self, zookeeper: ZooKeeper, epoch: int, topic_czxid: int = 0) -> None:
         self.epoch = epoch
-        self._topic = topic
+        self._topic_czxid = topic_czxid
         self._zookeeper = zookeeper
         self._folder_versions: dict[str, int] = {}
         """For each group, the parent's version at which the group's version was last confirmed (rule 4)."""
@@ -109,9 +109,9 @@ class MetadataStore:
             known = znodes.decode(GroupMetadata, path, data)
             if known.strategy not in ASSIGNORS:
                 raise znodes.ZnodeError(f"znode {path}: unknown strategy {known.strategy!r}")
-            if known.term > (self._topic, self.epoch):
+            if known.term > (self._topic_czxid, self.epoch):
                 raise CoordinatorDisplaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
-            mine = msgspec.structs.replace(known, epoch=self.epoch, topic=self._topic)
+            mine = msgspec.structs.replace(known, epoch=self.epoch, topic=self._topic_czxid)
             self._folder_versions[group] = folder_version
             try:
                 return Versioned(mine, await self.write(group, mine, version))
@@ -121,7 +121,7 @@ class MetadataStore:
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
         """Writes the group and returns its new version. Raises ``CoordinatorDisplaced`` and ``GroupTooLarge``."""
         path = paths.draft_group(group)
-        data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
+        data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic_czxid))
         if len(data) > MAX_BYTES:
             raise GroupTooLarge(f"group {group} has {len(data)} bytes; {MAX_BYTES} is the limit")
         while True:
@@ -177,7 +177,7 @@ class MetadataStore:
 
     def _is_mine(self, path: str, data: bytes) -> bool:
         try:
-            return znodes.decode(GroupMetadata, path, data).term == (self._topic, self.epoch)
+            return znodes.decode(GroupMetadata, path, data).term == (self._topic_czxid, self.epoch)
         except znodes.ZnodeError:
             return False
 

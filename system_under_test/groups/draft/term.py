@@ -134,7 +134,7 @@ class DraftTerm:
             self.state = TermState.CATCHING_UP
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
-    def recount(self, partitions: int) -> None:
+    def update_partition_count(self, partitions: int) -> None:
         """Starts again if the offsets topic's number of partitions changed, because that moves groups."""
         if self._partitions not in (0, partitions):
             self._stop()
@@ -184,7 +184,7 @@ class DraftTerm:
         self.state = TermState.READY
         self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, detail={"partition": self.index})
         for group in list(self.groups.values()):
-            await group.partitions_changed()
+            await group.check_partition_counts()
 
     # -- groups --------------------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class DraftTerm:
     def _topic_changed(self, topic: str) -> None:
         for group in list(self.groups.values()):
             if group.state is not DraftState.DEAD and group.wants(topic):
-                self._spawn(group.partitions_changed(), f"partitions of {group.group_id}")
+                self._spawn(group.check_partition_counts(), f"partitions of {group.group_id}")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Starts a task that ends when the coordinator goes down."""

@@ -179,7 +179,7 @@ def test_with_members_that_come_go_and_sleep_the_group_comes_to_rest(plan: list[
                 actor.topics = ("b",) if actor.topics == ("a",) else ("a",)
             elif what == "grow":
                 scene.partitions["a"] += 1
-                await scene.group.partitions_changed()
+                await scene.group.check_partition_counts()
             await asyncio.sleep(pause)
         for actor in actors:
             actor.wake()
@@ -307,7 +307,7 @@ def test_what_a_former_coordinator_stored_goes_on_and_a_silent_consumer_is_misse
         scene.group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         scene.group = scene.make()
         scene.group.load(Versioned(before, len(scene.store.written) - 1))
-        await scene.group.partitions_changed()
+        await scene.group.check_partition_counts()
         assert scene.group.heartbeat("one", before.generation) is None
         assert scene.group.state is DraftState.REBALANCING
         await asyncio.sleep(SESSION * 0.8)

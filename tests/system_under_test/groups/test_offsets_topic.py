@@ -183,9 +183,9 @@ def test_epochs_of_an_earlier_offsets_topic_count_less_than_those_of_a_later_one
     async def check() -> None:
         async with brokers() as cluster:
             zookeeper = await zookeeper_of(cluster)
-            first = MetadataStore(zookeeper, 7, topic=100)
+            first = MetadataStore(zookeeper, 7, topic_czxid=100)
             await first.write("g", GroupMetadata(7, 3, "range", {}, {}, {}), -1)
-            later = MetadataStore(zookeeper, 0, topic=200)
+            later = MetadataStore(zookeeper, 0, topic_czxid=200)
             claimed = await later.claim("g")
             assert claimed is not None
             assert (claimed.value.generation, claimed.value.term) == (3, (200, 0))
