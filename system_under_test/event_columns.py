@@ -33,12 +33,16 @@ EVENT_COLUMNS: Final[Mapping[str, EventColumns]] = {
         key="partition",
         value="the epoch in which another broker has written the state; null if the state does not exist",
     ),
-    "truncated": EventColumns(key="partition", position="the log's end afterwards", value="the log's end before"),
+    "truncated": EventColumns(
+        key="partition", position="the log's end after the truncation", value="the log's end before it"
+    ),
     "recovered": EventColumns(key="partition", position="the log's end", value="how many bytes were cut off"),
     "replica-offline": EventColumns(key="partition"),
     "log-damaged": EventColumns(key="partition", position="the offset of the damage"),
     "log-rolled": EventColumns(key="partition", position="the first offset of the new segment"),
-    "segment-deleted": EventColumns(key="partition", position="the log's start before", value="how many segments"),
+    "segment-deleted": EventColumns(
+        key="partition", position="the log's start before the deletion", value="how many segments"
+    ),
     "log-start": EventColumns(key="partition", position="the log's start"),
     "log-cleaned": EventColumns(
         key="partition", position="the offset below which it is clean", value="the number of messages left below it"
@@ -66,7 +70,7 @@ EVENT_COLUMNS: Final[Mapping[str, EventColumns]] = {
     "groups-loaded": EventColumns(key="partition", value="how many groups; a `fingerprint` of them in `detail`"),
     "group-preparing, group-forgotten": EventColumns(key="group"),
     "group-partly-called, group-partly-joined, group-partly-assigned": EventColumns(
-        key="group", owner="the member that was the first"
+        key="group", owner="the first member that was asked, joined or got its assignment"
     ),
     "group-joined, group-member-removed": EventColumns(key="group", owner="the member"),
     "group-generation, group-assigned": EventColumns(key="group", value="how many members"),

@@ -18,6 +18,7 @@ class Columns(TypedDict, total=False):
     Each line also has ``event``, ``time`` (seconds of the loop's clock), ``broker``, ``incarnation`` (changes with each
     restart of the broker) and ``seq``.
 
+    - ``zxid``: the ZooKeeper transaction that the event is about, such as a write or the broker's registration
     - ``topic_zxid``: the czxid of the topic's znode; differs if a topic is created again under the name in ``key``
     - ``isr``, ``elr``, ``osr``: the in-sync set, the eligible leader replicas (KIP-966), and the replicas out of sync,
       in the partition state of ``version`` (the version of the state's znode)

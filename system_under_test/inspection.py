@@ -115,10 +115,13 @@ class AcknowledgementInspection:
         return bool(stat.version == 0 and settings.config.get(FLUSH_MESSAGES, "1") == "1")
 
     def list_counted_members(self, state: PartitionState) -> Iterable[int]:
-        """Yields the in-sync members that count by the rule of this module."""
+        """Yields the in-sync members that count by the rule of this module.
+
+        ``isr_epochs`` has the czxid of the registration under which each member was admitted.
+        """
         for member in state.isr:
             registered = self.tree.exists(paths.broker(member))
-            since = self.brokers[member].alive_since
+            since = self.brokers[member].alive_since  # the start of its process, in seconds of the event loop
             if registered is None or since is None:
                 continue
             if registered.czxid == state.isr_epochs.get(str(member)) and registered.ctime > (self.epoch + since) * 1000:

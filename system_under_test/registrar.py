@@ -60,8 +60,8 @@ class Registrar:
     _registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _check_requested: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the registration must be checked."""
-    _registered_in: int = 0
-    """The session of the registration."""
+    _registered_session: int = 0
+    """The ZooKeeper session in which the broker last registered."""
     _clean_registrations: tuple[int, ...] = ()
     """The czxids of its latest registrations that ended with clean stops; ``MAX_CLEAN_REGISTRATIONS`` at most."""
 
@@ -180,7 +180,7 @@ class Registrar:
 
     async def register(self) -> None:
         timestamp = str(int(self.runtime.wall_clock() * 1000))
-        if self.manager.replicas.take_records_lost():
+        if self.manager.replicas.take_records_lost():  # durable records were lost since the last registration
             self._clean_registrations = ()
         before = self._clean_registrations
         self.manager.broker_epoch = await register_broker(
@@ -190,7 +190,7 @@ class Registrar:
             timestamp=timestamp,
             recognises_registration=self.recognises_registration,
         )
-        self._registered_in = self.zookeeper.session_id
+        self._registered_session = self.zookeeper.session_id
         self._check_requested.set()
         self._clean_registrations = (*before, self.manager.broker_epoch)[-MAX_CLEAN_REGISTRATIONS:]
         known = await self._await_controller_epoch()  # max, because a newer controller may have been obeyed meanwhile
@@ -222,7 +222,7 @@ class Registrar:
 
     def handle_missed_changes(self) -> None:
         """Handles changes of the session between ``register_broker`` and ``follow_sessions``."""
-        if self.zookeeper.session_id == self._registered_in:
+        if self.zookeeper.session_id == self._registered_session:
             self.on_registered()
         else:
             self._session_changed(KazooState.LOST)
@@ -242,7 +242,7 @@ class Registrar:
         async with self._registering:
             while self.zookeeper.session_id == session:
                 try:
-                    if self._registered_in != session or self.manager.broker_epoch == -1:
+                    if self._registered_session != session or self.manager.broker_epoch == -1:
                         await self.register()
                 except BrokerIdTaken as error:
                     raise BrokerError(str(error)) from error

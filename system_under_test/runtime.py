@@ -4,8 +4,8 @@ Everything that could differ between two runs of the same broker reaches it thro
 clock, randomness, ZooKeeper, files and the event log. Sockets and monotonic time come from the running asyncio loop
 (``asyncio.start_server``, ``asyncio.open_connection``, ``loop.time()``, ``asyncio.sleep``).
 
-This lets the same broker code run in a container and inside a deterministic simulation. Code below this package never
-bypasses it (no ``time.time()``, ``os.urandom``, ``uuid4``, module-level ``random``, threads or ``open()``).
+This lets the same broker code run in a container and inside a deterministic simulation. No other code of the broker
+bypasses the runtime by ``time.time()``, ``os.urandom``, ``uuid4``, module-level ``random``, threads or ``open()``.
 
 The ZooKeeper interface uses kazoo's types: ``kazoo.exceptions``, ``ZnodeStat``, ``WatchedEvent``, ``KazooState`` and
 the request tuples ``Create``, ``Delete``, ``SetData``, ``CheckVersion`` of ``kazoo.protocol.serialization``.

@@ -20,7 +20,8 @@ A replica is left out in these cases:
 - Its log is damaged.
 - A fault has written into its files. It is then left out permanently.
 
-A log of a deleted topic of the same name is compared with its own reference log, until it is set aside.
+If a topic was deleted and its name is used again, logs of the deleted topic have a reference log of their own. They are
+compared with it until brokers set them aside.
 """
 
 from array import array
@@ -90,16 +91,16 @@ class ReplicaAgreement:
         """By reference log and node: the log's ``rewrites``, and the offset up to which it was compared."""
         self._pending: dict[str, tuple[str, ObservedRole]] = {}
         """By partition: the leader whose acknowledged records are not entered yet."""
-        self._terms: dict[tuple[str, int | None], int] = {}
+        self._latest_epochs: dict[tuple[str, int | None], int] = {}
         """By partition and topic czxid: the highest epoch with a leader."""
-        self._newest: dict[str, int] = {}
+        self._latest_czxids: dict[str, int] = {}
         """By partition: the czxid of the latest topic of that name that had a leader."""
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event == "became-leader" and line.key is not None and line.epoch is not None:
             incarnation = line.key, line.topic_zxid
-            self._terms[incarnation] = max(line.epoch, self._terms.get(incarnation, line.epoch))
-            self._newest[line.key] = max(line.topic_zxid or 0, self._newest.get(line.key, 0))
+            self._latest_epochs[incarnation] = max(line.epoch, self._latest_epochs.get(incarnation, line.epoch))
+            self._latest_czxids[line.key] = max(line.topic_zxid or 0, self._latest_czxids.get(line.key, 0))
         if line.event in COMPARED_AFTER and line.key is not None:
             yield from self._enter_acknowledged(line.key)
             for name, role in self._roles.find_all(line.key):
@@ -115,8 +116,8 @@ class ReplicaAgreement:
             (role.epoch, name, role)
             for name, role in self._roles.find_all(key)
             if role.leads
-            and (role.topic_zxid or 0) >= self._newest.get(key, 0)
-            and role.epoch >= self._terms.get((key, role.topic_zxid), role.epoch)
+            and (role.topic_zxid or 0) >= self._latest_czxids.get(key, 0)
+            and role.epoch >= self._latest_epochs.get((key, role.topic_zxid), role.epoch)
         ]
         if leaders:
             _, name, role = max(leaders, key=lambda leader: leader[:2])
@@ -130,7 +131,10 @@ class ReplicaAgreement:
             yield from self._compare((key, role.topic_zxid, None), name, role)
 
     def _may_lose_committed(self, key: str) -> bool:
-        """Returns whether committed records may be lost legitimately."""
+        """Returns whether committed records may be lost legitimately.
+
+        A node's ``losses`` are power losses, wipes and rollbacks; ``damaged`` means that a fault wrote into its files.
+        """
         return key in self._roles.unclean or any(node.losses or node.damaged for node in self._nodes.values())
 
     def _check_replica(self, key: str, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
@@ -139,7 +143,7 @@ class ReplicaAgreement:
             return
         if not self._may_lose_committed(key):
             yield from self._compare((key, role.topic_zxid, None), name, role)
-        elif role.is_prefix:
+        elif role.is_prefix:  # the replica leads, or has reconciled in this epoch
             yield from self._compare((key, role.topic_zxid, role.epoch), name, role)
 
     def _compare(self, reference_id: ReferenceId, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
@@ -152,7 +156,7 @@ class ReplicaAgreement:
         copy, reference = self._copies[name, key], self._references.setdefault(reference_id, _ReferenceLog())
         copy.refresh()
         rewrites, begin = self._compared.get((reference_id, name), (0, 0))
-        begin = max(copy.find_unchanged(rewrites, begin), copy.start)
+        begin = max(copy.find_unchanged(rewrites, begin), copy.start)  # records compared before, unless rewritten since
         end = begin
         for offset, crc in copy.between(begin, high_watermark).items():
             self.checks += 1

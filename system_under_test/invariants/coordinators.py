@@ -4,11 +4,10 @@ The fold of a log consists of the last record of each key.
 
 - *Loading*: After a coordinator has loaded, its state is the fold of the log up to the start of its own term: groups,
   their generations, and committed offsets.
-- *Accepting*: It accepts a commit only after it has loaded, and only in the stored generation. So the
-  group's newest generation in force that precedes the commit's record in the log is not later than the commit's. A
-  generation was in force if this coordinator announced or loaded it. The log
-  may have generations that were never in force: if the write of a generation has an unknown outcome, the group may
-  continue in the earlier one.
+- *Accepting*: It accepts a commit only after it has loaded, and only in the generation in force. A generation is in
+  force once this coordinator has announced or loaded it. So no generation that was in force and is stored before the
+  commit is later than the commit's own. The log may also have generations that were never in force: if the write of a
+  generation has an unknown outcome, the group may continue in the earlier one.
 - *Storing*: An accepted commit is in the coordinator's log, and in the log of each in-sync member that counts. Such a
   member is alive, not paused, and still under the same registration (see ``watermarks``). Commits are checked ten times
   a second, and at the end of a term.
@@ -78,14 +77,14 @@ class GroupJournal(ReplicaLog[Record | None]):
         """Reads new records in the log of a leader."""
         self.refresh()
         new, self._new_records = dict(self._new_records), []
-        term = role.epoch, role.start
+        term = role.epoch, role.term_start
         if self.rewrites != self._indexed:
             seen = self._records if self._term == term else {}
-            kept = {position: record for position, record in seen.items() if position >= role.start}
+            kept = {position: record for position, record in seen.items() if position >= role.term_start}
             new = dict(sorted((kept | self.between(0, LOG_END)).items()))
             self._indexed, self._records, self.generations, self.commits = self.rewrites, {}, {}, {}
         if self._term != term:
-            self._term, self.seen_below = term, role.start
+            self._term, self.seen_below = term, role.term_start
         self._records |= new
         while self.seen_below in self._records:
             self.seen_below += 1
@@ -168,7 +167,7 @@ class CoordinatorFold:
         if role is None or not role.leads or role.epoch != epoch or self._nodes[node].damaged:
             return
         last: dict[object, Record] = {}
-        for record in self._read_journal(node, key, role).between(0, role.start).values():
+        for record in self._read_journal(node, key, role).between(0, role.term_start).values():
             if record is not None:
                 last[_to_key(record)] = record
         generations, offsets = _fold(list(last.values()))
@@ -179,7 +178,7 @@ class CoordinatorFold:
         if found is not None and found != compute_fingerprint(generations, offsets):
             claim = (
                 f"{node} coordinates the groups of {key} in leader epoch {epoch}, and did not load what its log has "
-                f"below {role.start}: {len(generations)} groups with {len(offsets)} offsets."
+                f"below {role.term_start}: {len(generations)} groups with {len(offsets)} offsets."
             )
             yield InvariantViolation(self.name, claim, node, key, epoch=epoch)
 
@@ -222,10 +221,10 @@ class CoordinatorFold:
         lacking = self._members.find_lacking(
             key, role.topic_zxid, role.epoch, role.committed_isr | role.proposed_isr, highest + 1
         )
-        for member, has in lacking or ():
+        for member, held in lacking or ():
             claim = (
                 f"{node} had accepted commits of the group {accepted[-1].key}, up to {highest} of {key}, when "
-                f"{member}, a member of the in-sync set, {has}."
+                f"{member}, a member of the in-sync set, {held}."
             )
             yield InvariantViolation(self.name, claim, member, key, position=highest)
 
@@ -243,7 +242,7 @@ class CoordinatorFold:
         group = line.key or ""
         commits = journal.commits.get((group, partition, offset), ())
         # Later records of the same offset may be of further commits that are not accepted yet, so take the first.
-        position = next((at for at in commits if at >= role.start), None)
+        position = next((at for at in commits if at >= role.term_start), None)
         what = f"the commit of {offset} for {partition} by the group {group}"
         if position is None:
             if journal.complete and not journal.rewrites:  # otherwise compaction may have removed it

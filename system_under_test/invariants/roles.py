@@ -24,7 +24,7 @@ class ObservedRole:
     It is if the replica leads, or has reconciled: it has removed the records that the leader's log does not have.
     """
     damaged: bool = False
-    start: int = 0
+    term_start: int = 0
     """A leader's log end when its term began."""
     committed_isr: frozenset[int] = frozenset()
     """The in-sync set that a leader knows to be in ZooKeeper."""
@@ -85,7 +85,8 @@ class ObservedRoles:
             case "recovered":
                 role.high_watermark = line.high_watermark or 0
             case "became-leader":
-                role.epoch, role.leads, role.is_prefix, role.start = _to_epoch(line), True, True, line.position or 0
+                role.epoch, role.leads, role.is_prefix = _to_epoch(line), True, True
+                role.term_start = line.position or 0
                 role.committed_isr, role.proposed_isr = members, frozenset()
                 role.high_watermark = max(role.high_watermark, line.high_watermark or 0)
             case "became-follower":

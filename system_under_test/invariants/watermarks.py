@@ -61,9 +61,9 @@ class InSyncMemberCheck:
             role = self._roles.find(node.name, key)
             if role is None or role.epoch > epoch or not node.running or node.damaged:
                 continue
-            has = max(0, self._inspection.read_log_end(node, key, durably=durably))  # a new partition may lack a file
-            if has < end:
-                yield node.name, f"held {'durably ' if durably else ''}only the records below {has}"
+            own = max(0, self._inspection.read_log_end(node, key, durably=durably))  # a new partition may lack a file
+            if own < end:
+                yield node.name, f"held {'durably ' if durably else ''}only the records below {own}"
 
 
 class AcknowledgedRecords:
@@ -120,9 +120,9 @@ class RaisedHighWatermarks:
         if lacking is None:
             return
         self.checks += 1
-        for member, has in lacking:
+        for member, held in lacking:
             claim = (
                 f"{node} had raised the high watermark of {key} to {end} in leader epoch {epoch}, when {member}, a "
-                f"member of the in-sync set, {has}."
+                f"member of the in-sync set, {held}."
             )
             yield InvariantViolation(self.name, claim, member, key, epoch=epoch, position=end - 1)

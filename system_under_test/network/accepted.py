@@ -244,20 +244,22 @@ class AcceptedConnection:
 
     async def _handle(self, frame: bytes, release: Callable[[], None] | None = None) -> None:
         """Answers one request. ``release`` gives back its shared memory; None for a small request, which uses none."""
-        start = peek_request_header(frame)
-        api = self._apis.get(start.api_key)
-        handler = self._handlers.get(start.api_key)
-        if start.api_key == API_VERSIONS_KEY and api is not None and not api.supports_version(start.api_version):
+        header = peek_request_header(frame)
+        api = self._apis.get(header.api_key)
+        handler = self._handlers.get(header.api_key)
+        if header.api_key == API_VERSIONS_KEY and api is not None and not api.supports_version(header.api_version):
             # A client cannot know the supported versions before this request. The response is in version 0, without
             # reading the request's body (KIP-35), and lists the supported versions of ApiVersions (KIP-511). Without
             # this list, a client counts down to version 0 and may halve its timeout at each step.
-            await self._send(build_api_versions_response([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
+            await self._send(
+                build_api_versions_response([api], ErrorCode.UNSUPPORTED_VERSION), 0, header.correlation_id
+            )
             return
         if api is None or handler is None:
-            raise CloseConnection(f"unknown request key {start.api_key} (v{start.api_version})")
-        if not api.supports_version(start.api_version):
+            raise CloseConnection(f"unknown request key {header.api_key} (v{header.api_version})")
+        if not api.supports_version(header.api_version):
             raise CloseConnection(
-                f"{api.name} v{start.api_version} is not supported, only {api.min_version} to {api.max_version}"
+                f"{api.name} v{header.api_version} is not supported, only {api.min_version} to {api.max_version}"
             )
         key, version, correlation_id, client_id, body = decode_request_header(frame)
         request = decode(api.request, version, frame, body)
@@ -283,7 +285,7 @@ class AcceptedConnection:
                     self._outbox.add(self._drop_response, len(chunk))
                     writer.write(chunk)
                 else:
-                    self._outbox.add(self._drop_response, chunk.size)
+                    self._outbox.add(self._drop_response, chunk.size)  # a range of a log file, sent from the disk
                     await chunk.send(writer)
             if writer.transport.get_write_buffer_size() or writer.is_closing():
                 await writer.drain()

@@ -259,7 +259,9 @@ class Connection:
         if pending is None or pending.answer.done():
             return  # the caller no longer waits
         try:
-            pending.answer.set_result(decode(pending.response, pending.version, frame, 4))
+            pending.answer.set_result(
+                decode(pending.response, pending.version, frame, 4)
+            )  # 4: after the correlation id
         except ProtocolError as error:
             pending.answer.set_exception(UnknownOutcome(f"the answer of {self.peer} cannot be read: {error}"))
             raise

@@ -12,8 +12,7 @@ EWD 108) prevents that deadlock:
 
 A request whose need fits into the free memory can be the first in such an order, so it never waits. Other requests may
 have to wait, and are then served in the order of their age. While a request waits, each sender must deliver its next
-piece within ``crowded_timeout``. Slower senders are closed, the slowest first, and only as many as the waiting requests
-need. So a small request waits only for the last pieces of a large one.
+piece within ``crowded_timeout``. Slower senders are closed, the slowest first, until no request waits.
 
 A complete request returns its memory when its handler drops its bytes, at the latest with the answer. A produce request
 with acks=all may wait for a minute, but drops its records when they are appended. Fetch and JoinGroup requests may also

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def encode_into(message: Any, version: int, chunks: list[Records]) -> int:
-    """Appends the encoded message to ``chunks`` and returns how many of them are file slices, not bytes.
+    """Appends the encoded message to ``chunks`` and returns how many of them are file slices (``schema.Records``).
 
     Raises ``ProtocolError`` for a value that does not fit its wire type.
     """

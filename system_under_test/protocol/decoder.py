@@ -33,7 +33,8 @@ def _find_min_size(type_: schema.WireType, version: int) -> int:
 
 
 class DecoderSource(Source):
-    """The source of a decoder. ``data`` are the bytes, ``p`` is the position, and ``n`` counts array elements."""
+    """The source of a decoder. In the generated code ``data`` has the bytes, and ``p`` is the position. ``n`` counts
+    array elements."""
 
     def compile(self) -> Decoder:
         self.limited = schema.is_request(self.cls)

@@ -20,7 +20,7 @@ Encoder = Callable[[Any, list[schema.Records]], int]
 
 
 class EncoderSource(Source):
-    """The source of an encoder. ``m`` is the message, and ``write`` appends a chunk."""
+    """The source of an encoder. In the generated code ``m`` is the message, and ``write`` appends a chunk."""
 
     def compile(self) -> Encoder:
         self.add_line("slices = 0")

@@ -41,7 +41,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = bytes | Slice
-"""A field of records: bytes if it was decoded. A field to encode may also be a stored slice, which is not read."""
+"""A field of records: bytes if it was decoded. A field to encode may also be a slice of a log file, which is sent from
+the disk and not read into memory."""
 
 _VERSIONS = "versions"
 

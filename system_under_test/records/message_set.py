@@ -125,12 +125,12 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
     ``next_offset``, and each message adds one. With ``gaps``, an offset may be higher, up to ``highest``. The CRC does
     not cover offsets. So with ``gaps``, a damaged offset is found only if it falls or exceeds ``highest``.
     """
-    prefix, int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
+    unpack_prefix, unpack_int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
     position = count = 0
     begin, newest, newest_offset, has_unstamped = next_offset, NO_TIMESTAMP, NO_OFFSET, False
     problem = None
     while length - position >= MINIMUM_ENTRY_SIZE:
-        offset, size, crc, magic, attributes = prefix(data, position)
+        offset, size, crc, magic, attributes = unpack_prefix(data, position)
         codec_number = attributes & CODEC_MASK
         if offset != next_offset and not ((gaps or codec_number) and next_offset < offset <= highest):
             problem = f"offset {offset} where {next_offset} belongs"
@@ -155,7 +155,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
                 problem = f"message {offset}: it has {number} messages from offset {first} on"
                 break
         if magic:
-            (timestamp,) = int64(data, position + TIMESTAMP_POSITION)
+            (timestamp,) = unpack_int64(data, position + TIMESTAMP_POSITION)
             if timestamp > newest:
                 newest, newest_offset = timestamp, offset
             elif timestamp < 0:

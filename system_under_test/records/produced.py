@@ -94,7 +94,8 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
     prefix, stamp_and_key, int32 = ENTRY_PREFIX.unpack_from, _STAMP_AND_KEY.unpack_from, INT32.unpack_from
     view, length = memoryview(data), len(data)
     positions: list[int] = []
-    position = count = kinds = 0
+    position = count = 0
+    kinds = 0  # a bit for each format with codec that occurs (``_FORMATS_AND_CODECS``)
     newest, newest_index, oldest = NO_TIMESTAMP, -1, None
     regular = keyed = True
     has_unstamped = False

@@ -158,6 +158,7 @@ def _read(
                     out_of_range.append(_OutOfRangeAnswer(topic.topic, answer, epoch))
             else:
                 consumer = request.replica_id == messages.CONSUMER_REPLICA_ID
+                # The waiting readers of the next commit, or of the next append.
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
                 read = measure_records(answer.records)
                 size += read
@@ -170,10 +171,15 @@ def _read(
 def _read_partition(
     partition: Partition, wanted: messages.FetchPartition, replica_id: int, version: int, bytes_left: int, first: bool
 ) -> messages.FetchPartitionResponse:
+    """Reads one partition. ``first``: whether the response has no records yet.
+
+    The first message is then returned even if it exceeds the limits. Raises ``PartitionError``.
+    """
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
     is_consumer = replica_id == messages.CONSUMER_REPLICA_ID
+    # Consumers read up to the high watermark, unless a defect changes that (``readable_end``).
     limit = partition.traits.readable_end(partition.bounds) if is_consumer else log.end_offset
     answer = messages.FetchPartitionResponse(
         partition=wanted.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark

@@ -83,6 +83,7 @@ class FollowerTerm:
         elif answer.epoch < 0:
             await self.discard(answer.log_start, "no epoch in common with the leader")
         else:
+            # ``agreed``: whether the logs agree once this one is truncated to ``end``.
             end, agreed = replica.traits.find_divergence(answer, replica.epochs, replica.bounds)
             await self.truncate(end, f"epoch {answer.epoch} of the leader ends there")
             if not agreed:
@@ -122,7 +123,7 @@ class FollowerTerm:
                 replica.schedule_flush()
             except (CorruptMessage, DamagedLog) as damage:
                 _log.error("%s: %s", replica.key, damage)
-                replica.forget_epochs_ahead()
+                replica.forget_epochs_ahead()  # epochs entered above the log end, whose records did not arrive
                 self._reconcile_later(now)
                 return
         if self._enter_reached_epochs():

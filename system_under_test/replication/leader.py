@@ -35,6 +35,8 @@ class FollowerPosition:
 class LeaderTerm:
     """State of this replica while it leads under one leader epoch.
 
+    ``replica.traits`` has the rules that defects change.
+
     ``ReplicaEnvironment.on_isr_wanted`` starts the write of a proposed in-sync set. The writer then calls
     ``on_isr_written`` or ``on_isr_superseded``.
     """
@@ -55,7 +57,7 @@ class LeaderTerm:
             if broker != replica.environment.broker_id
         }
         self.serving = False
-        """Whether the epoch's entry is on disk."""
+        """Whether requests are served: only once the epoch's entry is on disk."""
         self.appended = False
         """Whether a record was appended in this term."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,7 +96,7 @@ class LeaderTerm:
                 replica.epochs.assign(self.epoch, first)
             replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)
         replica.schedule_flush()
-        if replica.counted_end() < log.end_offset:
+        if replica.counted_end() < log.end_offset:  # with ``flush.messages``, the new records must be flushed to count
             replica.environment.on_flush_wanted(replica)
         if replica.traits.wakes_followers:
             replica.append_readers.wake()

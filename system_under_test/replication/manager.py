@@ -230,9 +230,7 @@ class ReplicaManager:
                 "stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch
             ):
                 return control.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
-            self._deduplicator.admit(
-                request
-            )  # the result is ignored: incarnation and leader epoch protect against duplicates
+            self._deduplicator.admit(request)  # result unused: incarnation and epoch protect against duplicates
             results = []
             for stopped in request.partitions:
                 partition = self.replicas.find(stopped.topic, stopped.partition)

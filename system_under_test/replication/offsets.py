@@ -25,7 +25,7 @@ _log = logging.getLogger("assay.replication")
 
 
 async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
-    """Returns the leader epoch and the high watermark, which is the log's end for consumers.
+    """Proves that this broker leads, and returns the leader epoch and the log's end for consumers: the high watermark.
 
     Raises ``PartitionError``:
 

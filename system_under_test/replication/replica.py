@@ -124,6 +124,7 @@ class Replica:
 
     @property
     def bounds(self) -> LogBounds:
+        """The log end and the high watermark, from which ``traits`` compute other bounds."""
         return LogBounds(self.log.end_offset, self.high_watermark)
 
     def acknowledged_end(self) -> int:

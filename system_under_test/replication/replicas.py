@@ -151,9 +151,8 @@ class Replicas:
             for name, partition in self._partitions.items()
             if partition.high_watermark < stored.get(name, 0)
         }
-        if (
-            lowered
-        ):  # otherwise a further crash would bring the old value back: new records below it would seem committed
+        # Otherwise a further crash would bring the old value back, and new records below it would seem committed.
+        if lowered:
             await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:

@@ -17,7 +17,8 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 class LogStateFile:
-    """A small file in a log's folder. Writes are serialized, and none happens after ``close``."""
+    """A small file in a log's folder. Subclasses hold the lock ``_writing`` for each write, and write nothing once
+    ``_closed``."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage

@@ -115,7 +115,7 @@ class IsrChange(msgspec.Struct, frozen=True):
 
 
 class ConsumerRegistration(msgspec.Struct, frozen=True):
-    """/consumers/G/ids/C: each topic with its number of threads; a filter's expression replaces the topic."""
+    """/consumers/G/ids/C: the number of threads for each topic, or for each regular expression of topic names."""
 
     subscription: dict[str, int]
     pattern: Literal["static", "white_list", "black_list"]
