@@ -17,7 +17,8 @@ from assay.workloads.broker.group_mixes import member_experiment
 from assay.workloads.test_group import CONTRACT as LATER_DESIGN
 from assay.workloads.test_group import MIXES, SYSTEM, build_group_traffic
 
-# In the draft design, no event reports a generation stored in the offsets topic, because ZooKeeper keeps generations.
+# The contract of ``test_group`` without the check for reused generations. That check reads the events about generations
+# in the offsets topic, and the draft design keeps generations in ZooKeeper.
 CONTRACT = msgspec.structs.replace(
     LATER_DESIGN, needed=tuple(name for name in LATER_DESIGN.needed or () if name != GENERATION_REUSE.anomaly)
 )

@@ -94,10 +94,10 @@ class FirstNodeKafkaLog(KafkaLog):
 
 STALLING = ("kill", "stop", "freeze", "partition")
 """Faults that stall the only node."""
-MEMORY = forbid(*LOG_ANOMALIES, may_stall=STALLING).tolerate("duplicate", because=RESENDS)
+TANSU_CONTRACT = forbid(*LOG_ANOMALIES, may_stall=STALLING).tolerate("duplicate", because=RESENDS)
 
 
-@experiment(system=Tansu(), client=FirstNodeKafkaLog, contract=MEMORY)
+@experiment(system=Tansu(), client=FirstNodeKafkaLog, contract=TANSU_CONTRACT)
 def test_tansu(settings: Settings) -> Generator:
     """Acknowledged records are in the log, in order. Clients use only the first node, even if there are several."""
     return traffic(Tansu().keys(), seconds=30)

@@ -21,7 +21,8 @@ from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
-"""The group is declared, because it has a coordinator while its offsets are in the offsets topic."""
+"""The system of ``test_zookeeper_group``. The group is named, so that faults can target its coordinator. It has one
+while its offsets are in the offsets topic."""
 
 
 @member_experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, mixes=adapt_to_groups(OLD_GROUP_MIXES))

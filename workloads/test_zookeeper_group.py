@@ -43,9 +43,9 @@ CONTRACT = build_contract(
     "double-ownership",
     faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],
     because=(
-        "the old design has no fence: only time takes a partition from a consumer that sleeps, or whose clock runs "
-        "slow, and such a consumer may think that it owns the partition until it next looks at a clock; and a "
-        "ZooKeeper server that lags answers for sessions which the one that leads lets expire"
+        "the old design has no fence: a consumer that sleeps, or whose clock runs slow, believes that it owns its "
+        "partitions until it looks at its clock again; and a ZooKeeper server that lags answers requests of sessions "
+        "that the leading server has let expire"
     ),
 )
 

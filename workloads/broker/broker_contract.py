@@ -70,7 +70,8 @@ REFUSALS: Final = tuple(
 )  # fmt: skip
 """Error codes with which a broker that works rejects a request. Other codes mean that the broker cannot serve now."""
 PATIENCE: Final = 2.2
-"""Seconds: a client call (``READ_SECONDS``, ``CALL_SECONDS``), a back-off and a metadata request."""
+"""Seconds after which every client has turned from a silent broker to another one: the limit of a client call
+(``READ_SECONDS``, ``CALL_SECONDS``), a back-off and a metadata request."""
 
 
 def build_contract(
@@ -78,7 +79,8 @@ def build_contract(
 ) -> Contract:
     """Returns a contract that forbids all anomalies of the broker.
 
-    ``needed``: checks for which a run must have data, in addition to ``ALWAYS_EXAMINED``.
+    ``needed``: checks for which a run must have data, in addition to ``ALWAYS_EXAMINED``. ``may_stall``: faults under
+    which no client may be served. ``rebalance_deadline``: seconds that a partition may be without an owner.
     """
     contract = forbid(
         *needed,
@@ -88,4 +90,5 @@ def build_contract(
         patience=PATIENCE,
         refusals=REFUSALS,
     ).forbid_also(*FORBIDDEN_ANOMALIES)
+    # Reported log ends are linearizable, and each offset of an uncompacted log has a record.
     return msgspec.structs.replace(contract, linearizable_ends=True, dense_offsets=True)

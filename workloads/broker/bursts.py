@@ -29,8 +29,9 @@ from assay.workloads.broker.producer_profiles import SINGLE, build_config, count
 from assay.workloads.broker.verbs import Session, Verb
 
 SHORTEST: Final = 4
+"""Minimum number of messages in a burst."""
 LONGEST: Final = 10
-"""Minimum and maximum number of messages in a burst."""
+"""Maximum number of messages in a burst."""
 PACE: Final = 0.01
 """Seconds between two messages of a burst: shorter than the producer's back-off before a retry."""
 MAX_CALLS: Final = 100
@@ -91,10 +92,10 @@ class Burst(Verb):
     ===============  =============================================================================================
 
     The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, source, outcome,
-    offset], ...]}``. ``sets`` has the result of each message's future, one for each value; unknown fields are null.
-    ``reports`` exists if the argument was not a plain list. It has all other notifications about the messages, in the
-    order of their arrival. The sources are ``done``, the function given to each ``send``; ``stages``, the callbacks of
-    the producer; ``account``, the result of ``flush`` or ``close``.
+    offset], ...]}``. ``sets`` has the result of the future that each message's ``send`` returned, in the order of the
+    values; unknown fields are null. ``reports`` exists if the argument was not a plain list. It has all other
+    notifications about the messages, in the order of their arrival. The sources are ``done``, the function given to
+    each ``send``; ``stages``, the callbacks of the producer; ``account``, the result of ``flush`` or ``close``.
 
     Acknowledged messages must be in the log in the order of sending. A burst is ``ok`` if any message is acknowledged,
     and ``fail`` if all messages certainly failed. Each message has an outcome of its own, too.

@@ -16,9 +16,10 @@ A member takes part in its group all the time, not only during a poll. But it be
 so that the history has its time: an operation that reports a release was called before the release.
 
 Sometimes a member gives up a partition between two operations, because the session may have expired or the release took
-too long. Then the ownership (the *hold*) counts as ended by its last operation, and no row reports its end. A generator
-finds it in ``over``, as ``[key, assignment]``. A commit that began before the operation that reports it has an unknown
-outcome.
+too long. Then the ownership (the *hold*) counts as ended at the member's last operation, and no row reports its end. A
+generator finds such a hold in the result's ``over``, as ``[key, assignment]``.
+
+A commit may begin before the operation that reports it is called. Its outcome then counts as unknown.
 """
 
 import asyncio
@@ -86,14 +87,14 @@ class ConnectorMember:
         storage, dual = MODES[mode]
         self.mode = mode
         self._topics = get_topics(endpoint)
-        self._commits_when_leaving = group != DRAIN  # each reader of the drain starts at the beginning
+        self._commits_when_leaving = group != DRAIN  # each reader of the drain's group starts at the beginning
         self._numbers = numbers
         self._assignments: dict[int, int] = {}  # numbers by hold (the library's number of an ownership)
         self._hold_by_partition: dict[tuple[str, int], int] = {}  # hold by partition
-        self._notes: list[dict[str, Any]] = []
+        self._notes: list[dict[str, Any]] = []  # ownership changes
         self._commits: list[dict[str, Any]] = []
         self._claims: list[dict[str, Any]] = []
-        self._ended_between: list[tuple[str, int]] = []
+        self._ended_between: list[tuple[str, int]] = []  # holds that ended between two operations
         self._reported_counters: Counter[str] = Counter()
         self._stream: MessageStream | None = None
         self._operation_running = asyncio.Event()
@@ -195,7 +196,7 @@ class ConnectorMember:
         before, began_in = self.connector.positions, self._current_operation
         try:
             positions = await self.connector.commit_offsets()
-            in_time = began_in is not None and began_in == self._current_operation
+            in_time = began_in is not None and began_in == self._current_operation  # the commit is within one operation
             self._note_commit("ok" if in_time else "info", positions)
         except CommitFailed as error:
             known = to_outcome(error.outcome).value

@@ -33,8 +33,9 @@ BRIEF: Final = ("brief1", "brief2", "brief3")
 RENEWED: Final = "renewed"
 """A group without members, whose offsets are renewed."""
 SHORT_MS: Final = (300, 700, 1500, 2500)
+"""Milliseconds for which offsets are retained: within a run they expire."""
 LONG_MS: Final = 600_000
-"""Milliseconds for which offsets are retained."""
+"""Milliseconds for which offsets are retained: within a run they do not expire."""
 MILLISECOND: Final = 1_000_000
 """Nanoseconds."""
 JITTER: Final = 0.02
@@ -140,7 +141,7 @@ class CommitOffsets(BriefVerb):
         if group not in self.session.brief:
             self.session.brief[group] = self.session.make_membership(group, ("orders",), None)
         member = self.session.brief[group]
-        return await self.commit(member, argument, member.generation or await member.enter())
+        return await self.commit(member, argument, member.generation or await member.enter())  # ``enter`` joins
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:

@@ -50,7 +50,8 @@ from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_part
 SETTLING_SECONDS: Final = 3.0
 """Seconds for a group to settle: twice the rebalance timeout of members."""
 STEADY_SECONDS: Final = 9.0
-"""Seconds of :func:`stay_in_group`. With :func:`catch_up`, they are half of a group's deadline plus some rebalances."""
+"""Seconds of :func:`stay_in_group`. :func:`catch_up` runs before it. The check ``restless-group`` counts generations
+only from half of the contract's group deadline on, so both together must take longer."""
 STEADY_EVERY: Final = 0.05
 REJOINED_POLLS: Final = 15
 """Number of polls of each worker. Each takes about 0.2 s, so a rebalance ends during these polls."""
@@ -152,7 +153,10 @@ def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generat
 
 
 def _drain_to_sentinels(keys: Sequence[str], ordinal: int, group: str, seconds: float) -> Generator:
-    """Returns a drain of these partitions. ``ordinal``: its number in the run, which makes sentinels' values unique."""
+    """Returns a drain of these partitions. ``ordinal``: its number in the run, which makes sentinels' values unique.
+
+    The value of a sentinel is ``-(attempts + 1)``, where ``attempts`` counts from the beginning of the drain's range.
+    """
     return GroupDrain(tuple(PartitionDrain(key, attempts=ordinal * VALUES_PER_DRAIN) for key in keys), group, seconds)
 
 

@@ -1,4 +1,8 @@
-"""The mixes of workloads with consumer groups; see ``assay.workloads.broker.mixes``."""
+"""The mixes of workloads with consumer groups. ``assay.workloads.broker.mixes`` explains the fields of a mix.
+
+A mix adds pairs of a weight and a generator (``WeightedSources``). ``pace(seconds, generator)`` is such a pair, whose
+generator yields an operation every ``seconds`` on average.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

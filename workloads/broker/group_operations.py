@@ -167,8 +167,10 @@ class PollGroup(MemberVerb):
                 continue
             yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
             for offset, value, *more in read["records"]:
-                about = to_columns(more)
-                yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment, **about)
+                time_and_key = to_columns(more)
+                yield Effect(
+                    "observe", key, position=offset, value=value, group=group, assignment=assignment, **time_and_key
+                )
             yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
             if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
                 yield Effect("drained", key, position=until[key] + 1, group=group)

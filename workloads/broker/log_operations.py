@@ -48,10 +48,10 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
-"""How many clients in four begin to read a partition at its end. The others begin earlier."""
+"""How many clients in four begin to read a partition at its end. The others begin ``NEAR_END``."""
 RECORDS_BEFORE_END: Final = 200
 """Number of records before the end at which they begin. If they read all, a run's cost would grow quadratically."""
-LATELY: Final[Mapping[str, Any]] = {"start": EARLIEST, "within": RECORDS_BEFORE_END}
+NEAR_END: Final[Mapping[str, Any]] = {"start": EARLIEST, "within": RECORDS_BEFORE_END}
 """The argument of a poll that begins ``RECORDS_BEFORE_END`` records before the end."""
 LONGEST_WAIT: Final = 0.1
 """Maximum seconds that a poll waits at the end of a partition. It is short, because the worker has other work."""
@@ -205,7 +205,7 @@ class Poll(Observation):
         """Yields polls of random partitions, for ever."""
 
         def read(context: Context) -> Operation:
-            argument = LATELY if context.random_below(TAIL_READERS + 1, salt=3) == 0 else {"start": LATEST}
+            argument = NEAR_END if context.random_below(TAIL_READERS + 1, salt=3) == 0 else {"start": LATEST}
             return Operation(Poll.f, context.choose(keys, salt=4), argument)
 
         return as_generator(read)
@@ -385,7 +385,7 @@ class LookUp(Read):
         yield Effect("look-up", key, timestamp=result["timestamp"], position=result["offset"])
 
 
-TABLE: Final[Table] = {(verb.f, True): verb for verb in (Send, Poll, Glance, End, LookUp)}
+TABLE: Final[Table] = {(verb.f, True): verb for verb in (Send, Poll, Glance, End, LookUp)}  # True: with a key
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

@@ -56,6 +56,7 @@ class MemberState(Struct, frozen=True):
 class Migration(Generator, frozen=True):
     """Generator of a live migration; see the module.
 
+    - ``step``: the present step, counted from the beginning of the run; its mode is ``STEPS[step % len(STEPS)]``
     - ``before``: the previous step
     - ``members``: maps a worker to the state of its member
     - ``holders``: for each partition, maps the open holds (process and assignment) to the steps of their modes

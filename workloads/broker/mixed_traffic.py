@@ -267,7 +267,7 @@ def try_large_requests(keys: Sequence[str], first: int) -> Generator:
 
 
 def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operation:
-    """Returns a large request for one partition."""
+    """Returns a large request for one partition, without the invalid parts of other multi-partition requests."""
     parts = [{"key": key, "values": fresh, "padding": LARGE}]
     argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
     return Operation(MultiPartitionSend.f, key, argument | more)

@@ -1,7 +1,8 @@
 """The mixes of the broker's workloads, chosen by ``--workload-mix``; docs/cookbook/mixes.md has the purpose of each.
 
 A mix ``adds`` weighted generators to the traffic, and ``closes`` the run with others. Each run draws one value of each
-system setting (``settings``) and of each client option (``client``).
+system setting (``settings``) and of each client option (``client``). ``system`` returns the system with more topics,
+and ``contract`` returns the contract with changed promises.
 """
 
 from collections.abc import Callable
@@ -49,6 +50,7 @@ SLOW_SECONDS: Final = 0.15
 TAIL_THOUSANDTHS: Final = 300
 """Size of the last part of a log that is read, in thousandths of the log."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
+"""Bytes to which the values of records with acks=1 are padded."""
 TAIL_STEPS: Final = 10
 """Number of fetches for one read of such a part."""
 TURN_SECONDS: Final = 0.3
@@ -70,6 +72,7 @@ VOLLEY_SECONDS: Final = 0.25
 NEW_PARTITIONS: Final = 2
 DAY_MS: Final = 24 * 3600 * 1000
 
+# A ``FirstTopic`` has a name, a number of partitions, and settings. Only ``SELDOM`` is created by an operation.
 LEDGER: Final = FirstTopic(
     "ledger",
     2,
@@ -147,7 +150,7 @@ BACKLOGS: Final = WorkloadMix(
 )
 
 
-def _close_with_looks(system: System, settings: Settings) -> Source:
+def _close_with_descriptions(system: System, settings: Settings) -> Source:
     return topic_changes.describe_topics_at_end(require_broker(system).topic)
 
 
@@ -155,14 +158,14 @@ SETTINGS: Final = WorkloadMix(
     "settings",
     "an administrator who changes settings under load, and sends requests that must be rejected",
     adds=lambda system, settings: [pace(0.25, topic_changes.change_settings(require_broker(system).topic))],
-    closes=_close_with_looks,
+    closes=_close_with_descriptions,
 )
 
 HANDOVERS: Final = WorkloadMix(
     "handovers",
     "partitions that are moved to other replicas and leaders, and back within a second",
     adds=lambda system, settings: [pace(0.4, topic_changes.move_and_revert(system.keys(), settings.nodes))],
-    closes=_close_with_looks,
+    closes=_close_with_descriptions,
 )
 
 LOOK_UPS: Final = WorkloadMix(
@@ -213,7 +216,7 @@ KEPT_CONNECTIONS: Final = WorkloadMix(
     "clients that keep connections and metadata, even after an unknown outcome, compared with new clients",
     adds=lambda system, settings: [(60, mixed_traffic.send_as_regular_and_newcomer(system.keys()))],
     closes=_close_with_leader_changes,
-    client={KEEPS: (0.5, 1.0)},
+    client={KEEPS: (0.5, 1.0)},  # the probability that a client keeps its connections
     contract=require_progress,
 )
 

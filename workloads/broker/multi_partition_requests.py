@@ -96,12 +96,12 @@ class MultiPartitionSend(Verb):
         return unfold(step, first)
 
     async def invoke(self, operation: Operation) -> Completion:
-        loop, place, argument = asyncio.get_running_loop(), split_key(str(operation.key)), operation.argument
+        loop, partition, argument = asyncio.get_running_loop(), split_key(str(operation.key)), operation.argument
         parts: Sequence[Part] = argument["parts"]
         deadline = loop.time() + SHORT_SECONDS
         leaders = self.session.leaders(NAME)
         try:
-            leader = await leaders.metadata.leader(*place, loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
+            leader = await leaders.metadata.leader(*partition, loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
             sent = _select_sent(leaders, parts, leader.id, argument["astray"])
             if "broken_off" in argument:
                 return await self._break_off(leader.address, argument, self._request(argument, sent))
@@ -109,7 +109,7 @@ class MultiPartitionSend(Verb):
             left = min(ANSWER_SECONDS, deadline - loop.time())
             response = await connection.call(self._request(argument, sent), argument["version"], left)
         except CallError as error:
-            leaders.metadata.forget(*place)
+            leaders.metadata.forget(*partition)
             outcome = Outcome.FAIL if isinstance(error, NotSent) else Outcome.INFO
             return Completion(outcome, error=f"{type(error).__name__}: {error}")
         found = {(topic.topic, one.partition): one for topic in response.topics for one in topic.partitions}
@@ -118,7 +118,7 @@ class MultiPartitionSend(Verb):
             for part in parts
         ]
         if any(one["error"] == format_error(ErrorCode.NOT_LEADER_FOR_PARTITION) for one in known):
-            leaders.metadata.forget(*place)
+            leaders.metadata.forget(*partition)
         return combine_outcomes("parts", known)
 
     @staticmethod

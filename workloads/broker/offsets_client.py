@@ -32,7 +32,10 @@ With the brokers' setting, the offsets of this group without members might expir
 
 
 class OffsetsVerb(Verb):
-    """An operation of a client, which has a member in the group ``members``."""
+    """An operation of a client, which has a member in the group ``members``.
+
+    The session remembers the member's generation (``present``) and the one before it (``former``).
+    """
 
     session: OffsetsSession
 
@@ -86,7 +89,7 @@ class Commit(OffsetsVerb):
 
     Argument: ``{"number", "offset", "client"?}``. Result: ``{"generation", "entered"?}``. The generation is null for a
     client that is not a member. A member that must rejoin does so in the same operation before it commits, so that the
-    group need not wait. If the join fails, the commit certainly did not happen.
+    group need not wait for it. If the join fails, the commit certainly did not happen.
 
     A commit to the group ``tools`` with a ``client`` is a *try*, which must succeed. A long-lived client (``regular``)
     or a new one (``newcomer``) makes it.

@@ -104,7 +104,7 @@ def change_leaders(keys: Sequence[str], brokers: int, *, back: bool = False) -> 
 
     number = min(3, brokers)
 
-    def elect(shift: int) -> Generator:
+    def elect(shift: int) -> Generator:  # 0: the usual leaders; 1: the next broker of each
         moves = [make_move(key, range(first, first + number), brokers) for first, key in enumerate(keys, shift)]
         return sequence(*moves, *[Operation(Elect.f, key) for key in keys] * 3)
 

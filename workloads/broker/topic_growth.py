@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from assay.harness.core.generator import EXHAUSTED, PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.log_operations import LATELY, LATEST, End, Poll, Send
+from assay.workloads.broker.log_operations import LATEST, NEAR_END, End, Poll, Send
 from assay.workloads.broker.mixed_traffic import ValueRange
 from assay.workloads.broker.topic_admin import AddPartitions
 
@@ -61,7 +61,9 @@ class Growth(Generator, frozen=True):
             return Pending(self.later) if context.time < self.later else PENDING, self
         key = f"{self.topic}-{self.first + context.random_below(have - self.first, salt=61)}"
         verb = context.choose((Send.f, Send.f, Poll.f, Poll.f, Poll.f, End.f), salt=62)
-        argument: Any = (LATELY if context.random_below(2, salt=63) else {"start": LATEST}) if verb == Poll.f else None
+        argument: Any = (
+            (NEAR_END if context.random_below(2, salt=63) else {"start": LATEST}) if verb == Poll.f else None
+        )
         if verb == Send.f:
             argument = {"values": [self.value, self.value + 1]}
         return Invoke(Operation(verb, key, argument), context.pick()), replace(self, value=self.value + 2)

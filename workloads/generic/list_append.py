@@ -20,7 +20,7 @@ LONGEST: Final = 60
 def step(number: int, context: Context) -> tuple[Operation, int]:
     """Returns the next transaction. It reads, or appends to, each of one to three lists. Values are unique."""
     era = number // LONGEST  # each era has its own lists
-    micros: list[list[Any]] = []
+    micros: list[list[Any]] = []  # the reads and appends of the transaction
     for place in range(LISTS_AT_ONCE):
         key = era * LISTS_AT_ONCE + (place + context.random_below(LISTS_AT_ONCE, salt=1)) % LISTS_AT_ONCE
         doing = context.random_below(3, salt=10 + place)

@@ -35,7 +35,7 @@ class Galera(MariaDB):
         return DATA
 
     def argv(self, node: Node) -> Sequence[str]:
-        return ["sh", "-ec", " ".join((START, *self.chosen))]
+        return ["sh", "-ec", " ".join((START, *self.chosen))]  # with the options of the chosen settings
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
         addresses = ",".join(one.address for one in cluster.nodes)

@@ -12,7 +12,9 @@ PORT, DATA = 3306, "/var/lib/mysql/assay"
 SNAPSHOT_OPTION = "innodb_snapshot_isolation"
 """Available since 10.11.8; older servers do not start with this option."""
 VARIANTS = {SNAPSHOT_OPTION: ("OFF", "ON")}
+"""Settings (``--set``) with their values."""
 LOST_UPDATES = ("G-single", "G-nonadjacent", *BANK_ANOMALIES)
+"""The anomalies that a lost update causes."""
 START = f"""
 install -d -o mysql -g mysql -m 700 {DATA} /run/mysqld
 [ -d {DATA}/mysql ] || mariadb-install-db --no-defaults --user=mysql --datadir={DATA} > /dev/null

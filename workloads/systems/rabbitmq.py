@@ -16,6 +16,7 @@ PORT, HTTP, DATA, CONFIG, USER = 5672, 15672, "/var/lib/rabbitmq-assay", "/etc/a
 TROUBLE, SECONDS = (AMQPError, ChannelInvalidStateError, OSError, TimeoutError), 3.0
 """The exceptions of an operation, and its timeout in seconds."""
 QUORUM, MIRRORED = "quorum", "mirrored"
+"""The names of the two queues."""
 HANDLING = {"partition-handling": ("ignore", "pause_minority", "autoheal")}
 START = f"""
 export RABBITMQ_NODENAME=rabbit@{{address}} RABBITMQ_USE_LONGNAME=true RABBITMQ_MNESIA_BASE={DATA} RABBITMQ_LOGS=-
@@ -23,7 +24,7 @@ export RABBITMQ_CONFIG_FILE={CONFIG} RABBITMQ_ENABLED_PLUGINS_FILE={CONFIG}.plug
 export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-setcookie assay -kernel net_ticktime 4"
 exec /usr/lib/rabbitmq/bin/rabbitmq-server
 """
-DEFINED = {
+DEFINITIONS = {
     "users": [{"name": USER[0], "password": USER[1], "tags": "administrator"}], "vhosts": [{"name": "/"}],
     "permissions": [{"user": USER[0], "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
     "policies": [{"vhost": "/", "name": "all", "pattern": MIRRORED, "apply-to": "queues",
@@ -78,7 +79,7 @@ class RabbitMQ(System):
         ]
         return {
             f"{CONFIG}.conf": "\n".join(lines).encode() + b"\n",
-            f"{CONFIG}.json": json.dumps(DEFINED).encode(),
+            f"{CONFIG}.json": json.dumps(DEFINITIONS).encode(),
             f"{CONFIG}.plugins": b"[rabbitmq_management].\n",
         }
 

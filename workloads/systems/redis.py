@@ -9,6 +9,7 @@ from assay.workloads.systems.resp import ask
 
 PORTS = {"server": 6379, "sentinel": 26379}
 VARIANTS = {"min-replicas-to-write": ("0", "1"), "min-replicas-max-lag": ("1", "10")}
+"""Settings (``--set``) with their values."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Redis(System):
     client_roles: Sequence[str] = ("server",)
     variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS)
     chosen: tuple[str, ...] = ()
+    """Lines of the configuration file, one for each chosen setting."""
 
     def with_setting(self, name: str, value: str) -> System:
         if name not in self.variants:

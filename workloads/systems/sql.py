@@ -81,6 +81,7 @@ class SqlClient:
             return list(cursor.fetchall()) if cursor.description else []
 
     def _txn(self, micros: Sequence[Any]) -> list[Any]:
+        """Executes a transaction of ``list_append``. Each of ``micros`` is ``[f, key, value]``."""
         done = []
         for f, key, value in micros:
             if f == "append":
