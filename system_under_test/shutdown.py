@@ -27,6 +27,7 @@ CHECK_INTERVAL = 0.02
 BACK_OFF = 0.2
 """Seconds before the controller is asked again."""
 VERSION = 0
+"""Version of the request to the controller."""
 
 
 @dataclass

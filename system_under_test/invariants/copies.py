@@ -116,19 +116,19 @@ class SegmentFile(Generic[T]):
 class ReplicaLog(Generic[T]):
     """A replica's log as of the last :meth:`refresh`.
 
-    ``walk`` parses new whole records of a file. ``make_table`` returns an empty table for the records of a file.
+    ``parse_new`` parses the new whole records of a file. ``make_table`` returns an empty table for a file's records.
     """
 
     def __init__(
         self,
         disk: Any,
         folder: str,
-        walk: Callable[[SegmentFile[T], bytes], None],
+        parse_new: Callable[[SegmentFile[T], bytes], None],
         make_table: Callable[[], RecordTable[T]],
     ) -> None:
         self._disk = disk
         self._folder = folder
-        self._walk = walk
+        self._parse_new = parse_new
         self._make_table = make_table
         self._files: dict[int, SegmentFile[T]] = {}
         self._names: list[str] = []
@@ -186,7 +186,7 @@ class ReplicaLog(Generic[T]):
         if known.version != state.version or state.size < known.size:
             return False
         if state.size > known.size and not known.broken:
-            self._walk(known, self._disk.tail(path, known.size))
+            self._parse_new(known, self._disk.tail(path, known.size))
         return True
 
     def _has_data(self, base: int) -> bool:

@@ -148,7 +148,9 @@ def is_folder(storage: Storage, path: str) -> bool:
 
 
 async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]:
-    """Removes the marker of a clean stop and returns its content (see :func:`write_clean_marker`); empty without one.
+    """Removes the marker of a clean stop, and returns the registrations in it; none if there is no marker.
+
+    :func:`write_clean_marker` explains the registrations.
 
     The marker is durably gone when this returns. Until then the caller must not write anything, because a crash would
     look like a clean stop. An unreadable marker is ignored.

@@ -2,7 +2,7 @@
 
 - The offset index has the offset and the file position of some of the segment's entries. An index entry has 8 bytes: an
   offset relative to the segment's base (uint32 here), and a position (uint32).
-- The time index lists some messages that are younger than all messages before them. An index entry has 12 bytes: the
+- The time index lists some messages that are newer than all messages before them. An index entry has 12 bytes: the
   message's timestamp in milliseconds (int64), and its offset relative to the segment's base (uint32).
 
 Both columns of an index rise strictly.
@@ -161,7 +161,7 @@ class TimeIndex(_IndexFile):
         self._offsets.append(offset)
 
     def floor(self, timestamp: int) -> int:
-        """Returns the offset at which a search for messages younger than ``timestamp`` must begin."""
+        """Returns the offset at which a search for messages newer than ``timestamp`` must begin."""
         index = bisect_right(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else self.base_offset
 

@@ -16,7 +16,7 @@ async def remove_expired_segments(
 
     - Only segments below the offset that ``limit`` returns (the high watermark) are removed, and none of a damaged log.
     - ``retention_ms`` or ``retention_bytes`` of -1 means no limit.
-    - The age of a segment is that of its youngest message; :meth:`SegmentTimes.age_ms` defines it for messages without
+    - The age of a segment is that of its newest message; :meth:`SegmentTimes.age_ms` defines it for messages without
       timestamps.
     - Each removal is durable before the next one, because a power loss must not leave a hole.
 

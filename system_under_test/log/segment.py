@@ -2,10 +2,10 @@
 
 The index divides a segment into blocks of about ``index_interval_bytes``. A search reads one block.
 
-Blocks found on disk at opening are not trusted until all their entries have been checked: CRC, size, dense offsets, and
-the index entries on both sides. This happens once, at the first read that needs them. Bytes appended by this process
-were checked before the append. If a block fails, either the index or the data is bad. A scan of the whole segment then
-repairs the index or names the first bad entry.
+Blocks found on disk at opening are not trusted until all their entries have been checked. The check covers CRCs, sizes
+and the order of offsets, and that the index entries before and after the block fit. It happens once, at the first read
+that needs the block. Bytes appended by this process were checked before the append. If a block fails, either the index
+or the data is bad. A scan of the whole segment then repairs the index or names the first bad entry.
 
 ``size`` is the end of the trusted bytes; a damaged segment's file may be longer.
 """

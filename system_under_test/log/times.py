@@ -1,4 +1,4 @@
-"""The timestamps of one segment: the youngest message, the segment's age, and lookup by time.
+"""The timestamps of one segment: the newest message, the segment's age, and lookup by time.
 
 The time index is updated after appends. It is a cache: a search scans the messages after the last index entry. An entry
 found on disk is used only after a comparison with the messages: its message must be the first one with a timestamp at
@@ -31,7 +31,7 @@ class SegmentBlocks(Protocol):
 
 
 class SegmentTimes:
-    """A segment's timestamps in milliseconds; -1 stands for none. "Youngest" means with the greatest timestamp."""
+    """A segment's timestamps in milliseconds; -1 stands for none. "Newest" means with the greatest timestamp."""
 
     def __init__(self, segment: SegmentBlocks, index: TimeIndex, now: Instant) -> None:
         self._segment = segment
@@ -45,7 +45,7 @@ class SegmentTimes:
         self._has_unstamped = False
         """Whether a message without a timestamp is known."""
         self._newest = (NO_TIMESTAMP, segment.base_offset)
-        """The youngest message up to ``_read_to``: its timestamp and its offset."""
+        """The newest message up to ``_read_to``: its timestamp and its offset."""
         self._read_to = 0
         """The position up to which the messages' timestamps are known."""
         self._indexed_at = 0
@@ -60,7 +60,7 @@ class SegmentTimes:
             self._include(times, end)
 
     def newest(self) -> int:
-        """Returns the youngest message's timestamp. Reads only what was added since the last call."""
+        """Returns the newest message's timestamp. Reads only what was added since the last call."""
         for found, at, end in self._iterate_timestamps(self._read_to):
             self._include(SetTimes(found, at, found < 0), end)
         return self._newest[0]
@@ -76,11 +76,11 @@ class SegmentTimes:
         self._read_to = end
 
     def age_ms(self, now: Instant) -> int:
-        """Returns the age of the youngest message; negative if its timestamp is in the future.
+        """Returns the age of the newest message; negative if its timestamp is in the future.
 
         A timestamp is compared with the wall clock. The age of a message without a timestamp is the time since this
         process last appended to the segment, or else opened it, by the monotonic clock. That is at most its true age,
-        even if the wall clock is set. After a clean start, messages without a timestamp before the youngest message are
+        even if the wall clock is set. After a clean start, messages without a timestamp before the newest message are
         not looked for.
         """
         newest = self.newest()
@@ -125,7 +125,7 @@ class SegmentTimes:
         self._add_index_entry()
 
     def finish(self) -> None:
-        """Adds the entry of the youngest message before a clean close, so that a start has little to read."""
+        """Adds the entry of the newest message before a clean close, so that a start has little to read."""
         self._add_index_entry()
 
     def forget(self) -> None:
@@ -167,7 +167,7 @@ class SegmentTimes:
     def _is_search_start_right(self, timestamp: int) -> bool:
         """Returns whether the index entry from which a search begins is right. Raises :class:`CorruptLog`."""
         found = self._index.find_loaded(timestamp)
-        return found is None or self._find_first_as_young(found[0][0], since=found[1]) == found[0]
+        return found is None or self._find_first_as_new(found[0][0], since=found[1]) == found[0]
 
     def _find_last_entry(self) -> tuple[tuple[int, int], int] | None:
         """Returns the last index entry and its message's position; None if there is no such entry or message.
@@ -182,8 +182,8 @@ class SegmentTimes:
                     return found[0], position
         return None
 
-    def _find_first_as_young(self, timestamp: int, *, since: int) -> tuple[int, int] | None:
-        """Returns ``(timestamp, offset)`` of the first entry from offset ``since`` on that is at least this young."""
+    def _find_first_as_new(self, timestamp: int, *, since: int) -> tuple[int, int] | None:
+        """Returns ``(timestamp, offset)`` of the first entry from offset ``since`` on that is at least this new."""
         for newest, offset, _ in self._iterate_timestamps(self._segment.locate(since)):
             if newest >= timestamp:
                 return newest, offset

@@ -27,7 +27,7 @@ class Limits:
     """
     max_connections: int = 2_000
     max_connections_per_ip: int = 2**31 - 1
-    busy_time: float = 1.0
+    evictable_after: float = 1.0
     """Seconds for which a connection must be idle to be closed for a new one at ``max_connections``."""
     stall_timeout: float = 5.0
     """Seconds for each further ``FREE_REQUEST_BYTES`` of a request that holds shared memory (at least 13 kB/s)."""

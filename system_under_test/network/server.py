@@ -115,12 +115,12 @@ class Server:
         return None
 
     def _make_room(self) -> bool:
-        """Closes the connection that has been idle longest, if it was idle for at least ``busy_time``.
+        """Closes the connection that has been idle longest, if it was idle for at least ``evictable_after``.
 
         Without this, a client could open all connections, leave them idle and lock other clients out.
         """
         idlest = min(self._accepted.values(), key=lambda accepted: accepted.waiting_since)
-        if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.busy_time:
+        if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.evictable_after:
             return False
         idlest.drop("idle, and a new one needs its place")
         return True

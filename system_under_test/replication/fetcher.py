@@ -36,6 +36,7 @@ class LeaderFetcher:
         self._request_timeout = config.request_timeout_ms / 1000
         self._followed: dict[str, FollowerTerm] = {}
         self._changed = asyncio.Event()
+        """Set when a partition was added."""
         self._waiting: Connection | None = None
         """The connection on which a fetch waits for new records."""
         self._interrupted = False
@@ -60,20 +61,20 @@ class LeaderFetcher:
 
     async def run(self) -> None:
         connection: Connection | None = None
-        address = None
+        connected_leader = None
         try:
             while True:
                 if not self._followed:
                     self._changed.clear()
                     await self._changed.wait()
                 leader = self.leader
-                if connection is not None and address != leader:
+                if connection is not None and connected_leader != leader:  # the leader has registered again
                     await connection.close()
                     connection = None
                 try:
                     if connection is None:
                         connection = await Connection.open(leader.host, leader.port, self._request_timeout)
-                        address = leader
+                        connected_leader = leader
                     await self._run_round(connection, leader)
                 except CallError as error:
                     if connection is not None:

@@ -80,7 +80,7 @@ class LeaderTerm:
         NOT_LEADER_FOR_PARTITION if the log is damaged.
         """
         replica, log = self.replica, self.replica.log
-        if wait_for_all and not self.enough_in_sync():
+        if wait_for_all and not self.has_enough_in_sync():
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
         time = log.now_ms() if replica.config.append_time else None
         try:
@@ -108,7 +108,7 @@ class LeaderTerm:
         if self.over or not self.serving:
             return
         replica, in_sync = self.replica, self.in_sync
-        if self.enough_in_sync() and not in_sync.superseded:
+        if self.has_enough_in_sync() and not in_sync.superseded:
             watermark = replica.counted_end()
             now = asyncio.get_running_loop().time()
             lag_time_max = replica.environment.lag_time_max
@@ -149,9 +149,9 @@ class LeaderTerm:
     def _min_insync(self) -> int:
         return self.replica.config.min_insync_replicas
 
-    def enough_in_sync(self) -> bool:
+    def has_enough_in_sync(self) -> bool:
         """Returns whether enough replicas are in sync for the high watermark to advance."""
-        return self.replica.traits.enough_in_sync(self.in_sync, self._min_insync)
+        return self.replica.traits.has_enough_in_sync(self.in_sync, self._min_insync)
 
     def _consider_expansion(self, broker: int, position: FollowerPosition) -> None:
         """Proposes a replica that has reached the high watermark and the start of this epoch (KAFKA-7128)."""
@@ -221,7 +221,7 @@ class LeaderTerm:
         If too few replicas are in sync, the producers whose records are not committed yet get an error.
         """
         replica = self.replica
-        if not self.enough_in_sync():
+        if not self.has_enough_in_sync():
             replica.producers.advance(replica.acknowledged_end())
             replica.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.advance()

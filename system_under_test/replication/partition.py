@@ -24,7 +24,7 @@ class Partition(Replica):
     follower: FollowerTerm | None = None
     _reported: tuple[int, int] | None = None
     """The leader epoch and high watermark that were last reported."""
-    _trusted = False
+    _was_elected = False
     """Whether this replica became leader in the current epoch, so that other brokers may rely on it."""
 
     async def configure(self, config: TopicConfig) -> None:
@@ -62,7 +62,7 @@ class Partition(Replica):
 
         If so, its log must not be discarded because of damage: if the leader fails next, this replica may be elected.
         """
-        return self._trusted or (self.follower is not None and self.follower.is_relied_on)
+        return self._was_elected or (self.follower is not None and self.follower.is_relied_on)
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Partition(Replica):
         """
         self.end_term()
         self.leader_epoch = update.leader_epoch
-        self._trusted = True
+        self._was_elected = True
         await self.wait_for_truncation()
         if self.log.damage is None:
             await self.log.flush()  # copied records count as the leader's now, and perhaps no append ever flushes them
@@ -131,7 +131,7 @@ class Partition(Replica):
         """Begins a follower's term; the fetcher reconciles the log before it appends anything."""
         self.end_term()
         self.leader_epoch = update.leader_epoch
-        self._trusted = False
+        self._was_elected = False
         self.follower = FollowerTerm(self, update)
         self.events.emit(
             "became-follower",
@@ -145,7 +145,7 @@ class Partition(Replica):
         """Ends the role until a later epoch. No other broker relies on this replica from now on."""
         self.end_term()
         self.leader_epoch = leader_epoch
-        self._trusted = False
+        self._was_elected = False
 
     def go_offline(self) -> None:
         """Stops leading with a damaged log, so that clients look for another leader at once."""

@@ -49,7 +49,7 @@ class ReplicationTraits:
     """The offset below which consumers can read."""
     checkpointed_watermark: Callable[[LogBounds, bool], int] = lambda bounds, leads: bounds.high_watermark
     """The high watermark to store for the next start of this process."""
-    enough_in_sync: Callable[[InSyncSet, int], bool] = _has_enough_in_sync
+    has_enough_in_sync: Callable[[InSyncSet, int], bool] = _has_enough_in_sync
     """Whether the high watermark may advance, given the in-sync set and min.insync.replicas."""
     fetchable_end: Callable[[LogBounds, bool], int] = lambda bounds, appended: bounds.end
     """The highest offset that a follower may fetch. The flag: whether the leader has appended a record in its term."""
@@ -115,7 +115,7 @@ def diverge_by_first_answer(answer: EpochAnswer, epochs: EpochHistory, bounds: L
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     # Followers get new records only with their next fetch: a waiting fetch is not answered early.
     "ack-before-replication": ReplicationTraits(acknowledged_end=_get_end, wakes_followers=False),
-    "isr-of-one": ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
+    "isr-of-one": ReplicationTraits(has_enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
     "truncate-to-hw": ReplicationTraits(find_divergence=diverge_at_high_watermark),
     "hw-checkpoint-lost": ReplicationTraits(
         find_divergence=diverge_at_high_watermark,

@@ -198,7 +198,7 @@ def test_more_connections_than_there_may_be_shut_no_one_out(running: Process) ->
         async with customer(running.port) as honest:
             await asyncio.sleep(0.2)
             strangers = await opened(running.port, LIMITS.max_connections + 300)
-            await asyncio.sleep(LIMITS.busy_time)
+            await asyncio.sleep(LIMITS.evictable_after)
 
             async def refused() -> bool:
                 """A connection is closed a turn of the broker's loop after the line about it."""

@@ -81,14 +81,16 @@ MODES: Final = {
 
 
 class ConnectorMember:
-    """A member of one group, and its unreported events. ``numbers`` yields the numbers of holds (assignments)."""
+    """A member of one group, and its unreported events. ``assignment_numbers`` yields numbers for its holds."""
 
-    def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, group: str, mode: str, runtime: Any, assignment_numbers: Iterator[int]
+    ) -> None:
         storage, dual = MODES[mode]
         self.mode = mode
         self._topics = get_topics(endpoint)
         self._commits_when_leaving = group != DRAIN  # each reader of the drain's group starts at the beginning
-        self._numbers = numbers
+        self._assignment_numbers = assignment_numbers
         self._assignments: dict[int, int] = {}  # numbers by hold (the library's number of an ownership)
         self._hold_by_partition: dict[tuple[str, int], int] = {}  # hold by partition
         self._notes: list[dict[str, Any]] = []  # ownership changes
@@ -131,7 +133,7 @@ class ConnectorMember:
         for partition, position in self.connector.positions.items():
             hold = self._hold_by_partition[partition]
             if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
-                self._assignments[hold] = next(self._numbers)
+                self._assignments[hold] = next(self._assignment_numbers)
                 self._notes.append(self._make_note("acquire", partition, hold) | {"begin": position, "offset": None})
 
     def report(self) -> dict[str, Any]:
@@ -225,7 +227,7 @@ class ConnectorMember:
     def _on_change(self, change: OwnershipChange) -> None:
         partition = change.topic, change.partition
         if change.kind is ChangeKind.ACQUIRED:
-            self._assignments[change.hold] = next(self._numbers)
+            self._assignments[change.hold] = next(self._assignment_numbers)
             self._hold_by_partition[partition] = change.hold
         else:
             self._release_done.set()
@@ -340,7 +342,9 @@ class ConnectorPoll(ConnectorVerb, PollGroup):
         if group in session.members and session.members[group].mode != mode:
             former_report = await self.shut_down(group, session.members[group])
         if group not in session.members:
-            session.members[group] = ConnectorMember(session.endpoint, group, mode, session.runtime, session.numbers)
+            session.members[group] = ConnectorMember(
+                session.endpoint, group, mode, session.runtime, session.assignment_numbers
+            )
         return await self.execute(group, session.members[group], former_report)
 
     async def perform(self, member: ConnectorMember) -> dict[str, Any] | None:

@@ -63,10 +63,10 @@ class PartitionHold:
 
 
 class GroupMember:
-    """A member of one group, and its unreported events. ``numbers`` yields the numbers of holds (assignments)."""
+    """A member of one group, and its unreported events. ``assignment_numbers`` yields numbers for its holds."""
 
-    def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
-        self._numbers = numbers
+    def __init__(self, endpoint: Endpoint, group: str, runtime: Any, assignment_numbers: Iterator[int]) -> None:
+        self._assignment_numbers = assignment_numbers
         self._holds: dict[Partition, PartitionHold] = {}
         self._resets: dict[Partition, int] = {}
         """Unreported positions at which reading resumes after an offset was out of range."""
@@ -99,7 +99,7 @@ class GroupMember:
         """Reports all holds again under new numbers; see ``assay.workloads.broker.group_operations``."""
         for partition, hold in self._holds.items():
             if hold.assignment not in {note["assignment"] for note in self._notes}:
-                hold.assignment = hold.chain = next(self._numbers)
+                hold.assignment = hold.chain = next(self._assignment_numbers)
                 self._notes.append(_make_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
 
     def take_notes(self) -> list[dict[str, Any]]:
@@ -116,7 +116,12 @@ class GroupMember:
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
             if (start := self._resets.pop(partition, None)) is not None:
                 reads.append(
-                    {"key": _format_key(partition), "reset": start, "from": begin, "assignment": next(self._numbers)}
+                    {
+                        "key": _format_key(partition),
+                        "reset": start,
+                        "from": begin,
+                        "assignment": next(self._assignment_numbers),
+                    }
                 )
                 hold.chain, begin = reads[-1]["assignment"], start
             reads.append(
@@ -152,7 +157,7 @@ class GroupMember:
         """Moves the position in each partition ``back`` records. Returns the new positions and assignment numbers."""
         sought: list[list[Any]] = []
         for partition, hold in self._holds.items():
-            hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
+            hold.position, hold.chain = max(0, hold.position - back), next(self._assignment_numbers)
             self._consumer.seek(partition, hold.position)
             sought.append([_format_key(partition), hold.position, hold.chain])
         return sought
@@ -184,7 +189,7 @@ class GroupMember:
             self._notes.append(_make_note("acquire", None, self._make_hold(generation, -1)))
 
     def _make_hold(self, generation: Generation, position: int) -> PartitionHold:
-        assignment = next(self._numbers)
+        assignment = next(self._assignment_numbers)
         return PartitionHold(generation.number, generation.member_id, assignment, position, assignment)
 
     def _on_revoked(self, partitions: Sequence[Partition]) -> None:

@@ -136,7 +136,9 @@ class PollGroup(MemberVerb):
             await asyncio.sleep(POLL_SECONDS)
             return fail("dead")
         if group not in session.members:
-            session.members[group] = session.member_type(session.endpoint, group, session.runtime, session.numbers)
+            session.members[group] = session.member_type(
+                session.endpoint, group, session.runtime, session.assignment_numbers
+            )
         member = session.members[group]
         try:
             reads = await member.poll()

@@ -224,7 +224,7 @@ class Poll(Observation):
             if "within" in argument:
                 end = await session.consumer().offsets(*split_key(key), LATEST_TIME)
                 position = max(position, end - argument["within"])
-            session.assignments[reader] = next(session.numbers)
+            session.assignments[reader] = next(session.assignment_numbers)
             positions[reader] = position
         begin = positions[reader]
         size = session.endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
@@ -291,7 +291,7 @@ class Glance(Observation):
             fetched = await self.fetch(key, offset, size, wait)
             if isinstance(fetched, Completion):
                 return fetched
-            polls.append(to_poll_result(offset, fetched, next(self.session.numbers)) | {"sought": True})
+            polls.append(to_poll_result(offset, fetched, next(self.session.assignment_numbers)) | {"sought": True})
         for poll in polls[:1]:
             poll["start"] = first
         return ok(polls[0] if steps == 1 else {"polls": polls})

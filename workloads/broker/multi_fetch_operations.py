@@ -91,7 +91,7 @@ class MultiPartitionFetch(Verb):
         if key not in self._positions:
             self._starts[key] = await consumer.offsets(*split_key(key), EARLIEST)
         position = self._positions[key][0] if key in self._positions else self._starts[key]
-        self._positions[key] = max(self._starts[key], position - back), next(self.session.numbers)
+        self._positions[key] = max(self._starts[key], position - back), next(self.session.assignment_numbers)
 
     def _advance(self, key: str, begin: int, assignment: int, fetched: FetchResult, sought: bool) -> dict[str, Any]:
         """Moves the position to the end of an answer. Returns the answer in the form of a poll's result."""
@@ -131,7 +131,9 @@ class LongPoll(Read):
         if fetched.error is not ErrorCode.NONE:
             return fail(format_error(fetched.error))
         slept = round(1000 * (loop.time() - begun))
-        return ok(to_poll_result(begin, fetched, next(self.session.numbers)) | {"sought": True, "slept": slept})
+        return ok(
+            to_poll_result(begin, fetched, next(self.session.assignment_numbers)) | {"sought": True, "slept": slept}
+        )
 
     @classmethod
     def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:

@@ -64,7 +64,7 @@ class Session:
     """Connections and state that the verbs of one client share, until the client is closed.
 
     - ``assignments``: the number of each reader's assignment. Each start of a reader is a new assignment.
-    - ``numbers``: yields these numbers, unique among the readers of one process.
+    - ``assignment_numbers``: yields these numbers, unique among the readers of one process.
     - ``positions``: the offset that each reader reads next. In a new process there is none, and the operation says
       where to start.
     """
@@ -72,7 +72,7 @@ class Session:
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self.endpoint, self.runtime = endpoint, runtime
         self.bootstrap = list(endpoint.all)
-        self.numbers = itertools.count(1)
+        self.assignment_numbers = itertools.count(1)
         self.positions: dict[str, int] = {}
         self.assignments: dict[str, int] = {}
         self._resources: dict[Hashable, Closable] = {}

@@ -33,6 +33,7 @@ class Patroni(System):
     name: str = "patroni"
     roles: Sequence[str] = ("zookeeper", "server")
     failover: float = LEASE + 10.0
+    """Seconds: the lease must expire before a replica is promoted."""
     synchronous: bool = False
 
     @property
