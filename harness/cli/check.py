@@ -7,6 +7,7 @@ import math
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -16,9 +17,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.cluster.operating_system import measure_age
 from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
+from assay.harness.cli.time_estimate import describe_progress
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
-from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODEL_NAMES, MODELS, ORDERS, WORKLOADS, CheckRequest
+from assay.harness.stored.request import (
+    AUTO,
+    FORMATS,
+    KEYS,
+    MODEL_NAMES,
+    MODELS,
+    ORDERS,
+    READING,
+    WORKLOADS,
+    CheckRequest,
+)
 from assay.harness.stored.workload_table import describe_workloads
 
 if TYPE_CHECKING:
@@ -153,7 +165,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit", dest="seconds", type=_parse_seconds, metavar="SECONDS",
         help="seconds that the search by --model may take for each key, or that by --level for the history; beyond "
-        "them it is unknown (300)",
+        "them it is unknown (300). Reading the file does not count",
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", dest="bytes", type=_parse_bytes, metavar="SIZE",
@@ -237,10 +249,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         _note_wait(arguments.paths[0]) as end_wait,
         note_findings() as report,
     ):
+        reading = LongReading(arguments.seconds)
 
         def show_progress(stage: str, done: int, total: int) -> None:
             end_wait()
             estimate.step(stage, done, total)
+            reading.step(stage, done, total)
 
         checked = check(make_request(arguments), engines, registry, show_progress, report)
     judgement = add_stage(checked.judgement, "starting the command", start_seconds, first=True)
@@ -266,6 +280,27 @@ def _note_wait(path: Path) -> Iterator[Callable[[], None]]:
         yield timer.cancel
     finally:
         timer.cancel()
+
+
+class LongReading:
+    """Prints a line once if reading a file takes longer than ``--time-limit``, which does not count it.
+
+    ``seconds``: the limit that the user gave; None: no line is printed. ``clock``: returns seconds.
+    """
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._begun = clock()
+
+    def step(self, stage: str, done: int, total: int) -> None:
+        """Receives the progress of a stage, as :meth:`TimeEstimate.step` does."""
+        if self._seconds is None or not stage.startswith(READING):
+            return
+        elapsed = self._clock() - self._begun
+        if elapsed > self._seconds:
+            self._seconds = None
+            note(f"{describe_progress(stage, done, total, elapsed)}; --time-limit counts from the end of the reading")
 
 
 @contextmanager

@@ -67,7 +67,9 @@ def allow_micros(called: Any, answered: Any) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    return to_json(one) == to_json(other)
+    if type(one) is type(other) is int:
+        return bool(one == other)
+    return one is other or to_json(one) == to_json(other)
 
 
 def _is_success(value: Any) -> bool:

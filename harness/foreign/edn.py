@@ -148,6 +148,10 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_PLAIN: Final = re.compile(r"""[^;"()\[\]{}\\#^@`~]*""")
+"""Text of words and blanks only. An ``#`` after it may belong to its last word."""
+_MOST_DIGITS: Final = 19
+"""Maximum digits of a number that needs no further look."""
 _INTEGER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(N?)\Z", re.ASCII)
 _OTHER_INTEGER: Final = re.compile(
     r"(?P<sign>[+-]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0(?P<octal>[0-7]+)|(?P<radix>[1-9][0-9]?)[rR](?P<digits>[0-9A-Za-z]+))N?\Z",
@@ -447,23 +451,63 @@ class EdnReader:
     def _parse_collection(self, opener: str, opened: int, at: int, depth: int) -> tuple[Any, int]:
         if depth > MAX_DEPTH:
             raise _SyntaxError(opened, f"nested more than {MAX_DEPTH} levels deep")
-        closer = _CLOSES[opener]
+        closer, text = _CLOSES[opener], self._text
         elements: list[Any] = []
+        tokens_until = at
+        """The end of text that is parsed token by token, because one word of it is unusual."""
         while True:
-            at = self._skip_blank(at)
-            if at >= len(self._text):
+            words = None
+            if at >= tokens_until:
+                words, end = self._read_words(at)
+                if words is None:
+                    tokens_until = end
+                else:
+                    elements += words
+                    at = end
+            if words is None or text[at] == ";":
+                at = self._skip_blank(at)
+            if at >= len(text):
                 raise _SyntaxError(opened, f"this {shorten(opener)} is never closed: the file is cut short")
-            letter = self._text[at]
+            letter = text[at]
             if letter == closer:
                 try:
                     return self._make_collection(opener, opened, elements), at + 1
                 except _BadValue as error:
-                    return self._reject(opened, self._text[opened : at + 1], error.reason), at + 1
+                    return self._reject(opened, text[opened : at + 1], error.reason), at + 1
             if letter in ")]}":
                 raise _SyntaxError(at, f"{shorten(letter)} where {shorten(closer)} should close {shorten(opener)}")
-            value, at = self._parse(at, depth)
+            if letter in "[({":
+                value, at = self._parse_collection(letter, at, at + 1, depth + 1)
+            else:
+                value, at = self._parse(at, depth)
             if value is not _NOTHING:
                 elements.append(value)
+
+    def _read_words(self, at: int) -> tuple[list[Any] | None, int]:
+        """Reads keywords, symbols and numbers up to the next token of another kind, and returns it with its offset.
+
+        Most tokens of a history are such words, and it is faster to split their text than to match each. None: one of
+        the words must be parsed by itself.
+        """
+        text, known, words = self._text, self._atoms, list[Any]()
+        match = _PLAIN.match(text, at)
+        end = match.end() if match is not None else at
+        if end >= len(text):
+            if not self._ended:
+                raise _IncompleteValue
+            return None, end
+        if text[end] == "#" and end > at and not (text[end - 1].isspace() or text[end - 1] == ","):
+            return None, end
+        try:
+            for word in text[at:end].replace(",", " ").split():
+                value = known.get(word, _NOTHING)
+                if value is _NOTHING:
+                    plain = word.isdigit() and word.isascii() and word[0] != "0" and len(word) <= _MOST_DIGITS
+                    value = int(word) if plain else self._parse_atom(word, at)
+                words.append(value)
+        except _BadValue:
+            return None, end
+        return words, end
 
     def _make_collection(self, opener: str, opened: int, elements: list[Any]) -> Any:
         if opener == "{":
@@ -558,8 +602,9 @@ def _unescape(body: str, at: int) -> str:
 
 def _require_distinct(values: list[Any], opened: int, what: str) -> None:
     # Python considers 1, 1.0 and true equal; EDN does not.
-    seen = {value if type(value) is Keyword else (type(value), repr(value)) for value in values}
-    if len(seen) < len(values):
+    names = {value.name for value in values if type(value) is Keyword}
+    others = {(type(value), repr(value)) for value in values if type(value) is not Keyword}
+    if len(names) + len(others) < len(values):
         raise _BadValue(opened, f"the same {what} is in it twice")
 
 
@@ -583,8 +628,11 @@ def to_json_array(collection: tuple[Any, ...] | Set) -> str:
     return to_json(collection)
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def _dump(plain: Any) -> str:
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(plain)
 
 
 def to_edn(text: str) -> str:
@@ -656,9 +704,14 @@ def to_source(value: Any) -> str:
 
 
 def _to_plain(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or value is None:
+        return value
+    if kind is int and -(2**63) <= value < 2**63:
+        return value
+    if kind is tuple:
+        return [_to_plain(element) for element in value]
     match value:
-        case tuple():
-            return [_to_plain(element) for element in value]
         case Set():
             return {"set": _sort_elements(value)}
         case Keyword(name):

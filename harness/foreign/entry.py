@@ -1,9 +1,10 @@
 """Entry of a history: one map, vector or line, which is a call of a process or its completion."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from assay.harness.core.operation import Outcome
 from assay.harness.foreign.edn import (
@@ -39,8 +40,7 @@ MORE_FIELDS: Final = ("link", "position", "rebalance-log")
 """Further fields of completions, which checks of workloads read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A call or a completion. ``type`` is one of ``TYPES``.
 
     - ``process``: the number of a client; None if the entry has none

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,8 +40,7 @@ LONGEST_ANSWER: Final = 200
 """Maximum characters of a call or an answer in a finding."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenCall:
+class _OpenCall(NamedTuple):
     """A call that has not ended. ``argument`` is the value without its key."""
 
     row: int

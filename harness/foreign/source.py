@@ -6,9 +6,8 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
@@ -30,8 +29,7 @@ Progress = Callable[[int], None]
 """Function that is called with the number of bytes of the file that have been read so far."""
 
 
-@dataclass(frozen=True, order=True)
-class TextPosition:
+class TextPosition(NamedTuple):
     """A position in a file; both numbers count from 1."""
 
     line: int

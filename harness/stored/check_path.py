@@ -60,7 +60,7 @@ from assay.harness.stored.initial_values import (
     suggest_initial_values,
 )
 from assay.harness.stored.recognised_workload import list_fitting, recognise_workload
-from assay.harness.stored.request import AUTO, PARQUET, WORKLOADS, CheckRequest
+from assay.harness.stored.request import AUTO, PARQUET, READING, WORKLOADS, CheckRequest
 from assay.harness.stored.workload_table import (
     ALL_READS,
     BY_NAME,
@@ -297,7 +297,7 @@ def judge_file(
             order=EntryOrder(request.order),
             refusals=request.refusals,
             all_reads=request.all_reads,
-            progress=lambda done: progress(f"reading {path.name}", done, size),
+            progress=lambda done: progress(f"{READING} {path.name}", done, size),
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error

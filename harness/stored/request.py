@@ -31,6 +31,8 @@ MODEL_NAMES: Final = tuple(name.partition("(")[0] for name in MODELS)
 WORKLOADS: Final = tuple(BY_NAME)
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = (AUTO, "time", "file")
+READING: Final = "reading"
+"""The stage of progress in which a file is read. The name of the file follows."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,33 @@ def test_what_is_printed_is_read_again_in_whichever_pieces(
     assert [repr(value) for value in read] == [repr(value) for value in those]
 
 
+UNUSUAL = (
+    "[1 2 a#b #{c} d]", "[:a#, #{1}]", "{:a 1, :b 02 :c 0x1F}", "[-1 +2 0 00 0N 12345678901234567890 007]",
+    "[nil true false nilx :a/b :a:b a.b/c / + -]", "{:a ##Inf :b #inst \"1\"}", "[a;comment\nb ;; [\n c]",
+    "[foo\"bar\"baz]", "[\\a\\b c]", "[foo^{:a 1}bar #_ x y]", "{:a 1,,,:b\u2003 2}", "[1.5 1e3 1M 3/4 1.x]", "[:a :]",
+    "{:a 1 :a 2}", "{1 1 1.0 1 true 1}", "(1 (2 [3 {4 5}]))", "[\u0661 \u00b2]",
+)  # fmt: skip
+"""Texts in which words stand beside other tokens, or are no usual words."""
+
+
+@pytest.mark.parametrize("text", UNUSUAL)
+@pytest.mark.parametrize("size", [1, 3, 1 << 20])
+def test_words_that_are_split_have_the_values_of_tokens(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"nil {text}"  # a vector at the start is the history itself
+    split = [repr(value) for value in values(text, size)]
+    monkeypatch.setattr(EdnReader, "_read_words", lambda self, at: (None, 1 << 30))
+    assert split == [repr(value) for value in values(text)]
+
+
+def test_a_word_that_is_no_value_costs_no_second_look_at_all_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    read = EdnReader._read_words
+    monkeypatch.setattr(EdnReader, "_read_words", lambda self, at: looks.append(at) or read(self, at))
+    ((first, *_, last),) = values(f"nil [{'1 ' * 300} 1.x]")[1:]
+    assert (first, type(last)) == (1, Unreadable)
+    assert len(looks) < 4
+
+
 @settings(max_examples=some_of(150), deadline=None)
 @given(VALUES, VALUES)
 def test_json_tells_values_apart(one: Any, other: Any) -> None:
