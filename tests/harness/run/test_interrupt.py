@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -115,7 +116,7 @@ def test_commands_are_interrupted_by_each_signal() -> None:
                 os.kill(os.getpid(), number)
 
 
-class Dropped:
+class _Dropped:
     """An object whose finalizer runs while the signal arrives."""
 
     def __init__(self, number: signal.Signals) -> None:
@@ -126,21 +127,33 @@ class Dropped:
         sum(range(100))  # the handler has run by now
 
 
-def _drop_and_wait(number: signal.Signals) -> None:
-    Dropped(number)
+def _signal_in_callback(number: signal.Signals) -> None:
+    def send() -> None:
+        os.kill(os.getpid(), number)
+        sum(range(100))
+
+    ctypes.CFUNCTYPE(None)(send)()
+
+
+def _signal_and_wait(send: Callable[[signal.Signals], object], number: signal.Signals) -> None:
+    send(number)
     for _ in range(600):
         time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("send", [_Dropped, _signal_in_callback])
 @pytest.mark.parametrize("searching", [False, True])
-def test_an_interrupt_in_a_finalizer_is_raised_again_without_a_traceback(
-    number: signal.Signals, searching: bool, capsys: pytest.CaptureFixture[str]
+def test_an_interrupt_in_a_finalizer_or_a_callback_is_raised_again_without_a_traceback(
+    number: signal.Signals,
+    send: Callable[[signal.Signals], object],
+    searching: bool,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Python prints it and goes on. While numba compiles, most signals arrive in a finalizer or in a callback."""
     during_search = catching_step_errors(Model()) if searching else nullcontext()
     with pytest.raises(KeyboardInterrupt), handle_stop_signals(), during_search:
-        _drop_and_wait(number)
+        _signal_and_wait(send, number)
     assert capsys.readouterr().err == ""
 
 
