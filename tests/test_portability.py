@@ -119,7 +119,8 @@ plain = ("workloads/test_log.py", "--cluster=sim", "-q", "-p", "no:cacheprovider
 plays = {
     "run": ("--time-limit=1", "--rate=50"),
     "explore": ("--explore=120s", "--time-limit=2", "--rate=20"),
-    "failure": ("--nemesis=kill", "--nemesis-target=leader", "--time-limit=60", "--defect=ack-before-replication"),
+    "failure": ("--nemesis=kill", "--nemesis-target=leader", "--time-limit=20", "--rate=50",
+                "--defect=ack-before-replication"),
 }
 
 def serve():
@@ -139,7 +140,7 @@ for step in steps:
         from assay.harness.cli.main import main
         run = str(Path(store, "latest").resolve())
         arguments = {"check": [run], "report": [run], "index": [store], "gc": [store], "doctor": []}
-        shrink = ["shrink", run, "--yes", "--budget=20", "--replays=2"]
+        shrink = ["shrink", run, "--yes", "--budget=60", "--replays=1"]
         code = serve() if step == "serve" else main(shrink if step == "shrink" else [step, *arguments[step]])
     print(f"== {step} {int(code)}", flush=True)
 """
