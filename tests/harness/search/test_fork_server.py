@@ -442,6 +442,7 @@ workers.run_search(lambda number, note: Waiting(), 2, print)
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_explorers_end_with_their_parent_even_if_it_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", SEARCHES], stdout=subprocess.PIPE, text=True)
