@@ -143,8 +143,18 @@ class ReplicaFetchedPartition:
     records: Records = b""
 
 
+MAX_REPLICA_RESPONSE_BYTES = 8 * 1024 * 1024
+"""Bytes of records after which an answer to a follower has no records of further partitions.
+
+Without a limit, the answer to a follower that is behind on hundreds of partitions is too large for a connection, or
+does not arrive within the follower's time limit. The follower would then never catch up.
+"""
+
+
 @message
 class ReplicaFetchResponse:
+    """The partitions in the order of the request. The first ones get records, up to ``MAX_REPLICA_RESPONSE_BYTES``."""
+
     error_code: Int16
     partitions: list[ReplicaFetchedPartition]
 

@@ -254,7 +254,7 @@ def _read_for_follower(
         if error is None:
             try:
                 partition = manager.get(wanted.topic, wanted.partition)
-                answer = _read_replica(partition, wanted)
+                answer = _read_replica(partition, wanted, with_records=size < internal.MAX_REPLICA_RESPONSE_BYTES)
                 if measure_records(answer.records) and _is_held_back(manager, partition, request.replica_id):
                     answer.records = b""
                 readers.append(partition.append_readers)
@@ -295,17 +295,22 @@ def _count_throttled_bytes(manager: ReplicaManager, response: internal.ReplicaFe
             manager.throttles.leader.record(measure_records(answer.records))
 
 
-def _read_replica(partition: Partition, wanted: internal.ReplicaFetchPartition) -> internal.ReplicaFetchedPartition:
+def _read_replica(
+    partition: Partition, wanted: internal.ReplicaFetchPartition, *, with_records: bool
+) -> internal.ReplicaFetchedPartition:
     partition.require_leader_at(wanted.leader_epoch, wanted.topic_czxid)
-    found = _read_log(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
-    return internal.ReplicaFetchedPartition(
+    answer = internal.ReplicaFetchedPartition(
         topic=wanted.topic,
         partition=wanted.partition,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
         log_start=partition.log.start_offset,
-        records=_CopiedSlice(found) if found.size else b"",
     )
+    if with_records:
+        max_bytes = min(wanted.max_bytes, internal.MAX_REPLICA_RESPONSE_BYTES)
+        found = _read_log(partition, wanted.fetch_offset, max_bytes, None, at_least_one=True)
+        answer.records = _CopiedSlice(found) if found.size else b""
+    return answer
 
 
 def _find_log_start(manager: ReplicaManager, wanted: internal.ReplicaFetchPartition) -> int:

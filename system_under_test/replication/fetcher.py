@@ -89,6 +89,15 @@ class LeaderFetcher:
             if connection is not None:
                 await connection.close()
 
+    def _rotate(self, response: internal.ReplicaFetchResponse) -> None:
+        """After a full response, moves the partitions that got records behind the others, which then come first."""
+        sizes = {f"{one.topic}-{one.partition}": measure_records(one.records) for one in response.partitions}
+        if sum(sizes.values()) < internal.MAX_REPLICA_RESPONSE_BYTES:
+            return
+        for key, size in sizes.items():
+            if size and key in self._followed:
+                self._followed[key] = self._followed.pop(key)
+
     def _find_due(self, now: float) -> list[FollowerTerm]:
         """Drops the terms that are over, and returns those that need not wait for a retry."""
         current = [term for term in self._followed.values() if not term.over]
@@ -201,6 +210,7 @@ class LeaderFetcher:
             for term in terms:
                 term.retry_at = now + BACK_OFF
             return
+        self._rotate(response)
         for fetched in response.partitions:
             key = f"{fetched.topic}-{fetched.partition}"
             term = by_key[key]
