@@ -46,7 +46,8 @@ def find_flaw(
     certificate: Mapping[str, Any], operations: Mapping[int, Operation], initial: Initial = lambda key: None
 ) -> str | None:
     """Returns why the certificate does not show the level, or None if it does. ``operations``: by id."""
-    rule, order, without_writes = certificate["rule"], certificate["order"], certificate.get("without_writes", ())
+    rule, order = certificate["rule"], certificate["order"]
+    without_writes = set(certificate.get("without_writes", ()))
     is_snapshot = rule == "snapshot-isolation"
     events = [tuple(event) if is_snapshot else ("commit", event) for event in certificate["events"]]
     commits = {id: place for place, (kind, id) in enumerate(events) if kind == "commit"}
@@ -137,6 +138,30 @@ def _replay(events: Iterable[tuple[Any, ...]], operations: Mapping[int, Operatio
     return None
 
 
+class _Ended:
+    """Transactions in the order in which they ended, and sets of the first ones.
+
+    Each set is made from the next smaller one, so all of them take a linear number of steps.
+    """
+
+    def __init__(self, ids: Sequence[int], places: Mapping[int, int]) -> None:
+        self._ids, self._places = ids, places
+        self._first = [0]
+        self._with_causes = [0]
+
+    def list_first(self, count: int) -> int:
+        """Returns the set of the first transactions."""
+        while len(self._first) <= count:
+            self._first.append(self._first[-1] | 1 << self._places[self._ids[len(self._first) - 1]])
+        return self._first[count]
+
+    def list_causes(self, count: int, causes: Mapping[int, int]) -> int:
+        """Returns the set of all causes of the first transactions, which ``causes`` must have."""
+        while len(self._with_causes) <= count:
+            self._with_causes.append(self._with_causes[-1] | causes[self._ids[len(self._with_causes) - 1]])
+        return self._with_causes[count]
+
+
 class _Comparison:
     """Compares reads with the transactions that their readers see.
 
@@ -177,17 +202,12 @@ class _Comparison:
                 return f"transaction {id} comes before one whose write it read"
             seen = 0
             if self._rule in ("read-atomic", "causal"):
-                seen = sources | before[id]
+                ended, count = before[id]
+                seen = sources | ended.list_first(count)
             if self._rule == "causal":
-                # The causes of a cause are its causes as well, so those of the latest one before it may be enough.
                 for source in direct:
                     seen |= causes[source]
-                rest = before[id]
-                while rest:
-                    latest = rest.bit_length() - 1
-                    found = causes[self._ids[latest]]
-                    seen |= found
-                    rest &= ~(found | 1 << latest)
+                seen |= ended.list_causes(count, causes)
                 causes[id] = seen
             flaw = self._find_wrong_read(id, seen)
             if flaw is not None:
@@ -282,21 +302,24 @@ class _Comparison:
         shown = [(key, one) for key, value in values for one in (value if isinstance(value, list) else [value])]
         return [self._writers[one] for one in shown if self._writers.get(one, id) != id]
 
-    def _list_before(self, *, by_session: bool, by_time: bool) -> Mapping[int, int]:
-        """Returns for each transaction the set of those that the declared order puts before it."""
+    def _list_before(self, *, by_session: bool, by_time: bool) -> Mapping[int, tuple[_Ended, int]]:
+        """Returns for each transaction the ended ones of its group, and how many of them it comes after.
+
+        The declared order puts these first ones before it. A group is a session, or with ``by_time`` the whole history.
+        """
         groups: dict[int, list[int]] = {}
         if by_time or by_session:
             for id, one in self._operations.items():
                 groups.setdefault(0 if by_time else one.process, []).append(id)
-        found = dict.fromkeys(self._operations, 0)
+        nothing = _Ended((), self._places)
+        found = dict.fromkeys(self._operations, (nothing, 0))
         for ids in groups.values():
-            ended = sorted((ret, id) for id in ids if (ret := self._operations[id].ret) is not None)
-            earlier, place = 0, 0
+            returns = sorted((ret, id) for id in ids if (ret := self._operations[id].ret) is not None)
+            ended, place = _Ended([id for _, id in returns], self._places), 0
             for id in sorted(ids, key=lambda id: self._operations[id].call):
-                while place < len(ended) and ended[place][0] < self._operations[id].call:
-                    earlier |= 1 << self._places[ended[place][1]]
+                while place < len(returns) and returns[place][0] < self._operations[id].call:
                     place += 1
-                found[id] = earlier
+                found[id] = ended, place
         return found
 
     def _to_set(self, ids: Iterable[int]) -> int:

@@ -83,11 +83,15 @@ def judge_workload(
     progress: ProgressCallback,
     limits: Limits,
     fields: Fields = NO_FIELDS,
+    *,
+    has_contradictions: bool = False,
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the question of ``request.workload``.
 
     ``fields``: further fields of completions, by operation. The second result has notes for the user: the question, and
     facts that the file lacks and that were inferred.
+    ``has_contradictions``: whether answers of the file contradict their calls. The caller then fails the file, so no
+    certificate is written.
     Raises ``HistoryError`` for operations that do not belong to the workload.
     """
     assert request.workload is not None
@@ -103,7 +107,9 @@ def judge_workload(
         done = effects.to_plain_values(_rename(to_completed(row), workload) for row in ops.to_pylist())
         judgement = CHECKS[workload.check].judge(done, effects.to_plain_fields(fields), strict=request.linearizable)
     else:
-        judgement, more = _judge_by_effects(ops, workload, request, engines, progress)
+        judgement, more = _judge_by_effects(
+            ops, workload, request, engines, progress, has_contradictions=has_contradictions
+        )
         notes += more
     if request.linearizable and workload.linearizable_model is not None:
         judgement = merge_judgements(judgement, _judge_order(ops, workload, engines, progress, limits))
@@ -174,7 +180,13 @@ def choose_level(workload: Workload, request: CheckRequest) -> Level | None:
 
 
 def _judge_by_effects(
-    ops: pa.Table, workload: Workload, request: CheckRequest, engines: Engines, progress: ProgressCallback
+    ops: pa.Table,
+    workload: Workload,
+    request: CheckRequest,
+    engines: Engines,
+    progress: ProgressCallback,
+    *,
+    has_contradictions: bool,
 ) -> tuple[Judgement, Sequence[str]]:
     """Judges by the checks in SQL. The second result has notes on inferred facts."""
     assert workload.effects is not None
@@ -195,7 +207,7 @@ def _judge_by_effects(
     judged = add_doubts(_name_elements(_hide_added_operation(judgement, recorded), recorded.names), doubts)
     suggests = GARBAGE_READ in judged.violations and workload.accepts(INITIAL) and not request.initial
     hint = suggest_for_transactions(done) if suggests else ""
-    written = _write_certificate(certificate, judged.verdict, request)
+    written = _write_certificate(certificate, Verdict.FAIL if has_contradictions else judged.verdict, request)
     return judged, [note for note in (recorded.note, *levels, hint, written) if note]
 
 

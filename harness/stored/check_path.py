@@ -25,6 +25,7 @@ from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model
 from assay.checkers.linearizability.search import Report
 from assay.harness.core.history import HistoryError, HistoryReader
+from assay.harness.core.printable import to_printable
 from assay.harness.foreign import (
     MODELS,
     EntryOrder,
@@ -317,7 +318,10 @@ def judge_file(
         notes = (hint,) if hint else ()
     else:
         ops = separate_processes(foreign.ops)
-        judgement, notes = judge_workload(ops, request, engines, progress, _make_limits(request), foreign.fields)
+        judgement, notes = judge_workload(
+            ops, request, engines, progress, _make_limits(request), foreign.fields,
+            has_contradictions=bool(foreign.answers),
+        )  # fmt: skip
     judgement = write_claims_in_edn(judgement)
     judgement = add_contradictory_answers(judgement, foreign)
     read = _add_reading_note(judgement, format, foreign)
@@ -375,4 +379,4 @@ def _describe_result(
     notation: Notation = to_python_notation,
 ) -> JudgedHistory:
     text = describe(judgement, look_up_operations(ops, judgement, faults, notation), FailureFooter())
-    return JudgedHistory(judgement, "\n".join((text, *notes)))
+    return JudgedHistory(judgement, "\n".join((text, *map(to_printable, notes))))

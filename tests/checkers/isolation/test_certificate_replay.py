@@ -73,6 +73,21 @@ def test_a_damaged_certificate_is_rejected() -> None:
     assert "left out" in str(replay({**good, "without_writes": [0]}, to_operations(txns)))
 
 
+def test_the_replay_takes_no_quadratic_time() -> None:
+    """Two blocks of concurrent transactions, one after the other; and a long list of transactions without writes."""
+    count = 12_000
+    operations = {
+        id: Operation(id, call, call + 10, "ok", [("w", f"k{id}", id)])
+        for id in range(count)
+        for call in (20 * (id >= count // 2),)
+    }
+    certificate = {"rule": "causal", "order": "real-time", "events": list(range(count))}
+    for more in ({}, {"rule": "serializable", "without_writes": [-1] * 500_000}):
+        began = time.process_time()
+        assert replay({**certificate, **more}, operations) is None
+        assert time.process_time() - began < 5
+
+
 def list_certificates(level: Level, ids: Sequence[int]) -> list[dict[str, Any]]:
     """Returns a certificate for each serial order of the transactions."""
     orders: list[list[Any]] = [list(order) for order in itertools.permutations(ids)]

@@ -11,6 +11,8 @@ import pytest
 
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
 from helpers.workload_files import Event, done, edn
 
@@ -34,6 +36,8 @@ LISTS = [
         (REGISTERS, ["--workload=rw-register", "--initial=0", "--all-reads", "--level=strong-snapshot-isolation"]),
         (LISTS, ["--workload=list-append"]),
         (LISTS, ["--workload=list-append", "--level=causal"]),
+        (LISTS, ["--workload=append"]),
+        (LISTS, ["--workload=append", "--level=causal"]),
     ],
 )
 def test_a_written_certificate_is_verified(
@@ -152,3 +156,32 @@ def test_a_history_without_success_shows_no_level(tmp_path: Path, capsys: pytest
     file.write_text(json.dumps({**json.loads(file.read_text()), "events": []}))
     assert main(["verify", str(file), str(history)]) == ExitCode.FAIL
     assert "no transaction succeeded" in capsys.readouterr().out
+
+
+def test_a_contradictory_answer_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, file = write_history_and_certificate(tmp_path, REGISTERS, "--workload=rw-register", "--initial=0")
+    events = [*REGISTERS, *done(4, "txn", "[[:r :x nil]]", "[[:r :y 7]]")]
+    history.write_text(edn(events))
+    assert main(["verify", str(file), str(history)]) == ExitCode.FAIL
+    assert "was called with [[:r :x nil]], and was answered [[:r :y 7]]" in capsys.readouterr().out
+    other = tmp_path / "other.json"
+    command = ["check", str(history), "--workload=rw-register", "--initial=0", f"--certificate={other}"]
+    assert main(command) == ExitCode.FAIL
+    assert "no certificate is written, because the verdict is fail" in capsys.readouterr().out
+    assert not other.exists()
+
+
+def test_the_certificate_of_a_history_folder_is_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "history", tmp_path / "order.json"
+    write, read = [["w", "x", 1]], [["r", "x", None]]
+    with HistoryWriter(folder) as writer:
+        for index, (called, answered) in enumerate([(write, write), (read, [["r", "x", 1]])]):
+            completion = Completion(Outcome.OK, answered)
+            call = 10 * index + 1
+            writer.completed(
+                Completed(index, index, "w", Operation("txn", argument=called), completion, call, call + 1), []
+            )
+    for path in (folder, next((folder / "ops").glob("*.parquet"))):
+        assert main(["check", str(path), "--workload=rw-register", f"--certificate={file}"]) == ExitCode.PASS
+        assert main(["verify", str(file), str(path)]) == ExitCode.PASS
+        assert f"VERIFIED: {path} is serializable" in capsys.readouterr().out
