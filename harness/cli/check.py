@@ -46,6 +46,8 @@ PATIENCE: Final = 1.0
 """Seconds without input after which a line reports the wait."""
 MOST_NOTED: Final = 20
 """Maximum number of findings that are printed before the search has ended."""
+MAX_MEMORY: Final = 2**60
+"""Maximum of ``--memory-limit`` in bytes. DuckDB cannot count many more."""
 MIN_MEMORY: Final = 1_000_000
 """Minimum of ``--memory-limit`` in bytes. With less, even a trivial search runs out of memory."""
 
@@ -246,7 +248,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     with (
         Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
         show_estimate() as estimate,
-        _note_wait(arguments.paths[0]) as end_wait,
+        note_wait(arguments.paths[0]) as end_wait,
         note_findings() as report,
     ):
         reading = LongReading(arguments.seconds)
@@ -266,7 +268,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 @contextmanager
-def _note_wait(path: Path) -> Iterator[Callable[[], None]]:
+def note_wait(path: Path) -> Iterator[Callable[[], None]]:
     """Prints a line if a pipe has delivered nothing for ``PATIENCE``, because perhaps no program writes to it.
 
     Yields a function that the caller calls once something has been read.
@@ -374,9 +376,9 @@ def _parse_seconds(text: str) -> float:
 
 def _parse_bytes(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]i?b)", text.strip(), re.IGNORECASE)
-    size = int(float(match[1]) * UNITS[match[2].lower()]) if match else 0
-    if size < MIN_MEMORY:
+    size = float(match[1]) * UNITS[match[2].lower()] if match else 0.0
+    if not MIN_MEMORY <= size <= MAX_MEMORY:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no amount of memory; give a number of MB or more with its unit, such as 500MB, 2GB or 2GiB"
         )
-    return size
+    return int(size)

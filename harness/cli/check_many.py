@@ -3,7 +3,7 @@
 import argparse
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.engine.duck import DEFAULT_MEMORY
 from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import Verdict
+from assay.harness.cli.check import note_wait
 from assay.harness.cli.command import ExitCode, InputError, note, show
 from assay.harness.cli.time_estimate import show_estimate
 from assay.harness.core.history import HistoryError
@@ -78,13 +79,24 @@ def _judge_files(
 ) -> Iterator[BatchResult]:
     for request in requests:
         try:
-            judged = check(request, engines, registry, progress)
+            with note_wait(request.path) as end_wait:
+                judged = check(request, engines, registry, _call_first(end_wait, progress))
         except (HistoryError, OSError) as error:
             yield BatchResult(request.path, None, str(error))
             continue
         yield BatchResult(request.path, judged.judgement, judged.text)
         if judged.judgement.interrupted:
             raise KeyboardInterrupt
+
+
+def _call_first(end_wait: Callable[[], None], progress: ProgressCallback) -> ProgressCallback:
+    """Returns a function that calls ``end_wait``, because something has been read, and then ``progress``."""
+
+    def show_progress(stage: str, done: int, total: int) -> None:
+        end_wait()
+        progress(stage, done, total)
+
+    return show_progress
 
 
 def list_options(request: CheckRequest) -> list[str]:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings
+from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings, note_wait
 from assay.harness.cli.command import ExitCode, InputError, note
 
 if TYPE_CHECKING:
@@ -104,8 +104,13 @@ def _judge_file(arguments: argparse.Namespace, request: "CheckRequest", file: Pa
     from assay.harness.stored.check_path import judge_file
     from assay.harness.stored.foreign_page import render_file
 
-    with _open_engines(arguments) as (engines, progress, report):
-        judged = judge_file(request, file, engines, progress, report)
+    with _open_engines(arguments) as (engines, progress, report), note_wait(file) as end_wait:
+
+        def show_progress(stage: str, done: int, total: int) -> None:
+            end_wait()
+            progress(stage, done, total)
+
+        judged = judge_file(request, file, engines, show_progress, report)
     note(f"the verdict is {judged.judgement.verdict}")
     return render_file(judged)
 

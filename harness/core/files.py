@@ -196,11 +196,27 @@ def require_own_output(path: Path, mark: bytes) -> None:
 
     ``mark`` is a text in each file that the command writes. A user may have named a wrong file by mistake.
     """
-    if path.is_file():
-        with path.open("rb") as file:
-            begin = file.read(MARKED)
-        if begin and mark not in begin:
-            raise ForeignFileError(path)
+    begin = _read_beginning(path)
+    if begin and mark not in begin:
+        raise ForeignFileError(path)
+
+
+def require_own_beginning(path: Path, beginnings: tuple[bytes, ...]) -> None:
+    """Raises :class:`ForeignFileError` for a regular file that has content, and begins with none of ``beginnings``.
+
+    For files in which any mark that a reader may see could also be a text of a user.
+    """
+    begin = _read_beginning(path)
+    if begin and not begin.startswith(beginnings):
+        raise ForeignFileError(path)
+
+
+def _read_beginning(path: Path) -> bytes:
+    """Returns the first ``MARKED`` bytes of a regular file; no bytes for anything else."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(MARKED)
 
 
 def write_output(path: Path, data: bytes, mark: bytes) -> None:

@@ -19,6 +19,8 @@ MOST_NAMES: Final = 10
 """Maximum number of names in one line."""
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&@!])")
 SIGNS: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.UNKNOWN: "❔"}
+BEGINNINGS: Final = tuple(f"## {sign} Night ".encode() for sign in SIGNS.values())
+"""The beginning of a summary, for each verdict."""
 
 
 def to_markdown(night: NightAccount) -> str:

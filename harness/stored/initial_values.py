@@ -11,6 +11,7 @@ does a successful CAS: its expected value. The first observation is the one that
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from assay.checkers.linearizability import Model, ModelError
 from assay.checkers.linearizability.model import InitialValues
 from assay.harness.core.operation import Outcome
 from assay.harness.core.printable import join_some
-from assay.harness.foreign.edn import Symbol, parse_first, to_json
+from assay.harness.foreign.edn import Symbol, find_unreadable, parse_first, to_json
 from assay.harness.foreign.source import MalformedError, TextPosition
 from assay.harness.run.settings import SettingsError
 from assay.reports.evidence import Notation
@@ -40,10 +41,19 @@ COLUMNS: Final = ("f", "key", "argument", "result", "call", "ret", "outcome")
 def read_values(text: str) -> list[Any]:
     """Reads JSON values or EDN values. Returns them as a history stores them, in JSON. Raises ``ValueError``."""
     try:
-        found: list[Any] = json.loads(f"[{text}]", parse_constant=_reject_constant)
-    except ValueError:
-        found = _read_edn_values(f"[{text}]")
+        found: list[Any] = json.loads(f"[{text}]", parse_constant=_reject_constant, parse_float=_parse_finite)
+        json.dumps(found, ensure_ascii=False).encode()  # raises ValueError for half a character
+    except (ValueError, RecursionError):
+        found = _read_edn_values(f"[{text}]")  # which says what is wrong, if it cannot be read either
     return found
+
+
+def _parse_finite(text: str) -> float:
+    """Parses a number. Raises ``ValueError`` if it is too large, because JSON has no infinity."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def _reject_constant(name: str) -> None:
@@ -57,6 +67,8 @@ def _read_edn_values(text: str) -> list[Any]:
         raise ValueError(error.reason) from error
     if end != len(text):
         raise ValueError("a bracket is closed that was not opened")
+    if (unreadable := find_unreadable(values)) is not None:
+        raise ValueError(unreadable.reason)
     for value in values:
         if isinstance(value, Symbol):
             raise ValueError(f'{value.name} is a name; the string is "{value.name}"')

@@ -328,6 +328,20 @@ def test_a_fifo_that_no_one_reads_is_not_written(
     assert f"{pipe}: this is a FIFO or a socket, and no process reads it" in capsys.readouterr().err
 
 
+def test_a_text_about_a_night_is_no_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path / "store", "2026-11-21", [], cells=(cell("pass"),))
+    notes = tmp_path / "notes.md"
+    command = ["summary", str(tmp_path / "store"), f"--markdown={notes}"]
+    for text in ("# Diary of the Night shift\n", "\n## \u2705 Night shifts\n"):
+        notes.write_text(text)
+        assert main(command) == 64
+        assert "this command did not make this file" in capsys.readouterr().err
+        assert notes.read_text() == text
+    notes.unlink()
+    assert main(command) == main(command) != 64
+    assert " Night 2026-11-21: " in notes.read_text()
+
+
 def test_a_pipe_that_is_read_gets_the_summary(tmp_path: Path) -> None:
     pipe = fifo(tmp_path / "out")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -363,3 +377,22 @@ def test_watch_escapes_the_name_of_a_run(tmp_path: Path, capsys: pytest.CaptureF
     run.path.parent.rename(place)
     main(["watch", str(place / run.path.name)])
     assert rf"assay: watching {tmp_path}/line\nbreak \x1b[31m/{run.path.name}" in capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("verb", ["report", "check"])
+def test_each_command_says_that_it_waits_for_a_pipe(tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a check of several files. The pipe is written once the command has said that it waits."""
+    lines: list[str] = []
+    entries = "".join(f"{{:process 0, :type {kind}, :f :write, :value 1}}\n" for kind in (":invoke", ":ok"))
+    pipe, other = fifo(tmp_path / "history.edn"), tmp_path / "other.edn"
+    other.write_text(entries)
+
+    def note(line: str) -> None:
+        lines.append(line)
+        threading.Thread(target=pipe.write_text, args=[entries], daemon=True).start()
+
+    monkeypatch.setattr("assay.harness.cli.check.PATIENCE", 0.05)
+    monkeypatch.setattr("assay.harness.cli.check.note", note)
+    paths = [str(pipe)] if verb == "report" else [str(pipe), str(other)]
+    assert main([verb, *paths, "--model=register", "--format=edn"]) in (0, 2)
+    assert [line.startswith(f"waiting for {pipe}, which is no regular file") for line in lines] == [True]

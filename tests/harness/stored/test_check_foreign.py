@@ -183,7 +183,7 @@ def test_what_cannot_be_judged_is_one_line_and_64(tmp_path: Path, capsys: pytest
     for option in (
         "--model=lisp", "--model=a b:C", "--format=csv", "--keys=some", "--order=random", "--time-limit=0",
         "--time-limit=nan", "--time-limit=soon", "--memory-limit=2", "--memory-limit=0GB", "--memory-limit=-1GB",
-        "--memory-limit=1kB", "--memory-limit=much",
+        "--memory-limit=1kB", "--memory-limit=much", f"--memory-limit={'9' * 400}GB", "--memory-limit=9999999TB",
     ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             main(["check", str(path), option])

@@ -261,3 +261,34 @@ def test_locks_and_semaphores_of_a_file(
     main(["check", file, f"--model={model}", "--json"])
     judgement = msgspec.json.decode(capsys.readouterr().out)
     assert ("fail" if judgement["findings"] else "pass") == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 5_000, "nested more than 100 levels deep"),
+        ('"\\ud800"', "half"),
+        ("x=" + "[" * 5_000, "nested more than"),
+    ],
+    ids=["deep", "half a character", "deep for a key"],
+)
+def test_a_value_that_no_history_can_have_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    file = written(tmp_path / "h.edn", *READS)
+    assert said in refused(capsys, file, "--model=cas-register", f"--initial={text}")
+    if "=" not in text:
+        assert said in refused(capsys, file, f"--model=cas-register({text})")
+
+
+def test_a_number_that_is_too_large_for_json_is_infinite_and_not_null() -> None:
+    assert read_values("1e400") == [{"float": "Infinity"}] == read_values("##Inf")
+
+
+def test_a_hint_does_not_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "h.edn", '0 read nil -> "a\u202eb\u009b31m"', "0 write 1 -> 1")
+    verdict, text = judged(capsys, file, "--model=register")
+    assert verdict == "fail"
+    assert "which no one had written" in text
+    assert "\u202e" not in text
+    assert "\u009b" not in text
