@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.cluster.operating_system import measure_age
-from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
+from assay.harness.cli.command import EXITS, PATIENCE, ExitCode, add_plugin_options, note, note_wait
 from assay.harness.cli.time_estimate import describe_progress
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
@@ -42,8 +42,6 @@ UNITS: Final = {
     for power, prefix in enumerate("kmgt", 1)
 }
 """The bytes of each unit of ``--memory-limit``: ``kb`` is 1000, ``kib`` 1024."""
-PATIENCE: Final = 1.0
-"""Seconds without input after which a line reports the wait."""
 MOST_NOTED: Final = 20
 """Maximum number of findings that are printed before the search has ended."""
 MAX_MEMORY: Final = 2**60
@@ -265,23 +263,6 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print("assay: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     return EXITS[judgement.verdict]
-
-
-@contextmanager
-def note_wait(path: Path) -> Iterator[Callable[[], None]]:
-    """Prints a line if a pipe has delivered nothing for ``PATIENCE``, because perhaps no program writes to it.
-
-    Yields a function that the caller calls once something has been read.
-    """
-    line = f"waiting for {path}, which is no regular file: a program must write to it and close it; Ctrl-C ends this"
-    timer = threading.Timer(PATIENCE, note, [line])
-    timer.daemon = True
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        timer.start()
-    try:
-        yield timer.cancel
-    finally:
-        timer.cancel()
 
 
 class LongReading:

@@ -8,7 +8,9 @@ here. A later ``to_pandas`` still works, and imports pandas.
 import argparse
 import errno
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from enum import IntEnum
 from pathlib import Path
@@ -31,6 +33,8 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+PATIENCE: Final = 1.0
+"""Seconds without input after which a line reports the wait."""
 EXITS: Final = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKNOWN}
 """The exit code of a verdict."""
 
@@ -164,6 +168,23 @@ def add_system_option(parser: argparse.ArgumentParser) -> None:
 def read_defects(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
     """Returns the defects of the given system, each with the anomalies that it causes."""
     return {defect.name: tuple(defect.anomalies) for defect in list_defects(arguments.system)}
+
+
+@contextmanager
+def note_wait(path: Path) -> Iterator[Callable[[], None]]:
+    """Prints a line if a pipe has delivered nothing for ``PATIENCE``, because perhaps no program writes to it.
+
+    Yields a function that the caller calls once something has been read.
+    """
+    line = f"waiting for {path}, which is no regular file: a program must write to it and close it; Ctrl-C ends this"
+    timer = threading.Timer(PATIENCE, note, [line])
+    timer.daemon = True
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
 
 
 def parse_day(text: str) -> date:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings, note_wait
-from assay.harness.cli.command import ExitCode, InputError, note
+from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings
+from assay.harness.cli.command import ExitCode, InputError, note, note_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

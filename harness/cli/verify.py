@@ -32,7 +32,8 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.cli.check_many import list_options
-    from assay.harness.stored.certificate_file import read_certificate, to_request, verify
+    from assay.harness.stored.certificate_file import read_certificate, to_request
+    from assay.harness.stored.certificate_verification import verify
 
     certificate = read_certificate(arguments.certificate)
     flaw, count = verify(certificate, arguments.history)

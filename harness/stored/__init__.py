@@ -11,6 +11,7 @@ and ``harness.cli`` import it.
 - ``recognised_workload``: recognises the workload of a file
 - ``transaction_reads``: reads of initial values, and of failed and unknown transactions
 - ``certificate_file``: certificates of isolation levels as files
+- ``certificate_verification``: replays such a certificate on its history
 - ``keyed_transactions``: transactions under keys, each of which stands for a database of its own
 - ``element_numbers``: numbers for elements that are no integers. ``drains``: drains of queues as one operation for
   each element

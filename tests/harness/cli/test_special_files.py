@@ -354,7 +354,7 @@ def test_a_pipe_that_is_read_gets_the_summary(tmp_path: Path) -> None:
 def test_a_check_that_waits_for_a_pipe_says_so_once_and_goes_on_when_it_is_written(
     tmp_path: Path, seconds: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("assay.harness.cli.check.PATIENCE", seconds)
+    monkeypatch.setattr("assay.harness.cli.command.PATIENCE", seconds)
     pipe = fifo(tmp_path / "history.edn")
     entries = "".join(f"{{:process 0, :type {kind}, :f :write, :value 1}}\n" for kind in (":invoke", ":ok"))
     writer = threading.Timer(0.5, pipe.write_text, [entries])
@@ -391,8 +391,8 @@ def test_each_command_says_that_it_waits_for_a_pipe(tmp_path: Path, verb: str, m
         lines.append(line)
         threading.Thread(target=pipe.write_text, args=[entries], daemon=True).start()
 
-    monkeypatch.setattr("assay.harness.cli.check.PATIENCE", 0.05)
-    monkeypatch.setattr("assay.harness.cli.check.note", note)
+    monkeypatch.setattr("assay.harness.cli.command.PATIENCE", 0.05)
+    monkeypatch.setattr("assay.harness.cli.command.note", note)
     paths = [str(pipe)] if verb == "report" else [str(pipe), str(other)]
     assert main([verb, *paths, "--model=register", "--format=edn"]) in (0, 2)
     assert [line.startswith(f"waiting for {pipe}, which is no regular file") for line in lines] == [True]
