@@ -300,7 +300,7 @@ def test_a_resumed_night_runs_cells_of_the_matrix_and_asks_for_all_others(
     monkeypatch.chdir(tmp_path)
     begun(tmp_path / "store", [cell("pass")], "n")
     resume = ["nightly", "--resume", f"--store={tmp_path / 'store'}"]
-    results = night_record.night_folder(tmp_path / "store", "n").results
+    results = night_record.night_folder(tmp_path / "store", "n").read_results
     with monkeypatch.context() as patch:
         for cells in ((), (cell("fail", name="pass"),)):  # there is none, or another command has its name
             patch.setattr("assay.harness.nightly.matrix.read_plan", lambda path, cells=cells: (cells, 0.0))
