@@ -8,8 +8,9 @@ A check reads these tables without creating them:
 
 - ``found_<anomaly>``: the violations of the check for this anomaly, one row per instance (``name_violations``)
 - ``ops``, ``effects``, ``faults``, ``events``, ``replicas``, ``looks``: the history (``docs/reference/history.md``)
-- ``..._declared``: values of the contract, in one row; ``log_compacted``: its keys of compacted topics
-  (``judging.history_views``)
+- ``..._declared``: values of the contract, in one row; ``log_compacted``: the keys that the contract declares as
+  compacted (``judging.history_views``)
+- ``effect_kinds``: the number of effects, by key and kind (``objects.kinds``)
 - ``log_effects``: the rows of ``effects`` if the history has a log, else nothing
 - ``exposure_bound``: the time up to which contradictions count (``exposure``)
 - ``log_...``, ``rest_...``, ``register_...``, ``txn_...``: tables that several checks share. ``log.views``,
@@ -41,7 +42,7 @@ class View:
     """A named SQL text.
 
     - ``keep``: the view is materialised, because several queries read it.
-    - ``high_cardinality``: a materialised table that groups its rows into nearly as many groups as there are rows.
+    - ``high_cardinality``: the query of a materialised table has a ``group by`` with nearly one group per input row.
     - ``reads_other_keys``: in a family judged by key, the rows of a key depend on effects of other keys, too.
     """
 
@@ -117,7 +118,7 @@ class EachOperation:
 
 
 LONG_STANDSTILL: Final = 3.0
-"""Total seconds for which the tester itself could not run, at which a missed deadline proves nothing."""
+"""If the tester itself could not run for this many seconds in total, a missed deadline proves nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +192,7 @@ class Check:
     needs_end: bool = False
     """The check proves nothing about an interrupted run, because it is about a deadline."""
     standstill: float | None = None
-    """Total seconds for which the tester itself could not run, at which a finding about a time proves nothing. None:
+    """If the tester itself could not run for this many seconds in total, a finding about a time proves nothing. None:
     ``LONG_STANDSTILL`` for a check with ``needs_end``, and no limit for all other checks.
     """
 
@@ -289,8 +290,8 @@ class Family:
     """Kinds of effects of which the family needs at least one. Without them, ``applies`` is not queried."""
     by_key: bool = False
     """The result for a key depends only on the key's own effects and on tables without effects. Exceptions are views
-    declared ``reads_other_keys``, and queries of operations. Evidence is ordered by key. So keys may be judged
-    separately (``partitioned_by_key``).
+    declared ``reads_other_keys``, and queries of the table ``ops``, which may read all keys. Evidence is ordered by
+    key. So keys may be judged separately (``partitioned_by_key``).
     """
 
     @property
@@ -357,8 +358,8 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
     - A single query counts all, because Spark plans a second query more slowly than it counts.
     - A table of violations without a column ``key`` is an error, even if it has no rows.
     - ``known``: results from an earlier judgement of all keys, which are not counted again.
-    - ``tried``: the check is built in, so its SQL runs without errors. Then a table that cannot have rows is not
-      queried.
+    - ``tried``: the check is built in, so its SQL is known to be valid. Then a table that is known to be empty is not
+      queried. The SQL of a user's check always runs, because its errors must be reported.
     """
     known = Answer() if known is None else known
     examined, instances, exposure = known.examined, known.instances, known.exposure

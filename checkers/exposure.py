@@ -68,7 +68,7 @@ class Exposure:
     at_any_time: bool = False
     """An observation counts at any time. Then a low share is no warning, because most values are soon replaced."""
     each_key: bool = False
-    """The check is about the final state, so one key with claims but without observation is a reason not to pass."""
+    """The check is about the final state, so a *blind* key (claims without observation) is a reason not to pass."""
 
     @property
     def totals(self) -> str:

@@ -136,25 +136,25 @@ EARLIEST: Final = "earliest, earliest_op"
 """Columns of :func:`select_nearest_pairs`: the time of the first contradiction, and the operation that showed it."""
 
 
-def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
+def select_nearest_pairs(statements: str, by: str, *, carry: str = "", known_first: bool = False) -> str:
     """Returns SQL: for each group of ``statements``, the two contradicting statements that are nearest in time.
 
     ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and the
     columns of ``carry``, which the result repeats. Two statements contradict each other if their sides differ.
 
     - Ties go to the earliest pair, then to the pair with the lowest operation index.
-    - ``rising``: side 0 states a fact that holds from its moment on, and side 1 denies it. Pairs with side 0 first are
-      preferred, even if they are farther apart.
+    - ``known_first``: side 0 states a fact that holds from its moment on, and side 1 denies it. Pairs with side 0 first
+      are preferred, even if they are farther apart.
     - The result has ``by``, and ``moment``, ``op``, ``side`` and ``carry`` of the later statement. Columns with the
       prefix ``former_`` belong to the earlier statement.
     - ``contradicted_at`` is the moment of the earlier statement of the first pair. ``earliest`` and ``earliest_op`` are
       moment and operation of the later statement of the first pair.
     """
     names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
-    order = "moment, back, op, side"  # with `rising`, `back` puts side 1 before side 0 at equal moments
+    order = "moment, back, op, side"  # with `known_first`, `back` puts side 1 before side 0 at equal moments
     former = ", ".join(f"{previous(name, by=by, order=order)} as former_{name}" for name in names)
     both = ", ".join((*names, *(f"former_{name}" for name in names)))
-    falls = "case when former_side < side then 0 else 1 end" if rising else "0"  # 0: the preferred pairs
+    falls = "case when former_side < side then 0 else 1 end" if known_first else "0"  # 0: the preferred pairs
 
     def first_of(column: str) -> str:
         return _window(f"first_value({column})", f"{by}, falls", "moment, former_moment, op, former_op", ALL_ROWS)
@@ -168,7 +168,8 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
             from (
                 select {by}, {both}, moment - former_moment as gap, {falls} as falls from (
                     select {by}, {", ".join(names)}, {former}
-                    from (select *, {"0 - side" if rising else "0"} as back from ({statements}) as stated) as placed
+                    from (select *, {"0 - side" if known_first else "0"} as back
+                        from ({statements}) as stated) as placed
                     ) as neighbours
                 where former_side <> side) as pairs) as ranked
         where rank = 1

@@ -71,7 +71,7 @@ class SparkApplication:
     """A running Spark. Raises ``EngineUnavailable`` with the JVM's output if it does not start.
 
     - ``memory``: memory of the driver, which does all the work in local mode
-    - ``quick``: the application judges only small histories. Their queries run too rarely to be worth optimised code
+    - ``quick``: the application judges only small histories. Optimised code would not pay for their few queries.
 
     Use it as a context manager, or close it, to end the JVM and remove its files. pyspark allows one at a time in a
     process.

@@ -102,7 +102,7 @@ FENCING_VIOLATION: Final = Check(
             ''',
             "group_name, key, place",
             carry="kind, rejected, token, spot",
-            rising=True,
+            known_first=True,
         )
     }) as pairs {order_by("group_name, key, place")}
         """,

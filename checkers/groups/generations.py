@@ -96,7 +96,7 @@ ZOMBIE_COMMIT: Final = Check(
             ''',
             "key, place",
             carry="spot, seen_op",
-            rising=True,
+            known_first=True,
         )
     }) as pairs {order_by("key, place")}
         """,

@@ -125,7 +125,7 @@ OFFSET_REGRESSION: Final = Check(
             ''',
             "key, place, era",
             carry="kind, spot",
-            rising=True,
+            known_first=True,
         )
     }) as pairs {order_by("key, place, era")}
         """,

@@ -6,7 +6,7 @@ below it had been returned to the application. Reads under the hold's ``assignme
 
 The position is final. The next owner begins at the committed offset, which is at most this position. So further records
 that the former owner returns are read twice, although no member died. A read that was called before the operation that
-reports the end is not judged, because the position may have been set back meanwhile.
+reports the end is not judged, because the reader may have sought a lower offset in between.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import select_first
 
-# `p` is a row of `hold_ends`, `r` a read.
+# `p` is a row of `hold_ends`. `r` is the end of a poll (kind `observe-end`): its position is the next offset to read.
 _SAME_HOLD: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
 
 READ_AFTER_RELEASE: Final = Check(

@@ -1,7 +1,7 @@
 """Isolation levels of transactions: does some order of a history's transactions keep a level's formula?
 
 - ``levels``: the table of levels, each with the formula that defines it.
-- ``transactions``: a history as whole numbers.
+- ``transactions``: a history with integers for transactions and keys.
 - ``precedence``: edges with reasons, orders and shortest cycles.
 - ``weak_levels``: the edges that levels without a search demand.
 - ``saturation``: serializability and snapshot isolation as a polygraph, and what follows from it.

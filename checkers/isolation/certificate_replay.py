@@ -303,9 +303,9 @@ class _Comparison:
         return [self._writers[one] for one in shown if self._writers.get(one, id) != id]
 
     def _list_before(self, *, by_session: bool, by_time: bool) -> Mapping[int, tuple[_Ended, int]]:
-        """Returns for each transaction the ended ones of its group, and how many of them it comes after.
+        """Returns for each transaction the ended transactions of its group, and the number of those that precede it.
 
-        The declared order puts these first ones before it. A group is a session, or with ``by_time`` the whole history.
+        They precede it by the declared order. A group is a session, or with ``by_time`` the whole history.
         """
         groups: dict[int, list[int]] = {}
         if by_time or by_session:

@@ -159,9 +159,10 @@ def _find_last_readers(history: TransactionHistory) -> dict[tuple[int, int], int
 
 
 def _list_stale_reads(history: TransactionHistory) -> Iterator[tuple[int, int]]:
-    """Yields (reader, other writer) if the other writer lies between a version's writer and its reader in real time.
+    """Yields (reader, other writer) if, in real time, the other writer lies between a version's writer and its reader.
 
-    Such a reader would have to come before the other writer, so both are in one part, which is then refuted.
+    By the version that it read, the reader comes before the other writer. Real time says the opposite. So both must be
+    in one part, which is then refuted.
     """
     writers: dict[int, list[int]] = {}
     for number in sorted(range(len(history)), key=history.returns.__getitem__):

@@ -14,7 +14,7 @@ from typing import Final
 
 from assay.checkers.isolation.levels import CYCLE_CLASSES, ORDER_NAMES, Order
 from assay.checkers.isolation.precedence import Kind
-from assay.checkers.isolation.refutation import Circle, Refutation, Split, Step, iterate_circles
+from assay.checkers.isolation.refutation import Refutation, Split, Step, StepCycle, iterate_step_cycles
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
 from assay.checkers.judging.verdict import CycleBranch
 from assay.checkers.times import format_seconds
@@ -30,7 +30,7 @@ _MOST_BRANCHES: Final = 4
 
 def find_class(history: TransactionHistory, refutation: Refutation) -> str:
     """Returns the class of the refutation, with the order that it needs: ``G-single-real-time``."""
-    circles = list(iterate_circles(refutation))
+    circles = list(iterate_step_cycles(refutation))
     rank = max(_rank(circle.steps) for circle in circles)
     if find_term(history, refutation) == _LOST_UPDATE:
         rank = min(rank, 2)  # G-single: the writer of the later version missed the other's update
@@ -110,7 +110,7 @@ def describe(history: TransactionHistory, refutation: Refutation) -> str:
     return _Words(history).describe(refutation)
 
 
-def list_reasons(history: TransactionHistory, circle: Circle) -> list[str]:
+def list_reasons(history: TransactionHistory, circle: StepCycle) -> list[str]:
     """Returns a sentence for each step of a circle: why its source comes before its target."""
     words = _Words(history)
     return [words.give_reason(step) for step in circle.steps]
@@ -119,7 +119,7 @@ def list_reasons(history: TransactionHistory, circle: Circle) -> list[str]:
 def list_branches(history: TransactionHistory, refutation: Refutation) -> list[CycleBranch]:
     """Returns the first cases of a refutation by cases, each with its circle. A circle alone has no cases."""
     words = _Words(history)
-    found = () if isinstance(refutation, Circle) else tuple(_iterate_branches(refutation, ()))
+    found = () if isinstance(refutation, StepCycle) else tuple(_iterate_branches(refutation, ()))
     return [
         CycleBranch(
             given=tuple(map(words.suppose, given)),
@@ -130,9 +130,9 @@ def list_branches(history: TransactionHistory, refutation: Refutation) -> list[C
     ]
 
 
-def _iterate_branches(refutation: Refutation, given: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Circle]]:
+def _iterate_branches(refutation: Refutation, given: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], StepCycle]]:
     """Yields each case: the steps that were chosen, and the circle."""
-    if isinstance(refutation, Circle):
+    if isinstance(refutation, StepCycle):
         yield given, refutation
     else:
         yield from _iterate_branches(refutation.if_first, (*given, refutation.first))
@@ -152,7 +152,7 @@ class _Words:
         self._history = history
 
     def describe(self, refutation: Refutation) -> str:
-        if isinstance(refutation, Circle):
+        if isinstance(refutation, StepCycle):
             term = find_term(self._history, refutation)
             named = f", {term}" if term else ""
             count = len({step.source for step in refutation.steps})

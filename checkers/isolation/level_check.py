@@ -24,7 +24,7 @@ from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.decomposition import decide_parts
 from assay.checkers.isolation.levels import Level, Rule
 from assay.checkers.isolation.precedence import sort_topologically
-from assay.checkers.isolation.refutation import Circle, Refutation, make_circle, refute
+from assay.checkers.isolation.refutation import Refutation, StepCycle, make_circle, refute
 from assay.checkers.isolation.saturation import Conflict, Problem, Saturation, TimeLimitReached, make_problem
 from assay.checkers.isolation.scheduler import schedule, schedule_derived
 from assay.checkers.isolation.search import Shortcut, search
@@ -118,13 +118,13 @@ def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[
     if found is not None:
         return found
     pairs = _saturate_windows(history, level, deadline)
-    if isinstance(pairs, Circle):
+    if isinstance(pairs, StepCycle):
         return pairs
     if len(history) > LARGEST:
         found = schedule_derived(history, level, deadline, pairs)
         return decide_parts(history, level, deadline, _decide_choices) if found is None else found
     derived = _saturate(make_problem(history, level), deadline)
-    if isinstance(derived, Circle):
+    if isinstance(derived, StepCycle):
         return derived
     return _decide_choices(
         derived, deadline, lambda state: schedule_derived(history, level, deadline, state.list_derived_pairs())
@@ -152,7 +152,7 @@ def _decide_choices(saturation: Saturation, deadline: float, shortcut: Shortcut)
     return search(saturation, deadline, shortcut) if found is None else found
 
 
-def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
+def _saturate(problem: Problem, deadline: float) -> Saturation | StepCycle:
     saturation = Saturation(problem, deadline)
     try:
         saturation.saturate()
@@ -161,7 +161,7 @@ def _saturate(problem: Problem, deadline: float) -> Saturation | Circle:
     return saturation
 
 
-def _saturate_windows(history: TransactionHistory, level: Level, deadline: float) -> list[tuple[int, int]] | Circle:
+def _saturate_windows(history: TransactionHistory, level: Level, deadline: float) -> list[tuple[int, int]] | StepCycle:
     """Returns the pairs of events whose order is derived in some window, or a circle found in a window.
 
     The windows overlap, and each has transactions with successive calls.
@@ -173,7 +173,7 @@ def _saturate_windows(history: TransactionHistory, level: Level, deadline: float
         window = range(begin, min(begin + _WINDOW, len(history)))
         writers = {read.writer for number in window for read in history.reads[number]} - {INITIAL}
         derived = _saturate(make_problem(history, level, sorted(writers.union(window))), deadline)
-        if isinstance(derived, Circle):
+        if isinstance(derived, StepCycle):
             return derived
         pairs.update(derived.list_derived_pairs())
     return sorted(pairs)

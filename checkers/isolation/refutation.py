@@ -1,5 +1,5 @@
-"""Refutations: a refutation is a cycle of edges with their reasons (a *circle*), or a choice whose two edges both lead
-to a refutation (a *split*).
+"""Refutations: a refutation is a cycle of edges with their reasons (:class:`StepCycle`, a *circle*), or a choice
+whose two edges both lead to a refutation (:class:`Split`).
 
 ``saturation`` explains choices: two edges, one of which holds.
 """
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Circle:
+class StepCycle:
     """Steps that lead from a transaction back to it."""
 
     steps: tuple[Step, ...]
@@ -61,25 +61,25 @@ class Split:
     if_second: Refutation
 
 
-Refutation = Circle | Split
+Refutation = StepCycle | Split
 
 
-def iterate_circles(refutation: Refutation) -> Iterator[Circle]:
+def iterate_step_cycles(refutation: Refutation) -> Iterator[StepCycle]:
     """Yields the circles of all branches."""
-    if isinstance(refutation, Circle):
+    if isinstance(refutation, StepCycle):
         yield refutation
     else:
-        yield from iterate_circles(refutation.if_first)
-        yield from iterate_circles(refutation.if_second)
+        yield from iterate_step_cycles(refutation.if_first)
+        yield from iterate_step_cycles(refutation.if_second)
 
 
-def make_circle(edges: Sequence[Edge], count: int, transactions: Sequence[int]) -> Circle:
+def make_circle(edges: Sequence[Edge], count: int, transactions: Sequence[int]) -> StepCycle:
     """Makes a circle of a cycle in ``edges``. ``transactions``: by node, the number of its transaction."""
     cycle = find_short_cycle(count, edges)
-    return Circle(_to_steps(cycle, edges, transactions))
+    return StepCycle(_to_steps(cycle, edges, transactions))
 
 
-def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collection[Edge]]:
+def refute(saturation: Saturation, conflict: Conflict) -> tuple[StepCycle, Collection[Edge]]:
     """Returns the circle of a conflict, and the decisions that it needs."""
     problem = saturation.problem
     edges = saturation.edges if conflict.edge is None else [*saturation.edges, conflict.edge]
@@ -92,7 +92,7 @@ def refute(saturation: Saturation, conflict: Conflict) -> tuple[Circle, Collecti
     premises = find_premises(edges, cycle)
     needed = {*cycle, *premises, *(step for path in premises.values() for step in path)}
     decisions = {edge for _, edge in needed if edge.decided}
-    return Circle(_to_steps(cycle, edges, _list_transactions(problem))), decisions
+    return StepCycle(_to_steps(cycle, edges, _list_transactions(problem))), decisions
 
 
 def join_refutations(problem: Problem, choice: Choice, if_first: Refutation, if_second: Refutation) -> Split:

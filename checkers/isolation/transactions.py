@@ -1,4 +1,4 @@
-"""Transactions as whole numbers: who read whose version, who wrote what, and which order of versions is known.
+"""Transactions and keys as integers: who read whose version, who wrote what, and which order of versions is known.
 
 A history is made from rows of ``effects`` (kinds ``txn-write``, ``txn-append`` and ``txn-read``), in steps:
 
@@ -170,7 +170,7 @@ class _Builder:
         self._drafts = [self._make_draft(op, list(group)) for op, group in groupby(rows, itemgetter(0))]
         self._drafts.sort(key=lambda draft: (draft.call, draft.op))
         self.history = TransactionHistory(keys=list(self._key_numbers))
-        self._writers: dict[tuple[int, int | None], int] = {}
+        self._writers: dict[tuple[int, int | None], int] = {}  # to the place of the writer in `_drafts`
         """By key and value, the draft that wrote it and may be committed."""
         self._failed: set[tuple[int, int | None]] = set()
         """Keys and values that failed transactions wrote."""
@@ -221,7 +221,7 @@ class _Builder:
             self.history.doubts.append(
                 f"transactions on {self.history.keys[key]} cannot be judged: it is a list and a register at once"
             )
-        for number, draft in enumerate(self._drafts):
+        for place, draft in enumerate(self._drafts):
             final: dict[int, int | None] = {}
             draft.micros = [micro for micro in draft.micros if micro[1] not in mixed]
             for kind, key, value, _ in draft.micros:
@@ -233,7 +233,7 @@ class _Builder:
                 elif (key, value) in self._writers or value is None:
                     self._ambiguous.add((key, value))
                 else:
-                    self._writers[key, value] = number
+                    self._writers[key, value] = place
             self._final.append(final)
 
     def _number_transactions(self) -> dict[int, int]:
@@ -248,8 +248,8 @@ class _Builder:
                         observed.add(self._writers[key, one])
         self._committed = {
             draft.op
-            for number, draft in enumerate(self._drafts)
-            if draft.outcome == "ok" or (draft.outcome == "info" and number in observed)
+            for place, draft in enumerate(self._drafts)
+            if draft.outcome == "ok" or (draft.outcome == "info" and place in observed)
         }
         counted = [draft for draft in self._drafts if draft.op in self._committed or self._is_judged(draft)]
         return {draft.op: number for number, draft in enumerate(counted)}
@@ -296,11 +296,11 @@ class _Builder:
         for key in disordered:
             del self._orders[key]
         appended: dict[int, list[int]] = {}
-        for number, draft in enumerate(self._drafts):
+        for at, draft in enumerate(self._drafts):
             for kind, key, value, _ in draft.micros:
                 if kind != "txn-append" or key in disordered or draft.op not in self._committed or value is None:
                     continue
-                if self._writers.get((key, value)) == number and (key, value) not in self._ambiguous:
+                if self._writers.get((key, value)) == at and (key, value) not in self._ambiguous:
                     appended.setdefault(key, []).append(value)
         for key, values in appended.items():
             order = self._orders.setdefault(key, [])
@@ -401,7 +401,7 @@ class _Builder:
         )
         for key, value in named[:MOST_NAMED]:
             history.doubts.append(
-                f"transactions on {history.keys[key]} cannot be judged: no value was written"
+                f"transactions on {history.keys[key]} cannot be judged: a write on it has no value"
                 if value is None
                 else f"{value} was written to {history.keys[key]} twice, so reads of it have no single writer and are "
                 "not judged"

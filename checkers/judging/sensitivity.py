@@ -36,7 +36,7 @@ class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     """The violation in words."""
     claims: Count
-    """Number of claims of the examined objects."""
+    """Number of claims about the keys (or other objects) that were examined."""
     exposed: Count
     planted: Count
     """Violations planted into claims drawn from all claims."""

@@ -18,15 +18,15 @@ Six rules drop configurations that another configuration makes unnecessary:
 2. Among equal pending actions, the action that returns first takes effect first. Actions of unknown outcome come last.
 3. Right before a blind action, any total action may have happened unseen. So when a blind action takes effect, all
    pending total actions become *optional*: they may still take effect, but need not.
-4. After a total action whose effect no read saw, no blind action is tried. By rule 3, the order without this total
-   action also covers this case.
+4. After a total action whose effect no read saw, no blind action is tried. The configuration that skips this total
+   action covers this case: by rule 3, the action is optional there after the blind action.
 5. In the lost state only the returning operation and blind actions are tried. All other actions leave the state
    unchanged until a blind action takes effect, and may by rule 3 have happened unseen.
 6. At each return, a configuration is dropped if another configuration with an equal state dominates it
    (``is_dominating``).
 
 ``layout`` explains slots, groups, and the words of a *row*, which is a configuration in memory. ``tables`` explains the
-arrays of ``SearchMemory``, the *trail*, and the cells of ``counters``, whose names are in capitals (``AT``).
+arrays of ``SearchMemory``, the *trail*, and the cells of ``counters``, whose names are in capitals (``PENDING``).
 
 All memory belongs to the caller (``workspace``). ``advance`` stops if an array is full, a transition is unknown or its
 budget is spent. It continues from this point when it is called again.
@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.layout import WORD, Layout
 from assay.checkers.linearizability.tables import (
-    AT,
+    AT_ACTION,
+    AT_OPERATION,
     BEAM_WIDTH,
     BUDGET,
     CURRENT,
@@ -72,15 +73,16 @@ MOST_COMPARED: Final = 64
 """Maximum number of rows with an equal state that are compared with a new row. If none of them dominates the new row,
 it is kept."""
 
-PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, WIDE, WRONG_TOTAL, WRONG_LOST = range(11)
-"""Statuses that ``advance`` returns.
+CONTINUE, PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WIDE = range(8)
+WRONG_READ, WRONG_BLIND, WRONG_TOTAL, WRONG_LOST = range(8, 12)
+"""Statuses that ``advance`` returns. Only its parts return ``CONTINUE``: the search goes on.
 
-- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has no place; ``current`` and ``seen`` hold
-  the configurations before it.
+- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT_OPERATION`` has no place; ``current`` and
+  ``seen`` hold the configurations before it.
 - ``FULL_ROWS``, ``FULL_TRAIL``: an array is full. ``SPENT``: the budget is spent.
 - ``MISSING``: the transitions in ``requests`` are needed. ``WIDE``: the set is larger than ``BEAM_WIDTH``; the caller
   may reduce it.
-- ``WRONG_...``: the action ``AT`` violates its model's claim. ``WRONG_READ``: it reads, but changed the state.
+- ``WRONG_...``: the action ``AT_ACTION`` violates its model's claim. ``WRONG_READ``: it reads, but changed the state.
   ``WRONG_BLIND``: it is blind, but was rejected or left another state than before. ``WRONG_TOTAL``: it is total, but
   was rejected. ``WRONG_LOST``: it leads out of the lost state, but is not blind.
 """
@@ -116,11 +118,11 @@ def find_kind(layout: Layout, chosen: int) -> int:
 
 @register_compiled
 def find_full_array(memory: SearchMemory) -> int:
-    """Returns ``FULL_ROWS`` or ``FULL_TRAIL`` if there is no room for the rows that follow one row, else ``PLACED``."""
+    """Returns ``FULL_ROWS`` or ``FULL_TRAIL`` without room for the rows that follow one row, else ``CONTINUE``."""
     counters = memory.counters
     if counters[SEEN] >= len(memory.seen) or counters[NEXT] + 1 >= len(memory.next):
         return FULL_ROWS
-    return FULL_TRAIL if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op) else PLACED
+    return FULL_TRAIL if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op) else CONTINUE
 
 
 @register_compiled
@@ -138,12 +140,12 @@ def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
         word, bit = take_bit(layout, op)
         if row[word] & bit:
             continue
-        allowed, after = find_next_state(step, interned, layout, memory, row[0], layout.kind[op])
-        if allowed < 0:
+        next_states, after = find_next_state(step, interned, layout, memory, row[0], layout.kind[op])
+        if next_states < 0:
             missing = True
-        elif allowed:
-            if allowed > 1 or after != row[0]:
-                memory.counters[AT] = layout.kind[op]
+        elif next_states:
+            if next_states > 1 or after != row[0]:
+                memory.counters[AT_ACTION] = layout.kind[op]
                 return -3
             row[word] |= bit
             trail = extend_trail(memory, trail, op)
@@ -181,7 +183,7 @@ def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op:
 
 @register_compiled
 def take_events(layout: Layout, memory: SearchMemory) -> bool:
-    """Makes the calls up to the next return pending, and sets ``AT`` to the returning operation.
+    """Makes the calls up to the next return pending, and sets ``AT_OPERATION`` to the returning operation.
 
     Returns False if no operation returns any more. Equal operations of unknown outcome have no slot, but share a group
     with a count (``layout``). For these, ``slot`` is the complement of the group's number, which is negative.
@@ -190,7 +192,7 @@ def take_events(layout: Layout, memory: SearchMemory) -> bool:
     while counters[EVENT] < len(layout.events):
         event = layout.events[counters[EVENT]]
         if event < 0:
-            counters[AT] = ~event
+            counters[AT_OPERATION] = ~event
             return True
         slot, kind = layout.slot[event], layout.kind[event]
         if slot < 0:
@@ -226,7 +228,7 @@ def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory
         if counters[BUDGET] <= 0:
             return SPENT
         full = find_full_array(memory)
-        if full != PLACED:
+        if full != CONTINUE:
             return full
         for at in range(layout.width):
             row[at] = memory.current[counters[HEAD], at]
@@ -243,7 +245,7 @@ def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory
         counters[HEAD] += 1
     counters[HEAD] = 0
     counters[PHASE] = 2
-    return PLACED
+    return CONTINUE
 
 
 @register_compiled
@@ -256,30 +258,30 @@ def apply_action(
     number: int,
     chosen: int,
 ) -> int:
-    """Applies one action to the row ``number`` of ``seen``. Returns ``PLACED`` if it took effect or was rejected.
+    """Applies one action to the row ``number`` of ``seen``. Returns ``CONTINUE`` if it took effect or was rejected.
 
     ``chosen`` is the action's operation, or the complement of its group. An action with several next states adds a row
     for each of them.
     """
     counters, kind = memory.counters, find_kind(layout, chosen)
-    allowed, after = find_next_state(step, interned, layout, memory, memory.seen[number, 0], kind)
-    if allowed < 0:
+    next_states, after = find_next_state(step, interned, layout, memory, memory.seen[number, 0], kind)
+    if next_states < 0:
         return MISSING
     if layout.blind[kind]:
         known = memory.blind_state[kind, 0]
-        if not allowed or (known and (known != allowed or memory.blind_state[kind, 1] != after)):
-            counters[AT] = kind
+        if not next_states or (known and (known != next_states or memory.blind_state[kind, 1] != after)):
+            counters[AT_ACTION] = kind
             return WRONG_BLIND
-        memory.blind_state[kind, 0], memory.blind_state[kind, 1] = allowed, after
-    if not allowed:
-        counters[AT] = kind
-        return WRONG_TOTAL if layout.total[kind] else PLACED
-    for place in range(allowed):
-        state = after if allowed == 1 else memory.branches[after + place]
+        memory.blind_state[kind, 0], memory.blind_state[kind, 1] = next_states, after
+    if not next_states:
+        counters[AT_ACTION] = kind
+        return WRONG_TOTAL if layout.total[kind] else CONTINUE
+    for place in range(next_states):
+        state = after if next_states == 1 else memory.branches[after + place]
         status = add_state_after(step, interned, layout, memory, op, number, chosen, state)
-        if status != PLACED:
+        if status != CONTINUE:
             return status
-    return PLACED
+    return CONTINUE
 
 
 @register_compiled
@@ -301,10 +303,10 @@ def add_state_after(
     counters, row, words = memory.counters, memory.row, layout.words
     kind, slot = find_kind(layout, chosen), find_slot(layout, chosen)
     full = find_full_array(memory)
-    if full != PLACED:
+    if full != CONTINUE:
         return full
     if memory.seen[number, 0] == layout.lost and after != layout.lost and not layout.blind[kind]:
-        counters[AT] = kind
+        counters[AT_ACTION] = kind
         return WRONG_LOST
     for at in range(layout.width):
         row[at] = memory.seen[number, at]
@@ -334,7 +336,7 @@ def add_state_after(
         add_to_search(layout, memory, row, trail)
     if counters[NEXT] + counters[SEEN] == count:
         counters[TRAIL] = before
-    return PLACED
+    return CONTINUE
 
 
 @register_compiled
@@ -373,12 +375,12 @@ def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
             status = apply_action(step, interned, layout, memory, op, number, chosen)
             if status == MISSING:
                 missing = True
-            elif status != PLACED:
+            elif status != CONTINUE:
                 return status
         if missing:
             return MISSING
         counters[HEAD] += 1
-    return PLACED
+    return CONTINUE
 
 
 @register_compiled
@@ -430,7 +432,7 @@ def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, 
 
 @register_compiled
 def drop_dominated_rows(layout: Layout, memory: SearchMemory) -> int:
-    """Moves the rows of ``next`` to ``current``, without dominated rows (rule 6). Returns ``PLACED`` or ``SPENT``."""
+    """Moves the rows of ``next`` to ``current``, without dominated rows (rule 6). Returns ``CONTINUE`` or ``SPENT``."""
     counters, cost = memory.counters, count_work(layout, memory)
     read_mask = np.zeros(layout.words, np.int64)  # the slots of pending reads
     for index in range(counters[READS]):
@@ -473,7 +475,7 @@ def drop_dominated_rows(layout: Layout, memory: SearchMemory) -> int:
     counters[LARGEST] = max(counters[LARGEST], kept)
     counters[EVENT] += 1
     counters[PHASE] = 0
-    return PLACED
+    return CONTINUE
 
 
 @register_compiled
@@ -490,20 +492,20 @@ def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> 
         op = ~layout.events[counters[EVENT]]
         if counters[PHASE] == 1:
             status = begin_return(step, interned, layout, memory, op)
-            if status != PLACED:
+            if status != CONTINUE:
                 return status
         if counters[PHASE] == 2:
             status = expand_rows(step, interned, layout, memory, op)
-            if status != PLACED:
+            if status != CONTINUE:
                 return status
             if counters[NEXT] == 0:
-                counters[AT] = op
+                counters[AT_OPERATION] = op
                 return STUCK
             remove_pending(layout, memory, op)
             counters[HEAD] = 0
             counters[PHASE] = 3
         status = drop_dominated_rows(layout, memory)
-        if status != PLACED:
+        if status != CONTINUE:
             return status
         if counters[CURRENT] > counters[BEAM_WIDTH]:
             return WIDE

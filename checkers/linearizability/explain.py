@@ -47,7 +47,7 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearc
     rows = memory.seen[: counters[tables.SEEN]]
     states = np.unique(rows[:, 0])
     pending = [*memory.pending[: counters[tables.PENDING]], *memory.pending_reads[: counters[tables.READS]]]
-    op = int(counters[tables.AT])
+    op = int(counters[tables.AT_OPERATION])
     called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
     compared = [_count_pending(row, layout) for row in rows[:MAX_ORDERS_COMPARED]]

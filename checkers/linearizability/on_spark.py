@@ -261,7 +261,7 @@ class _SparkSearch:
         return [self._keys.names[number] for number in chunk]
 
     def _to_lost_result(self, number: int, error: EngineError) -> KeyResult:
-        # All operations of the key, because only the model knows which of them count, and they are not available here.
+        # All operations are counted. Only a model can say which of them count, and this process does not have them.
         return to_lost_result(self._keys.names[number], self._keys.operations[number], f"was lost: {error}")
 
 
@@ -304,7 +304,7 @@ def _judge_key(ops: pa.Table, model: Model, limits: Limits) -> KeyResult:
     encoded = encode(ops, model)
     if not encoded.keys:
         return KeyResult()
-    by_zones, rest = judge_by_zones(encoded)
+    by_zones, rest = judge_by_zones(encoded)  # `zones`: the fast method for registers with unique values
     if rest:
         return search_history(encoded.history(0), limits)
     return replace(by_zones[0], seconds=time.perf_counter() - begun)

@@ -78,7 +78,7 @@ def search(
 
 
 def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyResult], list[int]]:
-    """Judges the keys that qualify by zones. Returns their results, and the numbers of all other keys."""
+    """Judges registers with unique values by ``zones``. Returns their results, and the numbers of all other keys."""
     plain = find_plain_register(encoded.model) is not None
     by_zones, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
     found = {key: KeyResult(encoded.length(key), finding=one, method=ZONES) for key, one in by_zones.items()}

@@ -134,8 +134,8 @@ class _Reads:
     def list_needed(self, element: int, parts: Sequence[Part]) -> list[Part]:
         """Returns enough reads to decide whether the element's operations have an order. ``parts``: its other ones.
 
-        While no write is pending, the state does not change. So of the reads that begin and end between the same two
-        writes, and agree, one is enough: if it has a place, the others have one.
+        While no write is pending, the state does not change. Some reads begin and end between the same two writes, and
+        agree. A single one of them is enough: if it has a place, all have one.
         """
         if not len(self):
             return []

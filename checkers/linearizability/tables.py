@@ -1,6 +1,7 @@
 """Data of the compiled search: configurations in hash tables, their trails of operations, and known transitions.
 
-All memory belongs to the caller (``workspace``), which enlarges full arrays.
+``core`` explains configurations and the search, and ``layout`` the words of a row and the slots of operations. All
+memory belongs to the caller (``workspace``), which enlarges full arrays.
 """
 
 from typing import Any, Final, NamedTuple
@@ -15,17 +16,17 @@ Ints = NDArray[np.int64]
 
 # Positions in ``counters``:
 # - EVENT: the next event. PHASE: 0 takes events, 1 divides the current rows, 2 expands rows, 3 compares the rows after
-#   the return. HEAD: number of rows of ``current`` (phase 1), ``seen`` (2) or ``next`` (3) processed so far. AT: the
-#   operation or action that a status is about.
+#   the return. HEAD: number of rows of ``current`` (phase 1), ``seen`` (2) or ``next`` (3) processed so far.
+#   AT_OPERATION, AT_ACTION: the operation or the action that a status is about.
 # - CURRENT, SEEN, NEXT, TRAIL, PENDING, READS, OPEN, REQUESTS: used lengths of the arrays; READS is that of
 #   ``pending_reads``, and OPEN that of ``open_groups``.
 # - GENERATION: number of the return. In the hash tables, entries of earlier generations are free.
 # - STAMP: number of the expanded row. ``tried`` has this number for the actions that were tried on this row.
 # - BUDGET: work left, in steps. BEAM_WIDTH: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded
 #   so far.
-EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
-READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, BEAM_WIDTH, LARGEST, EXPLORED = range(9, 18)
-COUNTERS: Final = 18
+EVENT, PHASE, AT_OPERATION, AT_ACTION, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(10)
+READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, BEAM_WIDTH, LARGEST, EXPLORED = range(10, 19)
+COUNTERS: Final = 19
 """Number of counters."""
 
 

@@ -303,7 +303,7 @@ class Workspace:
 
     def to_model_error(self, what: str, actions: list[Action]) -> ModelError:
         """Returns the error for the action at which the search stopped: it violates a claim of its model."""
-        return ModelError(f"{self.states.model.name}: {actions[int(self.counters[tables.AT])]} {what}")
+        return ModelError(f"{self.states.model.name}: {actions[int(self.counters[tables.AT_ACTION])]} {what}")
 
     def _check(self, more: int) -> None:
         """Raises ``OutOfMemory`` before ``more`` bytes would exceed the limit."""

@@ -7,7 +7,8 @@ commanded. Later the epoch may rise once, because a controller balances leaders 
 The check counts the rises after half of the deadline. It reports the partition if there are ``MIN_RISES`` or more, and
 one of them comes after the whole deadline. Then two writers probably have conflicting goals and never stop.
 
-``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
+``snapshots`` creates ``rest_looks``, the snapshots that count, and ``rest_busy``, the partitions that are moved or
+deleted. ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
 
 from typing import Final

@@ -22,8 +22,9 @@ answered after ``waited_ms``, measured by the client's own clock, and was ``empt
 Neither is reported if a fault was active during the operation or within ``SLACK_MS`` before it. If the tester itself
 stood still, an answer may only seem late, so neither proves anything.
 
-``stuck`` creates ``log_disturbances``, the intervals in which faults may have been active. ``views`` explains the other
-tables of the log that this module reads but does not create.
+``stuck`` creates ``log_disturbances``, the intervals in which faults may have been active. ``ends`` creates
+``log_ends``, the reported log ends. ``views`` explains the other tables of the log that this module reads but does not
+create.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """

@@ -34,7 +34,7 @@ def _select_evidence(found: str, *, acked: bool) -> str:
     """
     first_rows = first_rows_subquery(found, "key, position, value")
     return f"""
-        select f.key, f.value, f.position, f.acked, f.without_it, f.settled, f.sentinel_op,
+        select f.key, f.value, f.position, f.acked, f.passes_without, f.settled, f.sentinel_op,
             {"coalesce(n.known_op, f.ack_op)" if acked else "f.ack_op"} as ack_op,
             {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op, n.contradicted_at,
             {EARLIEST}
@@ -57,22 +57,24 @@ def _select_evidence(found: str, *, acked: bool) -> str:
             where h.op is null
             ''',
             "key, value, position",
-            rising=True,
+            known_first=True,
         )
     }) as nearest) n on f.key = n.key and f.value = n.value and f.position = n.position
         {order_by("f.key, f.position, f.value")}
         """
 
 
+# `[condition?text|other text]` is a choice (`checkers.claims`). A text with a null column is left out: if `settled` is
+# null, the text after the next `|` is used.
 _ABSENCE: Final = (
     "[position<0?no log has an offset below 0|the log of {key} settled at end offset {settled}, at or below it|the "
-    "poll by {poll_op} from {poll_op:called} to {poll_op:returned} passed that offset without it[without_it>1?, as did "
-    "{without_it-1} other poll[without_it>2?s]]]"
+    "poll by {poll_op} from {poll_op:called} to {poll_op:returned} passed that offset without it[passes_without>1?, as "
+    "did {passes_without-1} other poll[passes_without>2?s]]]"
 )
 """Template of a clause that says why the value is known to be gone."""
 
 _GONE_COLUMNS: Final = (
-    "g.key, g.value, g.position, g.acked, g.seen, g.ack_op, g.seen_op, g.without_it, g.settled, g.sentinel_op"
+    "g.key, g.value, g.position, g.acked, g.seen, g.ack_op, g.seen_op, g.passes_without, g.settled, g.sentinel_op"
 )
 
 
@@ -80,7 +82,8 @@ def _declare_exposure(values: str, asserted: str, remedy: str = "") -> Exposure:
     """Declares the exposure of values at their offsets. ``values``: a column of ``log_pass_counts``.
 
     A value is exposed if a poll that was called after the last fault passed its offset. A topic that the run created
-    may be deleted before the end, so its values are claims only if such a poll passed them.
+    may be deleted before the end, so its values are claims only if such a poll passed them. ``remedy``: advice that
+    exposes values. If it is given, each key with values needs such a poll, else the run does not pass.
     """
     return Exposure(
         rows=f"""
@@ -110,7 +113,7 @@ LOST_WRITE: Final = Check(
         where g.acks > 0 and v.observed = 0
         """,
     evidence=f"""
-        select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
+        select m.key, m.value, m.position, m.acked, m.ack_op, m.passes_without, m.settled, m.sentinel_op, m.poll_op,
             m.contradicted_at, {EARLIEST}, {ELSEWHERE}
         from ({_select_evidence("found_lost_write", acked=True)}) m
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
@@ -121,11 +124,10 @@ LOST_WRITE: Final = Check(
     exposure=_declare_exposure(
         "acked_values", "acknowledged", "read each log from its begin to its end in the final phase"
     ),
-    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned}, but "
     f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
     operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
-    more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
+    more="[settled?|passes_without>1?{passes_without-1}]",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
     about=(OFFSET, VALUE),  # subjects of a finding
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
@@ -143,11 +145,11 @@ VANISHED: Final = Check(
     claim="value {value}[, acknowledged at {acked:time},] was read at offset {position} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but {_ABSENCE}.",
     operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
-    more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
+    more="[settled?|passes_without>1?{passes_without-1}]",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
     about=(VALUE, OFFSET),  # subjects of a finding
     explained_by=("inconsistent-offset",),
-    seen_again=True,  # a value that moves is missing from each of two offsets for some reader
+    seen_again=True,  # a value that moved is missing at its old offset for one reader, and at its new one for another
 )
 
 
@@ -160,7 +162,7 @@ MISPLACED_ACK: Final = Check(
         where g.acks > 0 and g.observed = 0 and v.observed > 0
         """,
     evidence=f"""
-        select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
+        select m.key, m.value, m.position, m.acked, m.ack_op, m.passes_without, m.settled, m.sentinel_op, m.poll_op,
             m.contradicted_at, {EARLIEST}, p.position as elsewhere, p.op as shown_op
         from ({_select_evidence("found_misplaced_ack", acked=True)}) m
             join (
@@ -177,7 +179,7 @@ MISPLACED_ACK: Final = Check(
     claim="value {value} was acknowledged to {ack_op} at {ack_op:returned} with offset {position} of {key}, but "
     f"{_ABSENCE}; it was read at offset {{elsewhere}} ({{shown_op}} at {{shown_op:called}}).",
     operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),
-    more="[settled?|without_it>1?{without_it-1}]",  # how many operations are not listed
+    more="[settled?|passes_without>1?{passes_without-1}]",  # how many operations are not listed
     moments=("contradicted_at",),  # further times of cause and effect
     about=(OFFSET, VALUE),  # subjects of a finding
     explained_by=("inconsistent-offset",),
@@ -195,6 +197,7 @@ UNSEEN: Final = Check(
         from log_effects where phase in ('sentinel', 'drain') and key is not null group by key
 
         -- Acknowledged values that the drain must deliver. It need not deliver values below the offset where it began.
+        -- `any_...`: also by acknowledgements without an offset.
         create view log_due as
         select p.key, p.value, p.position, p.any_ack_op
         from log_judged p join log_drains f on p.key = f.key

@@ -57,6 +57,23 @@ def _describe_filling(position: str, op: str) -> str:
     return f"offset {{{position}}} of {{key}} by operation {{{op}:number}}"
 
 
+# Parts of the claim. `[condition?text|other text]` is a choice (`checkers.claims`); without a condition, its first text
+# is used if none of the text's columns is null.
+_LATE_END: Final = (
+    "The end of {key} was reported as {late_end} ({later_op}, which asked at {later_op:called}), although "
+    "[known_offset?offset {known_offset} had been [known_acked=1?acknowledged|read]|{known_end} had been reported] "
+    "{gap:time} earlier ({known_op}, by {known_op:returned})"
+)
+_LATE_RECORD: Final = (
+    "[Offset {known_offset} of {key} was there|The log of {key} ended at {known_end}] by {known_op:returned} "
+    "({known_op}), but the lower offset {late_offset} of {key} was filled by an operation of {later_op} that began "
+    "only at {later_op:called}"
+)
+_READ_BEFORE_SEND: Final = (
+    "Offset {known_offset} of {key} was read by {future_op} by {future_ret:time}, before {future_send_op} began to "
+    "send it at {future_call:time}"
+)
+
 _FIRST: Final = first_rows_subquery("found_real_time_order", "key, place")
 
 REAL_TIME_ORDER: Final = Check(
@@ -69,7 +86,9 @@ REAL_TIME_ORDER: Final = Check(
         where acks = 0 and position is not null and value is not null
 
         -- Places with the call and the return of the operations there. `seen`: return of the first poll that showed the
-        -- record.
+        -- record. The second part has records whose send did not report the offset. The send's acknowledgement counts
+        -- only if the value was sent once (`live`), this is its lowest offset (`low`), and no record may be lost
+        -- (`unflushed` 0). `unplaced` is the return of the acknowledgement.
         create view log_timeline as
         select key, 2 * position as place, acked_call as call,
             least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
@@ -87,23 +106,24 @@ REAL_TIME_ORDER: Final = Check(
         select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
         from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_is_placeable("e.position")}
 
-        -- `overtaken` 1: an operation at a lower place was called (`before`) after a return at this place.
+        -- `overtaken` 1: an operation at a lower place was called after a return at this place. Its call is
+        -- `latest_call_below`: below by place, although it is later in time.
         -- `future_ret`: the return of a poll that showed the record before its send was called (`future_call`).
         create table found_real_time_order (high_cardinality) as
-        select key, place, called, returned, before, future_ret, future_call,
-            case when before > returned then 1 else 0 end as overtaken
+        select key, place, called, returned, latest_call_below, future_ret, future_call,
+            case when latest_call_below > returned then 1 else 0 end as overtaken
         from (
             select key, place, called, returned, future_ret, future_call,
-                {greatest_before("called", by="key", order="place")} as before
+                {greatest_before("called", by="key", order="place")} as latest_call_below
             from (
                 select key, place, max(call) as called, min(ret) as returned,
                     min(case when seen < call then seen end) as future_ret,
                     max(case when seen < call then call end) as future_call
                 from log_timeline group by key, place) as folded) as ordered
-        where before > returned or future_ret is not null
+        where latest_call_below > returned or future_ret is not null
         """),
-    # `spot`: the place of each of the two nearest moments. Their operations are looked up later, in `log_moments`;
-    # until then a place stands for the operation that `select_nearest_pairs` requires.
+    # `spot`: the place of each of the two nearest moments. `select_nearest_pairs` requires a column `op`, which repeats
+    # the place here. The operations of the moments are looked up in `log_moments` afterwards.
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
             r.op as future_op, c.op as future_send_op, n.contradicted_at, n.earliest, e.op as earliest_op,
@@ -128,7 +148,7 @@ REAL_TIME_ORDER: Final = Check(
             ''',
             "key, place",
             carry="spot",
-            rising=True,
+            known_first=True,
         )
     }) n on f.key = n.key and f.place = n.place
             left join log_moments k on f.key = k.key and n.former_moment = k.moment and k.is_return = 1
@@ -146,14 +166,7 @@ REAL_TIME_ORDER: Final = Check(
         select count(*) as examined from log_value_offsets where {_is_placeable("position")} and value is not null
         """,
     kinds=("append", "observe", "end"),
-    # `[condition?text|other text]` is a choice: see `checkers.claims`.
-    claim="[overtaken=1?[late_end?The end of {key} was reported as {late_end} ({later_op}, which asked at "
-    "{later_op:called}), although [known_offset?offset {known_offset} had been "
-    "[known_acked=1?acknowledged|read]|{known_end} had been reported] {gap:time} earlier ({known_op}, by "
-    "{known_op:returned})|[Offset {known_offset} of {key} was there|The log of {key} ended at {known_end}] by "
-    "{known_op:returned} ({known_op}), but the lower offset {late_offset} of {key} was filled by an operation of "
-    "{later_op} that began only at {later_op:called}]|Offset {known_offset} of {key} was read by {future_op} by "
-    "{future_ret:time}, before {future_send_op} began to send it at {future_call:time}].",
+    claim=f"[overtaken=1?[late_end?{_LATE_END}|{_LATE_RECORD}]|{_READ_BEFORE_SEND}].",
     operations=("known_op", "later_op", "later_seen_op", "known_seen_op", "future_op", "future_send_op"),
     moments=("contradicted_at",),  # further times of cause and effect
     about=(

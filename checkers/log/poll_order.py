@@ -7,8 +7,9 @@ compaction may have deleted the record. A gap in offsets alone proves nothing.
 
 A poll that did not end ok but showed records breaks its chain, because it may have moved the consumer any distance.
 
-In the table ``effects``, ``sub`` is the place of a row inside its operation. :class:`assay.checkers.check.Check`
-explains the fields of a check, and :mod:`assay.checkers.claims` the syntax of ``claim`` and ``about``.
+``views`` creates ``log_offsets`` and ``log_value_offsets``, the known offsets without and with the values there. In the
+table ``effects``, ``sub`` is the place of a row inside its operation. :class:`assay.checkers.check.Check` explains the
+fields of a check, and :mod:`assay.checkers.claims` the syntax of ``claim`` and ``about``.
 """
 
 from typing import Final

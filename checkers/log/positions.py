@@ -19,7 +19,7 @@ from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, select_first
 
-_CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
+_READER: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
 """Arguments of ``previous``: the rows of one reader, in their order."""
 
 POSITION_TABLES: Final = parse_views(f"""
@@ -28,12 +28,12 @@ POSITION_TABLES: Final = parse_views(f"""
     select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, ret, outcome
     from log_effects where kind in ('observe-begin', 'observe-end', 'seek', 'reset') and position is not null
 
-    -- Each row with a reader's position, and the row before it in the chain.
+    -- Each row with a reader's position, and the row of the same reader before it.
     create table log_positions as
     select op, sub, process, key, assignment, kind, position, call, ret, outcome,
-        {previous("kind", **_CHAIN)} as former_kind, {previous("position", **_CHAIN)} as former,
-        {previous("outcome", **_CHAIN)} as former_outcome, {previous("op", **_CHAIN)} as former_op,
-        {previous("call", **_CHAIN)} as former_call
+        {previous("kind", **_READER)} as former_kind, {previous("position", **_READER)} as former,
+        {previous("outcome", **_READER)} as former_outcome, {previous("op", **_READER)} as former_op,
+        {previous("call", **_READER)} as former_call
     from log_moves
     """)
 

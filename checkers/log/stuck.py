@@ -22,7 +22,7 @@ from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, ROWS_BEFOR
 MIN_POLLS: Final = 3
 """Minimum number of empty polls of a stuck reader."""
 
-_CHAIN: Final = "p.process, p.key, p.assignment, p.position"
+_READER_AT: Final = "p.process, p.key, p.assignment, p.position"
 """The columns that identify a reader at one position."""
 
 DISTURBANCES: Final = View(
@@ -45,20 +45,21 @@ STUCK_READER: Final = Check(
     meaning="a reader did not reach an acknowledged record within the deadline",
     views=parse_views(f"""
         -- Polls that found nothing of a key, by reader and position.
-        create view log_idle_polls as
+        create view log_key_empty_polls as
         select p.process, p.key, p.assignment, p.position, p.op, p.call from log_positions p
         where p.kind = 'observe-end' and p.outcome = 'ok' and p.former_kind = 'observe-begin' and p.former_op = p.op
             and p.former = p.position and p.former_outcome = 'ok'
 
         -- The few readers that may have stayed in place for long; only their polls are examined.
         create table log_idle_readers as
-        select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
-        group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
+        select p.process, p.key, p.assignment, p.position from log_key_empty_polls p cross join log_declared d
+        group by {_READER_AT} having count(*) >= {MIN_POLLS}
+            and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
 
         -- Polls of such readers that found nothing of any key (`reads_other_keys`: a row depends on other keys, too).
-        create view log_empty_polls (reads_other_keys) as
+        create view log_all_empty_polls (reads_other_keys) as
         select p.process, p.key, p.assignment, p.position, p.op, p.call
-        from log_idle_polls p
+        from log_key_empty_polls p
             join log_idle_readers l on p.process = l.process and p.key = l.key and p.assignment = l.assignment
                 and p.position = l.position
             join (select op from log_reads group by op having max(records) = 0) e on p.op = e.op
@@ -70,7 +71,7 @@ STUCK_READER: Final = Check(
         from (
             select p.process, p.key, p.assignment, p.position,
                 min(p.call) as first_call, max(p.call) as last_call, count(*) as polls
-            from log_empty_polls p group by {_CHAIN}) s
+            from log_all_empty_polls p group by {_READER_AT}) s
             join (select process, key, assignment, min(ret) as begun from log_positions
                 group by process, key, assignment) c
                 on s.process = c.process and s.key = c.key and s.assignment = c.assignment
@@ -105,7 +106,7 @@ STUCK_READER: Final = Check(
         select w.process, w.key, w.assignment, w.position,
             w.last_call, w.acked, w.since, count(*) as polls, max(p.op) as op
         from log_waits w cross join log_declared d
-            join log_empty_polls p on w.process = p.process and w.key = p.key and w.assignment = p.assignment
+            join log_all_empty_polls p on w.process = p.process and w.key = p.key and w.assignment = p.assignment
                 and w.position = p.position
         where w.since < w.last_call and w.last_call - w.since >= d.reading_deadline
             and p.call >= w.since and p.call - w.since >= (d.reading_deadline >> 1)
@@ -120,7 +121,7 @@ STUCK_READER: Final = Check(
         group by f.key, f.process, f.assignment, f.position, f.last_call, f.acked, f.since, f.polls, f.op
         {order_by("f.key, f.process, f.assignment, f.position")} limit {MOST_FINDINGS}
         """,
-    examined="select count(*) as examined from log_idle_polls",
+    examined="select count(*) as examined from log_key_empty_polls",
     kinds=("observe-end",),
     claim="{poll_op:capital} stayed at offset {position} of {key} from {since:time} to {last_call:time}, {polls} of "
     "its polls found nothing there, though value {value} at offset {there} had been acknowledged to {ack_op} at "

@@ -282,11 +282,11 @@ LOG_VIEWS: Final = (
     from log_pass_counts c left join log_settled t on c.key = t.key
     where c.passes > c.least_shown or c.position >= t.settled or c.position < 0
 
-    -- Each (value, offset) that is gone: `without_it` polls passed the offset and did not show the value, or the offset
-    -- is at or above the settled end, or it is negative.
+    -- Each (value, offset) that is gone: `passes_without` polls passed the offset and did not show the value, or the
+    -- offset is at or above the settled end, or it is negative.
     create table log_gone_values as
     select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.observed, p.seen, p.seen_op,
-        c.passes - p.shown as without_it,
+        c.passes - p.shown as passes_without,
         case when c.passes > p.shown or p.position < 0 then null else t.settled end as settled,
         case when c.passes > p.shown or p.position < 0 then null else t.sentinel_op end as sentinel_op
     from log_judged p

@@ -150,7 +150,7 @@ def _select_evidence(found: str) -> str:
             where r.call > f.since and w.op is null
             ''',
             "key, value",
-            rising=True,
+            known_first=True,
         )
     }) n on f.key = n.key and f.value = n.value
             left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret

@@ -22,7 +22,7 @@ from assay.checkers.isolation.explain import describe, find_class, get_shown_pat
 from assay.checkers.isolation.exposure import EXPOSURE_TABLE, count_exposure, declare_level_exposure
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import Level, find_level
-from assay.checkers.isolation.refutation import Circle, Refutation, iterate_circles
+from assay.checkers.isolation.refutation import Refutation, StepCycle, iterate_step_cycles
 from assay.checkers.isolation.solver import has_solver
 from assay.checkers.isolation.transactions import Row, TransactionHistory, make_history
 from assay.checkers.judging.verdict import MOST_OPERATIONS
@@ -133,7 +133,7 @@ def _encode_reasons(history: TransactionHistory, refutation: Refutation) -> str 
     So a circle that meets a transaction twice has no drawing. A refutation by cases has a drawing of each case
     (``list_branches``).
     """
-    if not isinstance(refutation, Circle):
+    if not isinstance(refutation, StepCycle):
         return None
     sources = [step.source for step in refutation.steps]
     return None if len({*sources}) < len(sources) else encode_reasons(list_reasons(history, refutation))
@@ -144,11 +144,12 @@ def _make_finding(history: TransactionHistory, level: Level, refutation: Refutat
     anomaly = find_class(history, refutation)
     if anomaly not in level.anomalies:  # no check would report it, and the history would pass
         raise AssertionError(f"{level.name} does not declare {anomaly}, which refutes it")
-    steps = [step for circle in iterate_circles(refutation) for step in circle.steps]
+    steps = [step for circle in iterate_step_cycles(refutation) for step in circle.steps]
     involved = list(dict.fromkeys(history.ops[step.source] for step in steps))
     # `reader`: the transaction whose read shows the step. -1 stands for no reader, or no key.
     readers = [history.ops[step.reader] for step in steps if step.reader >= 0]
     shown = [one for step in steps for one in get_shown_path(step)]
+    # transactions that the reasons of derived steps name
     on_paths = [history.ops[number] for one in shown for number in (one.source, one.target)]
     ops, branches = list(dict.fromkeys((*involved, *readers, *on_paths))), list_branches(history, refutation)
     keys = [history.keys[step.key] for step in steps if step.key >= 0]
@@ -161,7 +162,7 @@ def _make_finding(history: TransactionHistory, level: Level, refutation: Refutat
         "ops": ",".join(map(str, ops[:MOST_OPERATIONS])),
         "more": max(0, len(ops) - MOST_OPERATIONS),
         "claim": describe(history, refutation),
-        "cycle": int(isinstance(refutation, Circle)),
+        "cycle": int(isinstance(refutation, StepCycle)),
         "reasons": _encode_reasons(history, refutation),
         "branches": msgspec.json.encode(branches).decode() if branches else None,
     }

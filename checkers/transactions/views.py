@@ -65,7 +65,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
     -- Keys that cannot be judged, each with a reason.
     create table txn_unclear as
     select key, max(why) as why from (
-        select key, 'no value was written' as why from txn_written where value is null
+        select key, 'a write on it has no value' as why from txn_written where value is null
         union all
         select key, 'it is a list and a register at once' from txn_written group by key having min(listed) < max(listed)
         union all

@@ -11,7 +11,7 @@ from assay.checkers.transactions.edges import OVERTAKING, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Edge
 
 _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_elements group by key, value)"
-"""SQL: the first reader of each list element."""
+"""SQL: the first reader of each list element. ``views`` creates the ``txn_...`` tables."""
 
 
 @dataclass(frozen=True)

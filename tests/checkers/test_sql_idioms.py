@@ -99,20 +99,28 @@ def test_a_sum_over_nothing_is_nought(engine: DuckDB) -> None:
     assert row["some"] == 0
 
 
-@pytest.mark.parametrize("rising", [False, True])
-def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(engine: DuckDB, *, rising: bool) -> None:
+@pytest.mark.parametrize("known_first", [False, True])
+def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(
+    engine: DuckDB, *, known_first: bool
+) -> None:
     rng = random.Random("pairs")
     recorded = [
-        {"key": key, "side": rng.randrange(2 if rising else 3), "moment": rng.randrange(60), "op": op, "word": f"w{op}"}
+        {
+            "key": key,
+            "side": rng.randrange(2 if known_first else 3),
+            "moment": rng.randrange(60),
+            "op": op,
+            "word": f"w{op}",
+        }
         for key in range(60)
         for op in range(rng.randrange(1, 9))
     ]
     engine.load("recorded", pa.Table.from_pylist(recorded))
-    found = engine.rows(select_nearest_pairs("select * from recorded", "key", carry="word", rising=rising))
+    found = engine.rows(select_nearest_pairs("select * from recorded", "key", carry="word", known_first=known_first))
 
     def distance(first: dict[str, Any], second: dict[str, Any]) -> tuple[bool, int]:
         """Whether it is the less telling order, and how far apart; at one moment nothing precedes."""
-        return rising and not (first["side"] < second["side"] and first["moment"] < second["moment"]), abs(
+        return known_first and not (first["side"] < second["side"] and first["moment"] < second["moment"]), abs(
             second["moment"] - first["moment"]
         )
 
@@ -129,8 +137,8 @@ def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(eng
     assert len(near) > 30
 
 
-@pytest.mark.parametrize("rising", [False, True])
-def test_the_first_pair_is_named_as_well(engine: DuckDB, *, rising: bool) -> None:
+@pytest.mark.parametrize("known_first", [False, True])
+def test_the_first_pair_is_named_as_well(engine: DuckDB, *, known_first: bool) -> None:
     rng = random.Random("first pairs")
     recorded = [
         {"key": key, "side": rng.randrange(2), "moment": moment, "op": op}
@@ -139,13 +147,14 @@ def test_the_first_pair_is_named_as_well(engine: DuckDB, *, rising: bool) -> Non
     ]
     engine.load("recorded", pa.Table.from_pylist(recorded))
     found = {
-        row["key"]: row for row in engine.rows(select_nearest_pairs("select * from recorded", "key", rising=rising))
+        row["key"]: row
+        for row in engine.rows(select_nearest_pairs("select * from recorded", "key", known_first=known_first))
     }
     others = 0
     for key, row in found.items():
         stated = sorted((one for one in recorded if one["key"] == key), key=lambda one: one["moment"])
         pairs = [pair for pair in itertools.pairwise(stated) if pair[0]["side"] != pair[1]["side"]]
-        preferred = [pair for pair in pairs if pair[0]["side"] < pair[1]["side"]] if rising else []
+        preferred = [pair for pair in pairs if pair[0]["side"] < pair[1]["side"]] if known_first else []
         first, second = (preferred or pairs)[0]
         assert (row["contradicted_at"], row["earliest"], row["earliest_op"]) == (
             first["moment"], second["moment"], second["op"],

@@ -13,7 +13,7 @@ import pytest
 
 from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import LEVELS
-from assay.checkers.isolation.refutation import Circle
+from assay.checkers.isolation.refutation import StepCycle
 from assay.checkers.isolation.transactions import make_history
 from assay.checkers.transactions.level import _make_finding
 from assay.harness.cli.command import ExitCode
@@ -52,7 +52,7 @@ def find_drawing(txns: list[Txn], level: str) -> dict[str, Any] | None:
     """Returns the finding if the level is refuted by a circle. Its drawing has been compared with the circle."""
     history = make_history(to_rows(txns))
     circle = check_level(history, LEVELS[level]).refutation
-    if not isinstance(circle, Circle):
+    if not isinstance(circle, StepCycle):
         return None
     finding = _make_finding(history, LEVELS[level], circle)
     ops, reasons = [int(one) for one in finding["ops"].split(",")], msgspec.json.decode(finding["reasons"])

@@ -18,7 +18,7 @@ from assay.checkers.isolation.clocks import order_by_time
 from assay.checkers.isolation.explain import describe, find_class, find_term
 from assay.checkers.isolation.level_check import LevelResult, check_level
 from assay.checkers.isolation.levels import LEVELS, Level, Order, Rule, add_real_time, find_level
-from assay.checkers.isolation.refutation import Split, Step, iterate_circles
+from assay.checkers.isolation.refutation import Split, Step, iterate_step_cycles
 from assay.checkers.isolation.transactions import make_history
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
@@ -103,7 +103,7 @@ def test_only_a_case_split_refutes_some_histories(level: str) -> None:
     history = make_history(to_rows(CASE_SPLIT.txns))
     result = check_level(history, find_level(level))
     assert isinstance(result.refutation, Split)
-    circles = list(iterate_circles(result.refutation))
+    circles = list(iterate_step_cycles(result.refutation))
     assert len(circles) == 2
     assert all(any(step.decided for step in _all_steps(circle.steps)) for circle in circles)
     claim = describe(history, result.refutation)

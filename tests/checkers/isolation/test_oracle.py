@@ -19,7 +19,7 @@ from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.explain import describe, find_class
 from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import CYCLE_CLASSES, LEVELS, Level, Order, Rule
-from assay.checkers.isolation.refutation import Circle
+from assay.checkers.isolation.refutation import StepCycle
 from assay.checkers.isolation.transactions import Row, make_history
 from assay.checkers.isolation.weak_levels import list_demanded_edges
 from assay.checkers.judging.contract import forbid
@@ -176,7 +176,7 @@ def test_a_circle_through_overlapping_writers_names_transactions_only(level: Lev
         assert result.verdict is Verdict.PASS
         return
     assert result.verdict is Verdict.FAIL
-    assert isinstance(result.refutation, Circle)
+    assert isinstance(result.refutation, StepCycle)
     assert all(0 <= number < len(history) for step in result.refutation.steps for number in (step.source, step.target))
     assert len(result.refutation.steps) == 2
     assert find_class(history, result.refutation) in level.anomalies

@@ -15,7 +15,7 @@ from assay.checkers.isolation import level_check
 from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import LEVELS, Level, Order
-from assay.checkers.isolation.refutation import Circle, Refutation, Split, iterate_circles
+from assay.checkers.isolation.refutation import Refutation, Split, StepCycle, iterate_step_cycles
 from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
 from assay.checkers.isolation.search import Shortcut, search
 from assay.checkers.isolation.solver import has_solver, solve
@@ -81,7 +81,7 @@ def test_the_solver_refutes_by_the_choices_that_contradict_each_other(name: str)
     history = make_history(to_rows(draw_split(rng, 0)))
     found = decide(history, LEVELS[name], solve)
     assert isinstance(found, Split)
-    assert len(list(iterate_circles(found))) == 2
+    assert len(list(iterate_step_cycles(found))) == 2
     searched = decide(history, LEVELS[name], search)
     assert isinstance(searched, Split)
 
@@ -101,4 +101,4 @@ def test_the_built_in_search_decides_without_the_solver(monkeypatch: pytest.Monk
     without = check_level(history, LEVELS["serializable"])
     assert with_solver.verdict is without.verdict is Verdict.FAIL
     assert importlib.util.find_spec("pysat") is not None
-    assert not isinstance(without.refutation, Circle)
+    assert not isinstance(without.refutation, StepCycle)

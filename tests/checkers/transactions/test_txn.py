@@ -264,7 +264,7 @@ def test_keys_that_break_the_rules_make_the_verdict_unknown(tmp_path: Path) -> N
     )
     nothing = [row | {"value": None} if row["op"] == 0 else row for row in store("ax1", "ay1", "ry1").rows]
     judgement = judge(write(tmp_path / "nothing", nothing), FREE)
-    assert judgement.unknown == ("transactions on x cannot be judged: no value was written",)
+    assert judgement.unknown == ("transactions on x cannot be judged: a write on it has no value",)
 
 
 def test_values_that_were_written_twice_are_named(tmp_path: Path) -> None:
