@@ -455,7 +455,7 @@ class SupportsMembership(Protocol):
 
 
 SeenAtRest = Mapping[str, Any]
-"""An observation of a system at rest: a row of the history's data set ``looks``, column to value.
+"""An observation of a system, at rest or at an instant: a row of the history's data set ``looks``, column to value.
 
 ``what`` names the observed object. ``zxid`` distinguishes two incarnations of it. The harness adds the columns ``look``
 (number of the read), ``time`` and ``ended`` (begin and end of the read).
@@ -482,7 +482,9 @@ class Inspector(Protocol):
     """Reads the servers' state at this very instant, without requests to them."""
 
     def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
-        """Returns rows that contradict an acknowledgement that a client just received, up to this offset of a key."""
+        """Returns the rows that contradict an acknowledgement. A client just received it for all offsets of a key up to
+        this one.
+        """
 
     def looked_at(self) -> Sequence[SeenAtRest]:
         """Returns rows that say how much was examined, so that "nothing found" can be told apart from "nothing
@@ -509,7 +511,8 @@ class Invariants(Protocol):
         """
 
     def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> Sequence[SeenAtRest]:
-        """Returns the invariants violated now that a client has received an acknowledgement up to this offset.
+        """Returns the invariants violated now that a client has received an acknowledgement for all offsets of a key
+        up to this one.
 
         ``found``: the rows of the system's :class:`Inspector`.
         """

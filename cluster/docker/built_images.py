@@ -10,11 +10,11 @@ from pathlib import Path
 from assay.cluster.docker import image, image_usage, layer, software, tools, user_images
 
 DERIVED = ("software", user_images.NAME, "tools")
-"""Values of the label ``assay`` on derived images, which are built on the node image or on a user's image. A later
-image may take the name of such an image."""
+"""Values of the label ``assay`` on derived images, which are built on the node image or on a user's image. If
+such an image is built again, the new image takes its name, and the old one stays without a name (it is dangling)."""
 BUILT_NAMES = (
-    *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)),
-    *(image.NAME, software.NAME, user_images.NAME, user_images.BUNDLE_NAME),
+    *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.LAYER_IMAGE)),
+    *(image.NAME, software.NAME, user_images.NAME, user_images.TOOLS_IMAGE),
 )
 """Names, without tags, of all images that are built here."""
 UNKNOWN = "no run of it is known here"
@@ -93,9 +93,9 @@ def _try_remove(name: str) -> bool:
 
 def _base_purpose(name: str) -> str:
     """Returns the purpose of an image that no node runs."""
-    if name in (layer.IMPORTED_BASE, layer.REFERENCE):
-        return "below all others"
-    return "copied from, for images of your own" if name.startswith(f"{user_images.BUNDLE_NAME}:") else ""
+    if name in (layer.IMPORTED_BASE, layer.LAYER_IMAGE):
+        return "base of all other images"
+    return "source of the programs in images of your own" if name.startswith(f"{user_images.TOOLS_IMAGE}:") else ""
 
 
 def _source_of(labels: dict[str, str]) -> str:
@@ -105,7 +105,7 @@ def _source_of(labels: dict[str, str]) -> str:
 
 def _is_used(name: str, labels: dict[str, str]) -> bool:
     """Returns whether a run may need the image. The user's systems are not known here, so the answer may be wrong."""
-    if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.image_reference(), user_images.bundle_reference()}:
+    if name in {layer.IMPORTED_BASE, layer.LAYER_IMAGE, image.image_reference(), user_images.bundle_reference()}:
         return True
     if labels["assay"] == user_images.NAME:  # built from a user's Dockerfile
         return Path(labels[user_images.DOCKERFILE_LABEL]).is_file()

@@ -60,7 +60,7 @@ ENTRYPOINT ["/usr/bin/tini", "--", "/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh
 
 def image_reference() -> str:
     """Returns the tag of this checkout's recipe."""
-    recipe = "\n".join([layer.REFERENCE, _dockerfile(), SSHD_CONFIG])
+    recipe = "\n".join([layer.LAYER_IMAGE, _dockerfile(), SSHD_CONFIG])
     return f"{NAME}:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
 
 

@@ -58,7 +58,7 @@ RUN printf '%s\\n' 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/
 """
 # force-unsafe-io: an aborted build is discarded as a whole, so dpkg need not fsync each file.
 
-REFERENCE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12]
+LAYER_IMAGE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12]
 
 
 INSTALL_DOCKER = "`apt install docker.io`, from Debian 13 on `apt install docker.io docker-cli`"
@@ -89,12 +89,12 @@ class BuildStep:
 
 def ensure_layer(progress: Progress) -> str:
     """Returns the layer's reference, and builds the layer if it is missing. Raises :class:`ImageError`."""
-    if exists(REFERENCE):
-        return REFERENCE
+    if exists(LAYER_IMAGE):
+        return LAYER_IMAGE
     step = BuildStep(progress)
     base = _ensure_base(step)
-    step("node packages (apt)", lambda: build(DOCKERFILE, REFERENCE, {"BASE": base}, network="host"))
-    return REFERENCE
+    step("node packages (apt)", lambda: build(DOCKERFILE, LAYER_IMAGE, {"BASE": base}, network="host"))
+    return LAYER_IMAGE
 
 
 def base_origin() -> str:
@@ -104,7 +104,7 @@ def base_origin() -> str:
 
 def can_build() -> bool:
     """Returns whether :func:`ensure_layer` would probably succeed. Takes at most some seconds."""
-    if any(exists(reference) for reference in (REFERENCE, REGISTRY_BASE, IMPORTED_BASE)):
+    if any(exists(reference) for reference in (LAYER_IMAGE, REGISTRY_BASE, IMPORTED_BASE)):
         return True
     return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
 

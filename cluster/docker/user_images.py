@@ -17,7 +17,7 @@ from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 
 NAME = "assay-own"
 """Name of images built from a user's Dockerfile. The tag is a hash of its path."""
-BUNDLE_NAME = "assay-tools"
+TOOLS_IMAGE = "assay-tools"
 """Name of the image with copies of the node image's programs (``tools.BUNDLE_DOCKERFILE``)."""
 DOCKERFILE_LABEL = "assay.dockerfile"
 """Label with the path of the user's Dockerfile."""
@@ -126,7 +126,7 @@ def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
 
 def bundle_reference() -> str:
     text = tools.BUNDLE_DOCKERFILE.replace("@REFERENCE@", image.image_reference())
-    return f"{BUNDLE_NAME}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{TOOLS_IMAGE}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _ensure_bundle(step: BuildStep) -> None:

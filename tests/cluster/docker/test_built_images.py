@@ -66,7 +66,7 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     (tmp_path / "Dockerfile").touch()
     here, gone = ({"assay": "assay-own", "assay.dockerfile": str(tmp_path / name)} for name in ("Dockerfile", "No"))
     rows = [
-        made(layer.REFERENCE, 1, {"assay": "layer"}),
+        made(layer.LAYER_IMAGE, 1, {"assay": "layer"}),
         made(image.image_reference(), 2, {"assay": "node-image"}, on=1),
         made("assay-node:old", 3, {"assay": "node-image"}, on=1),
         made("theirs:7", 4, {"assay": "node-image"}, on=2),
@@ -83,7 +83,7 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     ]
     images.write_text(json.dumps(rows))
     found = {one.name: one for one in built_images.list_images()}
-    used = {"assay-software:1", "assay-software:5", "assay-own:1", layer.REFERENCE, image.image_reference()}
+    used = {"assay-software:1", "assay-software:5", "assay-own:1", layer.LAYER_IMAGE, image.image_reference()}
     assert {name for name, one in found.items() if one.used} == used
     of_no_use = {"assay-node:old", *(f"assay-software:{n}" for n in (2, 3, 4, 6)), "assay-own:2", "130000000000"}
     assert set(found) - used == of_no_use
@@ -107,7 +107,7 @@ def test_that_nothing_can_be_noted_is_said_and_ends_nothing(tmp_path: Path, monk
 
 def test_each_says_for_which_systems_and_roles_it_is(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
-        made(layer.REFERENCE, 1, {"assay": "layer"}),
+        made(layer.LAYER_IMAGE, 1, {"assay": "layer"}),
         made(image.image_reference(), 2, {"assay": "node-image"}, on=1),
         made("assay-software:1", 5, on_own("theirs:7", 4)),
         made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE_LABEL: image.image_reference()}, on=2),
@@ -120,7 +120,7 @@ def test_each_says_for_which_systems_and_roles_it_is(images: Path, capsys: pytes
     assert lines["assay-software:1"].endswith(" etcd (server), redis (sentinel, server), on theirs:7")
     assert lines[image.image_reference()].endswith(" redis (sentinel)")
     assert lines["assay-software:5"].endswith(f" {built_images.UNKNOWN}")
-    assert lines[layer.REFERENCE].endswith(" below all others")
+    assert lines[layer.LAYER_IMAGE].endswith(" base of all other images")
 
 
 def test_of_many_systems_some_are_named_and_a_damaged_note_is_none(tmp_path: Path, images: Path) -> None:
