@@ -181,8 +181,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, Runnable]] = []
         self._cancelled_timers = 0
         self._generators: dict[int, tuple[weakref.ref[AsyncGenerator[Any, Any]], Process | None]] = {}
-        self._calls_between_steps: list[tuple[float, int, Callable[[], object]]] = []
-        self._call_between_steps_count = 0
+        self._calls_between_events: list[tuple[float, int, Callable[[], object]]] = []
+        self._count_between_events = 0
         self.random_sources = RandomSources()
         self.network = Network(self, self.random_sources.source(f"network {seed}"))
 
@@ -223,13 +223,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, runnable))
 
-    def call_between_steps(self, when: float, call: Callable[[], object]) -> None:
+    def call_between_events(self, when: float, call: Callable[[], object]) -> None:
         """Calls ``call`` between two steps: when nothing is ready and the next timer is later than ``when``.
 
         It is not a timer, so it does not change the order of the timers.
         """
-        self._call_between_steps_count += 1
-        heapq.heappush(self._calls_between_steps, (when, self._call_between_steps_count, call))
+        self._count_between_events += 1
+        heapq.heappush(self._calls_between_events, (when, self._count_between_events, call))
 
     def next_timer_time(self) -> float:
         """Returns the time of the next timer; infinite if there is none."""
@@ -261,7 +261,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Runs until ``stop``; asyncio's ``run_forever`` calls it once."""
         ready = self._ready
         timers = self._timers
-        calls = self._calls_between_steps
+        calls = self._calls_between_events
         steps = 0
         while not self._stopping:
             if ready:

@@ -80,7 +80,7 @@ class DefectResult(msgspec.Struct, kw_only=True):
         ]
 
     @property
-    def alarms(self) -> list[SessionResult]:
+    def false_alarms(self) -> list[SessionResult]:
         """The runs without the defect that failed or broke."""
         return [run for run in self.without if run.came in (SessionVerdict.FAIL, SessionVerdict.BROKEN)]
 

@@ -26,7 +26,7 @@ the defect must pass.
   assay defects                                          the list
   assay defects --verify isr-of-one --seeds=3            one of them, three seeds, in the simulation
   assay defects --verify --seeds=11..20 --json           all, for a program; needs hours of CPU
-  assay defects --verify --cluster=docker --jobs=1       on real nodes; runs that name the simulation stay there
+  assay defects --verify --cluster=docker --jobs=1       on real nodes, except runs that say --cluster=sim
   assay defects --verify --system=mine:System            your own, with described_defects (docs/cookbook/extending.md)
 """
 
@@ -111,7 +111,7 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> ExitCod
     show_results(results, complete, as_json=arguments.json)
     if not complete:
         return ExitCode.INTERRUPTED
-    if any(not result.hits or result.alarms for result in results):
+    if any(not result.hits or result.false_alarms for result in results):
         return ExitCode.FAIL
     return (
         ExitCode.UNKNOWN
@@ -170,7 +170,7 @@ def _explain_problems(result: DefectResult) -> Iterator[str]:
         yield f"  {result.runs[0].command}"
     broken = [run for run in result.runs if run.came == "broken"]
     unknown = [run for run in result.without if run.came == "unknown"]
-    for without, run in [(False, one) for one in broken] + [(True, one) for one in result.alarms + unknown[:1]]:
+    for without, run in [(False, one) for one in broken] + [(True, one) for one in result.false_alarms + unknown[:1]]:
         reason = ", ".join(run.reported) or run.problem
         yield f"{'without ' if without else ''}{result.name}, seed {run.seed}: {run.came}, {reason}\n  {run.command}"
         if run.kept:

@@ -60,7 +60,7 @@ def _define_show(actions: Any) -> None:
     )
     parser.add_argument(
         "--require-detection", action="store_true",
-        help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
+        help="exit 1 if the newest night missed a defect that `assay defects` lists, or that an earlier night ran",
     )  # fmt: skip
     _add_computing_options(parser)
     parser.set_defaults(run=show_tables)

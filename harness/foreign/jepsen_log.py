@@ -30,7 +30,7 @@ from assay.harness.foreign.source import MalformedError, Progress, TextPosition,
 # No two parts of a pattern may match the same blanks: the time of a search would grow with the square of their number.
 _LOGGER: Final = r"\bjepsen\.util\b[ \t]*+(?:[-:][ \t]++|(?<=[ \t]))"
 LINE: Final = re.compile(_LOGGER + r"(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
-"""An operation, complete or not: a process, and the beginning of a type."""
+"""Matches an operation from its process on. A cut line may end inside the type, or lack the rest."""
 _BEGINNING: Final = re.compile(_LOGGER + r"(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
 """The beginning of an operation. A line that ends there was cut. If a line has two, the end of the first is lost."""
 _NAME: Final = re.compile(r"\bjepsen\.util\b(?![$/])")

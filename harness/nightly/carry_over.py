@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from assay.harness.core.files import read_json_if_valid, write_atomically
-from assay.harness.nightly.night_record import CELLS, MEASURED, SHRUNK, Night, find_strays, read_nights, to_utc
-from assay.harness.nightly.store_index import FOUND
+from assay.harness.nightly.night_record import CELLS, SENSITIVITY_NOTES, SHRUNK, Night, find_strays, read_nights, to_utc
+from assay.harness.nightly.store_index import SHRUNK_SCHEDULES
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
 
 COPIED_RUN_FILES: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
 NIGHT: Final = "night.json"
-COPIED_NIGHT_FILES: Final = (NIGHT, CELLS, SHRUNK, MEASURED)
+COPIED_NIGHT_FILES: Final = (NIGHT, CELLS, SHRUNK, SENSITIVITY_NOTES)
 """The record of a night, without the output of its attempts."""
 
 
@@ -91,7 +91,7 @@ class _Target:
     def copy_night(self, night: Path, is_file: Callable[[Path], bool], strays: Mapping[str, str]) -> bool:
         """Copies the record of a night, unless the target has this or a later state. Returns whether it was copied.
 
-        ``strays``: the parts that belong to older nights than other parts of the same name, with the reasons.
+        ``strays``: the parts of an older night that has the name of a newer one, each with the reason.
         """
         place = self.root / night.parent.name / night.name
         files = [night / name for name in COPIED_NIGHT_FILES if is_file(night / name)]
@@ -208,8 +208,12 @@ def carry(
     strays = _find_strays(source, target) if nights_found else {}
     for night in filter(is_folder, nights_found):
         nights += into.copy_night(night, is_file, strays)
-    if is_folder(source / FOUND) and into.accepts(target / FOUND, lambda folder: True):
-        into.copy(filter(is_file, sorted((source / FOUND).glob("*.json"))), target / FOUND, replace=False)
+    if is_folder(source / SHRUNK_SCHEDULES) and into.accepts(target / SHRUNK_SCHEDULES, lambda folder: True):
+        into.copy(
+            filter(is_file, sorted((source / SHRUNK_SCHEDULES).glob("*.json"))),
+            target / SHRUNK_SCHEDULES,
+            replace=False,
+        )
     return runs, nights
 
 

@@ -29,7 +29,7 @@ from assay.harness.nightly.night_record import (
     read_if_possible,
     read_nights,
 )
-from assay.harness.nightly.store_index import FOUND, read_store
+from assay.harness.nightly.store_index import SHRUNK_SCHEDULES, read_store
 from assay.harness.nightly.subprocess_runner import AttemptEnd, AttemptLimits, run_attempt
 from assay.harness.run import store as runs_of
 from assay.harness.run.full_disk import is_full
@@ -115,17 +115,20 @@ class Shrinker:
 
     def _keep_result(self, own_store: Path, printed: str, entry: Entry) -> dict[str, str]:
         """Copies the schedule and the page. Returns their places and the command; empty if nothing was shrunk."""
-        shrunk = next((own_store / FOUND).glob("*.json"), None)
+        shrunk = next((own_store / SHRUNK_SCHEDULES).glob("*.json"), None)
         replay, page = REPLAY.search(printed), REPORT.search(printed)
         if shrunk is None or replay is None:
             return {}
-        folder, content = self.store / FOUND, shrunk.read_bytes()
+        folder, content = self.store / SHRUNK_SCHEDULES, shrunk.read_bytes()
         for place in (folder, folder / shrunk.name):
             reject_links(place)
         folder.mkdir(exist_ok=True)
         schedule = runs_of.choose_schedule_path(folder, shrunk.name, content)
         write_atomically(schedule, content)
-        kept = {"schedule": f"{FOUND}/{schedule.name}", "command": replay[1].replace(str(shrunk), str(schedule))}
+        kept = {
+            "schedule": f"{SHRUNK_SCHEDULES}/{schedule.name}",
+            "command": replay[1].replace(str(shrunk), str(schedule)),
+        }
         if page is not None and Path(page[1]).is_file():
             target = self.record.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
             target.parent.mkdir(exist_ok=True)

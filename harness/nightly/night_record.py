@@ -37,7 +37,8 @@ from assay.harness.run.store import NIGHTS
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
 SHRUNK: Final = "shrunk.jsonl"
-MEASURED: Final = "measured.jsonl"
+SENSITIVITY_NOTES: Final = "measured.jsonl"
+"""The file with a :class:`Measurement` for each run whose sensitivity was measured, or could not be measured."""
 SHRINKING: Final = "shrinking"
 """The folder of a night that holds the stores of failures while they are shrunk."""
 NAME: Final = re.compile(r"\w[\w.-]*")
@@ -328,11 +329,11 @@ class NightFolder:
 
     def read_measured(self) -> list[Measurement]:
         """Returns the attempts at measuring sensitivities. Raises ``OSError``."""
-        return [one for _, one in _read_lines(self.path / MEASURED, Measurement)[0]]
+        return [one for _, one in _read_lines(self.path / SENSITIVITY_NOTES, Measurement)[0]]
 
     def append_measured(self, measurement: Measurement) -> None:
         """Appends an attempt at measuring. Raises ``OSError``."""
-        _append(self.path / MEASURED, measurement)
+        _append(self.path / SENSITIVITY_NOTES, measurement)
 
     def read_running(self) -> RunningAttempt | None:
         """Returns the attempt that is running, or that was running when the night died."""

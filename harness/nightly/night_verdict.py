@@ -223,9 +223,10 @@ def _read_cell_results(
 
 
 def _find_doubt(folder: NightFolder, result: AttemptResult, by_name: Mapping[str, Entry]) -> str:
-    """Returns why an attempt may have failed in another way than its runs show; empty if its runs rule that out.
+    """Returns why an attempt may have failed in another way than by the known failure; empty if its runs rule that out.
 
-    A skipped test is no such reason, nor is a last run that the user or the end of the budget interrupted.
+    The reason is a run without a verdict, a missing run, or an attempt that was cut short. Two kinds of runs may lack a
+    verdict: runs of skipped tests, and the last run if the user or the end of the budget interrupted it.
     """
     if found := CUT_SHORT.search(result.detail):
         return f"it was cut short ({found[1]})"

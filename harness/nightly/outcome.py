@@ -44,14 +44,14 @@ CAUSES: Final = tuple(
 )
 """Lines of pytest that name a cause, the best pattern first. The last line that matches a pattern is used."""
 SKIPPED: Final = re.compile(r"^SKIPPED \[\d+\] \S+ (.*)$", re.MULTILINE)
-FOUND: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
+FOUND_LINE: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
 """The first line of a search's finding."""
 NOT_COLLECTED: Final = re.compile(r"errors? during collection")
 PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
 NOT_RUN: Final = re.compile(r"^.*\b[1-9]\d* (?:skipped|deselected)\b.*$", re.MULTILINE)
 """A line of pytest that counts tests which were not run."""
 CUT_SHORT: Final = re.compile(r"; then (?!interrupted: )(.*)")
-"""Matches a text of ``_describe_end``: a failing attempt was cut short, and neither by the user nor by the budget."""
+"""Matches a text of ``_describe_end`` if something other than the user or the budget cut a failing attempt short."""
 SEARCHED: Final = re.compile(r"^assay: (?:a search|\d+ searches) found nothing\b", re.MULTILINE)
 """The line of ``plugin.pass_remarks`` for searches without a finding, which leave no run."""
 LOG_TAIL: Final = 4 * 1024 * 1024
@@ -67,7 +67,10 @@ class SeenRun:
     problem: str = ""
 
     def is_skipped(self, reasons: Sequence[str]) -> bool:
-        """Returns whether the run has no verdict because its test was skipped, for one of these reasons."""
+        """Returns whether the run has no verdict because it was aborted before it began, or its test was skipped.
+
+        ``reasons``: the reasons of the skipped tests, as pytest printed them.
+        """
         first = self.problem.partition("\n")[0]
         return self.verdict is None and bool(first) and (first == store.ABORTED or any(first in one for one in reasons))
 
@@ -152,7 +155,7 @@ def classify(
         return AttemptOutcome.DETECTED, what
     if cell.defect is None and failing:
         return AttemptOutcome.FAIL, what + _describe_end(ended)
-    searched = FOUND.search(printed) if cell.kind is CellKind.EXPLORE else None
+    searched = FOUND_LINE.search(printed) if cell.kind is CellKind.EXPLORE else None
     if searched:
         return AttemptOutcome.FAIL, _shorten(searched[1]) + _describe_end(ended)
     if ended.status == pytest.ExitCode.OK:
@@ -208,7 +211,7 @@ def _find_trouble(
         no_space = NO_SPACE.search(printed)
         if no_space or machine.disk_full():
             return AttemptOutcome.NO_DISK, _shorten(no_space[0] if no_space else "the disk of the store is full")
-    if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clean up
+    if verdicts != {Verdict.FAIL}:  # even after a pass, the engine may have gone away during the clean-up
         no_engine = NO_ENGINE.search(printed)
         if no_engine or (cell.cluster == DOCKER and not machine.docker_answers()):
             return AttemptOutcome.NO_ENGINE, _shorten(

@@ -45,7 +45,8 @@ from assay.reports.index.entry import (
     sanitize_text,
 )
 
-FOUND: Final = "found"
+SHRUNK_SCHEDULES: Final = "found"
+"""The folder of the store with schedules that shrinking or a search made."""
 """The folder of a store for shrunk schedules."""
 VERDICTS: Final = {
     AttemptOutcome.PASS: RunVerdict.PASS, AttemptOutcome.FAIL: RunVerdict.FAIL,
@@ -356,10 +357,10 @@ def _read_shape(
     """
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return (), ()
-    found = folder.parent.parent / FOUND
+    found = folder.parent.parent / SHRUNK_SCHEDULES
     replayed = Path(find_setting(settings, "settings", "replay") or "")
     own = store.schedule_name(folder.name, _find_hits(judgement, None))
-    name = replayed.name if replayed.parent.name == FOUND else own
+    name = replayed.name if replayed.parent.name == SHRUNK_SCHEDULES else own
     # If the run replayed a schedule that is no longer in ``found``, its own ``schedule.json`` has the same steps.
     source = found / name if (found / name).is_file() else folder / "schedule.json" if name != own else None
     if source is None:
@@ -368,7 +369,7 @@ def _read_shape(
         plan = msgspec.json.decode(source.read_bytes(), type=_Plan)
     except READ_ERRORS:
         return (), ()
-    link = (("shrunk schedule", f"{FOUND}/{quote(os.fsencode(name))}"),) if source.parent == found else ()
+    link = (("shrunk schedule", f"{SHRUNK_SCHEDULES}/{quote(os.fsencode(name))}"),) if source.parent == found else ()
     return tuple(sanitize_text(step.fault) for step in (plan.schedule or plan).steps), link
 
 

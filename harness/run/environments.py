@@ -47,7 +47,7 @@ class World(Protocol):
     def random_sources(self) -> RandomSources:
         """The source of all random numbers in this world that the seed determines."""
 
-    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+    def call_between_events(self, when: float, call: Callable[[], object]) -> object:
         """Calls ``call`` at the time ``when`` of the loop's clock. In the simulation, other events keep their order."""
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
@@ -142,8 +142,8 @@ class SimWorld:
         self._exit_calls = ExitCalls()
         """Lets ``os._exit`` of a simulated process end only that process."""
 
-    def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        self.loop.call_between_steps(when, call)
+    def call_between_events(self, when: float, call: Callable[[], object]) -> object:
+        self.loop.call_between_events(when, call)
         return None
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
@@ -213,7 +213,7 @@ class RealWorld:
         self._growth: LogGrowthRecorder | None = None
         self._exit_calls = ExitCalls()
 
-    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+    def call_between_events(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:

@@ -183,7 +183,7 @@ class Registry:
 
 
 def is_module_name(text: str) -> bool:
-    """Returns whether a text is safe to print as a module name, because a stored run may contain any text."""
+    """Returns whether a text of a stored run is safe to print as a module name. A stored run may contain any text."""
     return all(part.isidentifier() for part in text.split("."))
 
 

@@ -89,7 +89,7 @@ class ResourceRecorder:
         memory = {name: one.samples for name, one in self._memory.items()}
         disk = {name: one.samples for name, one in self._disk.items()}
         data = msgspec.json.encode(Resources(memory=memory, disk=disk)) + b"\n"
-        with contextlib.suppress(OSError):  # on a full disk, the reserved space belongs to the run's other files
+        with contextlib.suppress(OSError):  # on a full disk, the store's reserve is for the run's other files
             write_atomically(self._folder / FILE, data)
         self._written = time.monotonic()
 
@@ -101,7 +101,7 @@ class ResourceRecorder:
             async for line in node.usage(find_data_folder(self._system, node), FIRST_INTERVAL, MOST_SAMPLES):
                 if (usage := parse_usage(line)) is None:
                     continue
-                # The earliest estimate of the node's start is the best one, because a late line makes it too late.
+                # A line that arrives late makes the estimate of the node's start too late. So the earliest is the best.
                 started = min(started, loop.time() - usage.uptime)
                 now = max(0.0, started + usage.uptime - origin)
                 if usage.memory is not None:
@@ -142,7 +142,7 @@ def _iterate_sizes(folder: str | os.PathLike[str]) -> Iterator[int]:
 
 
 def return_free_memory() -> None:
-    """Gives memory back to the kernel that the allocators of Arrow and of C keep for later, where they can."""
+    """Gives back to the kernel, where possible, the memory that the allocators of Arrow and of C keep for later."""
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()

@@ -239,7 +239,7 @@ class Trial:
             catalogue=self.faults,
             recovery_seconds=contract.recovery_deadline,
             reseed=sources.reseed,
-            between_steps=self.world.between_steps,
+            call_between_events=self.world.call_between_events,
         )
         self.output.write("schedule.json", encode_schedule(schedule))
         collector = EventLogCollector(

@@ -2,9 +2,9 @@
 
 The idea is Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"):
 
-1. A cell is a class of states, here one feature. Runs are compared by the cells that they reach.
-2. The archive keeps a fork point for new cells.
-3. The probability of a fork point falls with the visits to its cells, and with the times it was chosen already.
+1. Runs are compared by the features that they reach. A feature takes the place of that paper's cell, a class of states.
+2. The archive keeps a fork point for new features.
+3. The probability of a fork point falls with the visits to its features, and with the times it was chosen already.
 4. Domain knowledge may raise or lower a weight, as in Go-Explore.
 
 Returning to a fork point costs nothing here, because a process waits there. Playing the rest of the run takes time.
@@ -28,14 +28,14 @@ MOST_FORK_POINTS: Final = 24
 class ArchiveEntry(Generic[T]):
     """A fork point that the search can branch from.
 
-    - ``cells``: the cells that were new when the run reached them
+    - ``features``: the features that were new when the run reached them
     - ``favour``: a factor on its weight
     - ``chosen``: how often a run was started from it
     - ``cost``: the work left to be played, in one unit for all fork points
     """
 
     item: T
-    cells: tuple[str, ...]
+    features: tuple[str, ...]
     favour: float = 1.0
     cost: float = 1.0
     chosen: int = 0
@@ -47,24 +47,24 @@ class Archive(Generic[T]):
     def __init__(self, *, uniform_weights: bool = False) -> None:
         self._uniform_weights = uniform_weights
         self._visits: Counter[str] = Counter()
-        """The number of runs that reached each cell."""
+        """The number of runs that reached each feature."""
         self._entries: list[ArchiveEntry[T]] = []
 
     @property
-    def known_cells(self) -> frozenset[str]:
-        """Returns the cells that any run has reached."""
+    def known_features(self) -> frozenset[str]:
+        """Returns the features that any run has reached."""
         return frozenset(self._visits)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def record_visits(self, cells: Iterable[str]) -> None:
-        """Records the cells that a finished run reached."""
-        self._visits.update(set(cells))
+    def record_visits(self, features: Iterable[str]) -> None:
+        """Records the features that a finished run reached."""
+        self._visits.update(set(features))
 
-    def add(self, item: T, cells: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
+    def add(self, item: T, features: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
         """Adds a fork point, and returns those that were dropped for it. Parameters: see :class:`ArchiveEntry`."""
-        self._entries.append(ArchiveEntry(item, tuple(cells), favour, cost))
+        self._entries.append(ArchiveEntry(item, tuple(features), favour, cost))
         dropped = []
         while len(self._entries) > MOST_FORK_POINTS:
             least = min(self._entries, key=self.weight)
@@ -86,7 +86,7 @@ class Archive(Generic[T]):
         """Returns the relative probability of a choice: by favour, cost, and the rarest of the cells."""
         if self._uniform_weights:
             return 1.0
-        rarest = min((self._visits[cell] for cell in entry.cells), default=0)
+        rarest = min((self._visits[feature] for feature in entry.features), default=0)
         return entry.favour / math.sqrt(entry.cost * (1 + rarest + entry.chosen))
 
     def choose(self, rng: Random) -> ArchiveEntry[T] | None:

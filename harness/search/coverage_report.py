@@ -63,7 +63,10 @@ class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def events_during(self) -> dict[str, dict[str, int]]:
-        """Returns, by active fault or ``nothing``, the events and a lower bound of the number of their examples."""
+        """Returns, by active fault or ``nothing``, each event with a lower bound of the number of its examples.
+
+        Examples are counted by combination of active faults. The bound is the count of the most frequent combination.
+        """
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for match, many in self._match_features(_EVENT_DURING):
             for fault in match[2].split("+"):

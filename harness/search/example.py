@@ -104,7 +104,9 @@ class Example(msgspec.Struct, frozen=True):
         return lines
 
 
-FOUND_KINDS: Final = frozenset({TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.COORDINATOR})
+KINDS_FOUND_BY_SYSTEM: Final = frozenset(
+    {TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.COORDINATOR}
+)
 """Kinds of targets that a system's ``find`` must find. If it finds none, a fault strikes one server."""
 
 
@@ -122,7 +124,7 @@ class SystemParts:
     def of(system: System) -> SystemParts:
         """Returns the parts of this system."""
         finds = getattr(type(system), "find", System.find) is not System.find
-        return SystemParts(ZOOKEEPER_ROLE in system.roles, frozenset() if finds else FOUND_KINDS)
+        return SystemParts(ZOOKEEPER_ROLE in system.roles, frozenset() if finds else KINDS_FOUND_BY_SYSTEM)
 
     def describe_step(self, step: FaultStep) -> str:
         """Returns a description of one step, with its times."""

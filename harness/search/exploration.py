@@ -47,8 +47,8 @@ from assay.nemesis.schedule.mix import list_mixable
 from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError, encode_schedule
 from assay.nemesis.schedule.target import list_groups
 
-FOUND: Final = "found"
-"""The folder of the store for schedules."""
+SHRUNK_SCHEDULES: Final = "found"
+"""The folder of the store for the schedules of failures that searches found, and made small."""
 MOST_LINES: Final = 10
 """Maximum number of lines of the run's own failure text that are shown."""
 
@@ -202,7 +202,7 @@ class Exploration:
         """
         digest = hashlib.sha256(encode_schedule(example.schedule)).hexdigest()
         name = schedule_name(str(example.seed), [what]).removesuffix(".json")
-        schedule = self.settings.store / FOUND / f"{name}-{digest[:8]}.json"
+        schedule = self.settings.store / SHRUNK_SCHEDULES / f"{name}-{digest[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, example.settings(self.settings, schedule)
 

@@ -50,7 +50,8 @@ DrawSteps = Callable[[Random, ForkPoint], Sequence[FaultStep]]
 """Draws the faults of a branch that starts at the fork point."""
 
 DISCONNECTED: Final = (OSError, RuntimeError)
-"""Exceptions of ``send_handle`` if the other process is gone. On macOS, which acknowledges, one is RuntimeError."""
+"""Exceptions of ``send_handle`` if the other process is gone. On macOS the receiver acknowledges the handle, and a
+missing acknowledgement is a RuntimeError."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class ForkPlayer:
         return self._receive(self._server, example)
 
     def _request(self, example: Example, fork_points: int) -> None:
-        known = self._archive.known_cells if fork_points else frozenset()
+        known = self._archive.known_features if fork_points else frozenset()
         self._server.send(PlayRequest(example, fork_points, known, tuple(self._covered)[self._server_knows :]))
         self._server_knows = len(self._covered)
 
@@ -174,7 +175,7 @@ class ForkPlayer:
         ours, theirs = Pipe()
         try:
             code = tuple(self._covered)[entry.item.known :]
-            entry.item.connection.send(PlayRequest(example, fork_points, self._archive.known_cells, code))
+            entry.item.connection.send(PlayRequest(example, fork_points, self._archive.known_features, code))
             send_handle(entry.item.connection, theirs.fileno(), None)
         except DISCONNECTED:
             self._archive.drop(entry)
@@ -226,7 +227,9 @@ class ForkPlayer:
     def _archive_fork_point(self, waiting: WaitingProcess, run: FinishedPlay) -> None:
         fork_point = waiting.fork_point
         favour = TURNING_POINT_FACTOR if fork_point.event in self._turning_points else 1.0
-        self._close_all(self._archive.add(waiting, fork_point.features, favour, 1 + run.work - fork_point.work))
+        self._close_all(
+            self._archive.add(waiting, fork_point.features, favour, 1 + run.event_count - fork_point.event_count)
+        )
 
     def _close_all(self, waiting: Iterable[WaitingProcess]) -> None:
         for process in waiting:

@@ -88,7 +88,7 @@ class FinishedPlay:
     """Processor seconds that it took; for a branch, since the fork point."""
     code: frozenset[CodePlace] = frozenset()
     """Lines and branches of the system that this run was the first to reach, if they are counted."""
-    work: int = 0
+    event_count: int = 0
     """Number of timers set and packets sent since the start of the run, even in a branch. Unlike ``seconds`` it is the
     same each time the example is played.
     """
@@ -123,8 +123,8 @@ class ForkPoint:
     node: str | None = None
     event: str | None = None
     key: str | None = None
-    work: int = 0
-    """Work up to the fork point, as in :class:`FinishedPlay`."""
+    event_count: int = 0
+    """Events up to the fork point, counted as in :class:`FinishedPlay`."""
 
 
 def fork_single_threaded() -> int:
@@ -301,7 +301,7 @@ class _Run:
         trial = self._trial
         if new and trial is not None and trial.tally.stage == "main" and self._fork_points < self.request.fork_points:
             if not self._new_features:
-                trial.world.between_steps(trial.world.loop.time(), self._make_fork_point)
+                trial.world.call_between_events(trial.world.loop.time(), self._make_fork_point)
             self._new_features += sorted(new)
             self._origin = origin or self._origin
 
@@ -318,7 +318,7 @@ class _Run:
             return
         self._fork_points += 1
         self._last_fork_point = conductor.elapsed
-        self._fork_at(ForkPoint(self.request.example, at, new_features, *origin, work=loop.scheduled))
+        self._fork_at(ForkPoint(self.request.example, at, new_features, *origin, event_count=loop.scheduled))
 
     def _find_branch_time(self) -> float | None:
         """Returns the current time in seconds of the main phase, with which a replay branches exactly here; or None.

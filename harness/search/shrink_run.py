@@ -25,7 +25,7 @@ from assay.harness.run import store
 from assay.harness.run.command_line import make_repeat_command
 from assay.harness.run.settings import SIM, Settings
 from assay.harness.run.store import RunInfo
-from assay.harness.search.example import FOUND_KINDS, Example, SystemParts
+from assay.harness.search.example import KINDS_FOUND_BY_SYSTEM, Example, SystemParts
 from assay.harness.search.explore import with_other_seed
 from assay.harness.search.shrink import OutOfTime, minimise, write_shrink_note
 from assay.harness.stored.repeat_arguments import (
@@ -152,7 +152,10 @@ def _read_example(run: Path) -> tuple[Settings, Example]:
 
 
 def read_parts(*runs: Path) -> SystemParts:
-    """Returns the parts of the system that these runs tested, as far as their files tell."""
+    """Returns whether the tested system has ZooKeeper, and which kinds of targets it lacks, as far as the runs tell.
+
+    A system lacks a kind, such as a leader, if faults on it only ever struck a substitute (``fell_back``).
+    """
     roles: set[str] = set()
     found: set[TargetKind] = set()
     missed: set[TargetKind] = set()
@@ -165,7 +168,7 @@ def read_parts(*runs: Path) -> SystemParts:
         struck = [done for done in record.resolved if done.targets] if isinstance(record, ScheduleRecord) else []
         for done in struck:
             (missed if done.detail.get("fell_back") else found).add(done.step.target.kind)
-    return SystemParts(not roles or ZOOKEEPER_ROLE in roles, FOUND_KINDS & (missed - found))
+    return SystemParts(not roles or ZOOKEEPER_ROLE in roles, KINDS_FOUND_BY_SYSTEM & (missed - found))
 
 
 @dataclass

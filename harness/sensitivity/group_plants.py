@@ -2,7 +2,7 @@
 
 A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
 ``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
-``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+``last_fault_end`` is the end of the last fault that may destroy data (``exposure_bound``).
 """
 
 from bisect import bisect_right
@@ -43,7 +43,7 @@ def gather_groups(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     return {group: sorted(rows, key=get_row_id) for group, rows in found.items()}
 
 
-def _find_member_commits(rows: Rows, bound: int) -> list[Claim]:
+def _find_member_commits(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists accepted commits of members, each with the latest generation that was known before its call."""
     acquired = [row for row in rows if is_ok(row, "acquire") and row["generation"] is not None]
     claims = []
@@ -100,7 +100,7 @@ def _get_hold(row: Row) -> tuple[Any, ...]:
     return (row["process"], row["key"], row["assignment"], row["group"])
 
 
-def _find_holds(rows: Rows, bound: int) -> list[Claim]:
+def _find_holds(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists holds, each with an acquire by another owner: the next acquire, or else the previous one.
 
     Without generations or tokens, both owners must have made operations after the later acquire.
@@ -165,7 +165,7 @@ def _hold_twice(rows: Rows, claim: Claim) -> Rows:
     return append_to(kept, work, **held)
 
 
-def _find_fenced(rows: Rows, bound: int) -> list[Claim]:
+def _find_fenced(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists accepted guarded operations, each with the newest token that was known before its call."""
     known = [row for row in rows if is_ok(row, "guarded") and row["token"] is not None]
     claims = []
@@ -200,7 +200,7 @@ def _select_commit(rows: Rows, claim: Claim) -> Rows:
     return [row for row in rows if row["kind"] in ("commit", "fetched") and row["value"] in values]
 
 
-def _find_fetched(rows: Rows, bound: int) -> list[Claim]:
+def _find_fetched(rows: Rows, last_fault_end: int) -> list[Claim]:
     numbers = {row["value"] for row in rows if row["kind"] == "commit" and row["position"] is not None}
     return [
         Claim(f"the offset that operation {row['op']} fetched", row["value"] in numbers, row=row)
@@ -268,7 +268,7 @@ def _list_unrecorded(rows: Rows) -> list[UnrecordedCommit]:
     return unrecorded
 
 
-def _find_advances(rows: Rows, bound: int) -> list[Claim]:
+def _find_advances(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists accepted commits of offsets that only grow, each with a later resume that could be below the commit.
 
     A late commit is one of unknown outcome, which may take effect at any time. The claim's value is the highest offset
@@ -314,7 +314,7 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
     claims = []
     for row in accepted:
         if row["kind"] == "advance":
-            since = max(get_return_time(row), bound)
+            since = max(get_return_time(row), last_fault_end)
             first = bisect_right(resumes, since, key=lambda one: int(one["call"]))
             lower_begins = (
                 (find_lower(row, limit), begin)
@@ -334,7 +334,7 @@ def _resume_below(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.other, position=claim.value)
 
 
-def _find_kept(rows: Rows, bound: int) -> list[Claim]:
+def _find_kept(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists fetches (``kept``) that found a commit. They are exposed if no commit that may be the last had expired."""
     keeps = [
         row for row in rows if row["kind"] == "keep" and row["outcome"] != "fail" and row["retention_ms"] is not None
@@ -371,7 +371,7 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
-def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
+def _find_replaced(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists fetches of offsets. A fetch is exposed if a commit had been replaced by another one before its call."""
     acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=get_return_time)
     claims = []
@@ -412,7 +412,7 @@ def gather_members(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     return {key: sorted(rows, key=get_row_id) for key, rows in found.items()}
 
 
-def _find_read_commits(rows: Rows, bound: int) -> list[Claim]:
+def _find_read_commits(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists commits of records that a member has read under its hold. They are exposed if all its reads ended ok."""
     reads: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
     """By process and assignment. A reset begins a new assignment, so the reads before it do not count."""
@@ -481,7 +481,7 @@ _STEPS: Final = (
 """Kinds of effects that may come between an acquire, the fetched offset and the seek."""
 
 
-def _find_begins(rows: Rows, bound: int) -> list[Claim]:
+def _find_begins(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the offsets at which new owners began to read, right after they had fetched the committed offset."""
     steps = [row for row in rows if row["kind"] in _STEPS]
     claims = []
@@ -506,7 +506,7 @@ def _select_steps(rows: Rows, claim: Claim) -> Rows:
     return [row for row in rows if row["op"] == claim.row["op"] and row["kind"] in _STEPS]
 
 
-def _find_hold_ends(rows: Rows, bound: int) -> list[Claim]:
+def _find_hold_ends(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists ends of holds. An end is exposed if it says how far the owner had read."""
     last: dict[tuple[int, int], Row] = {}
     for row in rows:
@@ -533,7 +533,7 @@ def _select_hold_end(rows: Rows, claim: Claim) -> Rows:
     return [row for row in rows if row["kind"] in _ENDS and _get_hold(row) == _get_hold(claim.row)]
 
 
-def _find_views(rows: Rows, bound: int) -> list[Claim]:
+def _find_views(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the effects ``claim``, each with the earlier ``claim`` or ``share`` of the newest view of the group."""
     known = [row for row in rows if is_ok(row, "claim", "share") and None not in (row["version"], row["value"])]
     claims = []
@@ -552,7 +552,7 @@ def _claim_by_older_view(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, version=claim.other["version"] - 1)
 
 
-def _find_rejected_commits(rows: Rows, bound: int) -> list[Claim]:
+def _find_rejected_commits(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists commits that were certainly rejected, each with an offset that was fetched later."""
     possible = {row["value"] for row in rows if row["kind"] == "commit" and row["outcome"] != "fail"}
     fetched = [row for row in rows if is_ok(row, "fetched")]

@@ -2,7 +2,7 @@
 
 A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
 ``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
-``bound`` is the end of the last fault that may destroy data (``exposure_bound``). Compacted logs get no
+``last_fault_end`` is the end of the last fault that may destroy data (``exposure_bound``). Compacted logs get no
 plants, because their records may be deleted legally.
 """
 
@@ -251,7 +251,7 @@ def _describe(row: Row) -> str:
     return f"value {row['value']} at offset {row['position']}"
 
 
-def _find_records(rows: Rows, bound: int, *, read: bool) -> list[Claim]:
+def _find_records(rows: Rows, last_fault_end: int, *, read: bool) -> list[Claim]:
     """Lists acknowledged records, or with ``read`` the records in polls.
 
     A record is exposed if a poll that was called after the claim's ``since`` passed its offset.
@@ -266,7 +266,7 @@ def _find_records(rows: Rows, bound: int, *, read: bool) -> list[Claim]:
                 seen.setdefault((row["value"], row["position"]), row)
     claims = []
     for row in seen.values() if read else _list_acked(rows):
-        since = max(get_return_time(row), bound) if read else bound
+        since = max(get_return_time(row), last_fault_end) if read else last_fault_end
         exposed = last_call.get(row["position"], -1) > since
         claims.append(Claim(_describe(row), exposed, since, row["value"], row))
     return claims
@@ -301,18 +301,18 @@ def _hide_record(rows: Rows, claim: Claim) -> Rows:
     ]
 
 
-def _find_shown(rows: Rows, bound: int) -> list[Claim]:
+def _find_shown(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the records in polls."""
     return [Claim(_describe(row), value=row["value"], row=row) for poll in list_polls(rows) for row in poll.records]
 
 
-def _find_shown_once(rows: Rows, bound: int) -> list[Claim]:
+def _find_shown_once(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the records in polls. A record is exposed unless its value may have been sent twice."""
     sends = Counter(row["value"] for row in rows if row["kind"] == "append" and row["outcome"] != "fail")
-    return [replace(claim, exposed=sends[claim.value] < 2) for claim in _find_shown(rows, bound)]
+    return [replace(claim, exposed=sends[claim.value] < 2) for claim in _find_shown(rows, last_fault_end)]
 
 
-def _find_failed_sends(rows: Rows, bound: int) -> list[Claim]:
+def _find_failed_sends(rows: Rows, last_fault_end: int) -> list[Claim]:
     possible = {row["value"] for row in rows if row["kind"] == "append" and row["outcome"] != "fail"}
     failed = {row["value"]: row for row in rows if row["kind"] == "append" and row["outcome"] == "fail"}
     return [
@@ -353,7 +353,7 @@ _OF_OPERATION: Final = ("op", "sub", "process", "call", "ret", "outcome", "error
 """Columns that are equal in all rows of a poll, and the row's number."""
 
 
-def _find_passed(rows: Rows, bound: int) -> list[Claim]:
+def _find_passed(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists acknowledged records. A record is exposed if a poll passed its offset."""
     passed = _find_last_calls(rows, list_polls(rows))
     return [Claim(_describe(row), row["position"] in passed, row=row) for row in _list_acked(rows)]
@@ -376,7 +376,7 @@ def _leave_out_offset(rows: Rows, claim: Claim) -> Rows:
     return [move(row) for row in rows]
 
 
-def _find_known_twice(rows: Rows, bound: int) -> list[Claim]:
+def _find_known_twice(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists records in polls. A record is exposed if another operation shows what is at its offset, too."""
     sources = Counter(row["position"] for row in _list_acked(rows))
     polls = list_polls(rows)
@@ -411,7 +411,7 @@ def _swap(rows: Rows, one: Row, other: Row) -> Rows:
     return edited
 
 
-def _find_successions(rows: Rows, bound: int, *, of_process: bool) -> list[Claim]:
+def _find_successions(rows: Rows, last_fault_end: int, *, of_process: bool) -> list[Claim]:
     """Lists acknowledged sends, each with the first send that was called after it had ended and got a higher offset.
 
     ``of_process``: the other send must be of the same process. Then the last send of a process makes no claim.
@@ -438,7 +438,7 @@ def _get_offset(row: Row) -> int:
     return int(row["position"])
 
 
-def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
+def _find_message_sets(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists message sets of two records or more, each with the next record of another operation behind it."""
     acked = _list_acked(rows)
     by_set: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
@@ -519,7 +519,7 @@ def _list_shown(rows: Rows) -> list[Row]:
     return [shown[position] for position in sorted(shown.keys() - {None})]
 
 
-def _find_repeatable(rows: Rows, bound: int) -> list[Claim]:
+def _find_repeatable(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists polls, each with the last record of the reader's previous poll.
 
     The first poll of a reader gets the last record below the offset at which the reader began.
@@ -551,7 +551,7 @@ def _read_again(rows: Rows, claim: Claim) -> Rows:
     return sorted([*later, {**again, **{name: first[name] for name in _OF_OPERATION}}], key=get_row_id)
 
 
-def _find_skippable(rows: Rows, bound: int, *, followed: bool) -> list[Claim]:
+def _find_skippable(rows: Rows, last_fault_end: int, *, followed: bool) -> list[Claim]:
     """Lists polls with two records or more. They are exposed if another poll shows their first record, too.
 
     ``followed``: only polls of readers that had polled before.
@@ -583,7 +583,7 @@ def _jump_first(rows: Rows, claim: Claim) -> Rows:
     return _skip_first(replace_in(rows, claim.row, position=claim.other["position"] + 1), claim)
 
 
-def _find_neighbours(rows: Rows, bound: int) -> list[Claim]:
+def _find_neighbours(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists acknowledged records, each with the record at the next offset, which the edit acknowledges instead."""
     passed = _find_last_calls(rows, list_polls(rows))
     acked = _list_acked(rows)
@@ -602,7 +602,7 @@ def _misplace(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, position=claim.other["position"])
 
 
-def _find_create_times(rows: Rows, bound: int) -> list[Claim]:
+def _find_create_times(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the records in polls with a create time. They are exposed if the send or another poll has one, too."""
     dated = {row["value"] for row in rows if row["kind"] == "append" and row["timestamp"] is not None}
     shown = [row for poll in list_polls(rows) for row in poll.records if row["timestamp"] is not None]
@@ -620,7 +620,7 @@ def _change_time(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, timestamp=claim.row["timestamp"] + 7)
 
 
-def _find_ends(rows: Rows, bound: int, *, known_by: Collection[str], of_epoch: bool) -> list[Claim]:
+def _find_ends(rows: Rows, last_fault_end: int, *, known_by: Collection[str], of_epoch: bool) -> list[Claim]:
     """Lists log ends, each with the highest offset that was known before its call.
 
     ``of_epoch``: only offsets of the end's leader epoch or an earlier one count, as in the check. If the contract
@@ -653,7 +653,7 @@ def _lower_end(rows: Rows, claim: Claim, *, by: int) -> Rows:
     return replace_in(rows, claim.row, position=claim.other["position"] - by)
 
 
-def _find_starts(rows: Rows, bound: int) -> list[Claim]:
+def _find_starts(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists log starts, each with the highest start that its node had reported before in this leader epoch.
 
     Logs without any record are not judged. A start of 0 cannot go back, so a node that only reports 0 makes no claim.
@@ -682,7 +682,7 @@ def _select_starts(rows: Rows, claim: Claim) -> Rows:
     return sorted([*select_two(rows, claim), *_list_acked(rows)[:1]], key=get_row_id)
 
 
-def _find_reports(rows: Rows, bound: int) -> list[Claim]:
+def _find_reports(rows: Rows, last_fault_end: int) -> list[Claim]:
     return [
         Claim(f"the report of value {row['value']} to {row['source']}", row=row)
         for row in rows
@@ -695,7 +695,7 @@ def _contradict(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, outcome="fail" if claim.row["outcome"] == "ok" else "ok")
 
 
-def _find_look_ups(rows: Rows, bound: int, *, compared: bool) -> list[Claim]:
+def _find_look_ups(rows: Rows, last_fault_end: int, *, compared: bool) -> list[Claim]:
     """Lists look-ups by time, each with a record in a poll that is older than the requested time.
 
     ``compared``: the record must also lie below the answer to another look-up of the same or an earlier time.
@@ -724,7 +724,7 @@ def _select_look_ups(rows: Rows, claim: Claim) -> Rows:
     ]
 
 
-def _find_passed_look_ups(rows: Rows, bound: int) -> list[Claim]:
+def _find_passed_look_ups(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists look-ups by time, each with a later read of the log's end, or a later send."""
     later = [
         row for row in rows if is_ok(row, "append", "end") and row["ret"] is not None and row["position"] is not None
@@ -738,7 +738,7 @@ def _find_passed_look_ups(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
-def _find_reads_within(rows: Rows, bound: int) -> list[Claim]:
+def _find_reads_within(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists polls, each with a record that was known before, at or behind the offset at which the poll began.
 
     Logs from which records were deleted are not judged.

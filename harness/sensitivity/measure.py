@@ -109,7 +109,7 @@ class DrawnObjects:
     """Operations of unknown outcome without effects, by process."""
     faults: list[list[Any]]
     """The columns of the data set ``faults``."""
-    bound: int
+    last_fault_end: int
     """The time at which the last fault healed (``exposure_bound``)."""
     left_out: str | None = None
     """A sentence about the objects that were not drawn, if any."""
@@ -167,7 +167,7 @@ def measure(
                 (name, claim)
                 for name, rows in objects.items()
                 if plant.kinds.intersection(row["kind"] for row in rows)
-                for claim in plant.find_claims(rows, drawn.bound)
+                for claim in plant.find_claims(rows, drawn.last_fault_end)
             ]
             if claims:
                 found[plant] = (len(claims), sum(claim.exposed for _, claim in claims))
@@ -341,15 +341,15 @@ def _judge_copies(
     """
     about_clients = [family for family in families if not family.about_servers]
     found_in = dict.fromkeys(range(len(copies)), frozenset[str]())
-    for apart in (False, True):
+    for separate_times in (False, True):
         by_checks = (n for n, copy in enumerate(copies) if copy.rows is not None and not copy.plant.of_model)
-        to_judge = [number for number in by_checks if copies[number].plant.apart == apart]
+        to_judge = [number for number in by_checks if copies[number].plant.separate_times == separate_times]
         if not to_judge:
             continue
         plain = {id(copies[number].selected): copies[number].selected for number in to_judge}
         objects = [*plain.values(), *(copies[number].rows or () for number in to_judge)]
         silent = {process: [op["op"] for op in ops] for process, ops in drawn.silent.items()}
-        packed = pack(objects, drawn.ops, drawn.faults, apart=apart, silent=silent)
+        packed = pack(objects, drawn.ops, drawn.faults, separate_times=separate_times, silent=silent)
         found = find_violated(packed, contract, engines, about_clients)
         without_plant = {name: found.get(index, frozenset()) for index, name in enumerate(plain)}
         for index, number in enumerate(to_judge, len(plain)):

@@ -65,7 +65,7 @@ def _get_written(write: Row, *, strings: bool) -> str:
     return _NOTHING if strings and value == "" else _encode(value)
 
 
-def _find_reads(rows: Rows, bound: int, *, strings: bool) -> list[Claim]:
+def _find_reads(rows: Rows, last_fault_end: int, *, strings: bool) -> list[Claim]:
     """Lists reads, each with a wrong answer: the value before the last write that had ended, or no value.
 
     ``strings``: the wrong answer is always no value, because appends build up the values.
@@ -96,7 +96,7 @@ def _find_reads(rows: Rows, bound: int, *, strings: bool) -> list[Claim]:
     return claims
 
 
-def _find_set_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_set_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists reads, each with a wrong answer: without an element that had been added before its call."""
     removed = {row["argument"] for row in rows if row["kind"] == "remove" and row["outcome"] != "fail"}
     added = sorted((row for row in rows if is_ok(row, "add") and row["argument"] not in removed), key=get_return_time)
@@ -108,7 +108,7 @@ def _find_set_reads(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
-def _find_dequeues(rows: Rows, bound: int) -> list[Claim]:
+def _find_dequeues(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists dequeues, each with a wrong answer: the value of another dequeue."""
     entered = Counter(row["argument"] for row in rows if row["kind"] == "enqueue" and row["outcome"] != "fail")
     takes = [row for row in rows if is_ok(row, "dequeue")]
@@ -120,7 +120,7 @@ def _find_dequeues(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
-def _find_failed_acquires(rows: Rows, bound: int) -> list[Claim]:
+def _find_failed_acquires(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists acquires that failed, each with a wrong answer: it got the lock."""
     known, latest = rank_known(rows, ("acquire",), "call")
     releases = [row for row in rows if row["kind"] == "release" and row["outcome"] != "fail"]
@@ -175,7 +175,7 @@ def _find_holder(rows: Rows, refused: Row, kinds: tuple[str, ...], lasts: int | 
     return None
 
 
-def _find_second_owners(rows: Rows, bound: int, *, lasts: int | None = None) -> list[Claim]:
+def _find_second_owners(rows: Rows, last_fault_end: int, *, lasts: int | None = None) -> list[Claim]:
     """Lists refused operations of a lock, each with a wrong answer: it succeeded, although another process owns it."""
     kinds = ("acquire",) if lasts is None else ("acquire", "renew")
     if _name_clients(rows):
@@ -188,9 +188,9 @@ def _find_second_owners(rows: Rows, bound: int, *, lasts: int | None = None) -> 
     return claims
 
 
-def _find_fences(rows: Rows, bound: int) -> list[Claim]:
+def _find_fences(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists refused operations, and acquires with a fence, each with a wrong answer: the fence of a former owner."""
-    claims = _find_second_owners(rows, bound)
+    claims = _find_second_owners(rows, last_fault_end)
     fenced = [row for row in rows if is_ok(row, "acquire") and type(_decode(row["result"])) is int]
     for row in [] if _name_clients(rows) else fenced:
         former = [one for one in fenced if one["process"] != row["process"] and get_return_time(one) < row["call"]]
@@ -206,7 +206,7 @@ def _count_permits(rows: Rows) -> int | None:
     return sum(1 if count is None else count for count in counts)
 
 
-def _find_permits(rows: Rows, bound: int, *, permits: int, owned: bool) -> list[Claim]:
+def _find_permits(rows: Rows, last_fault_end: int, *, permits: int, owned: bool) -> list[Claim]:
     """Lists refused operations of a semaphore, each with a wrong answer: it succeeded.
 
     An acquire is wrong if too many permits are certainly held, and a release if too few can be held. ``owned``: a

@@ -2,7 +2,7 @@
 
 A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
 ``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
-``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+``last_fault_end`` is the end of the last fault that may destroy data (``exposure_bound``).
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ from assay.harness.sensitivity.plant import (
 _NO_LATE_READ: Final = "no read was called after it and after the heal of the last fault"
 
 
-def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool) -> list[Claim]:
+def _find_lasting_elements(rows: Rows, last_fault_end: int, *, known_by: str, once: bool) -> list[Claim]:
     """Lists elements that were acknowledged (``set-add``) or shown (``set-read``), and that no one removed.
 
     ``once``: only elements that were added once. Then only reads after the last heal can expose them.
@@ -58,7 +58,7 @@ def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool)
         Claim(f"element {value}", last_read > since, since, value)
         for value, moment in sorted(known.items())
         if value not in removed and (not once or added[value] == 1)
-        for since in [max(moment, bound if once else moment)]
+        for since in [max(moment, last_fault_end if once else moment)]
     ]
 
 
@@ -105,7 +105,7 @@ def _select_element(rows: Rows, claim: Claim) -> Rows:
     return sorted([*kept, *lacking], key=get_row_id)
 
 
-def find_reads(rows: Rows, bound: int, *, kinds: Collection[str]) -> list[Claim]:
+def find_reads(rows: Rows, last_fault_end: int, *, kinds: Collection[str]) -> list[Claim]:
     """Lists the operations with rows of these kinds that ended ok, each with its first row."""
     first: dict[int, Row] = {}
     for row in rows:
@@ -128,7 +128,7 @@ def _select_read(rows: Rows, claim: Claim) -> Rows:
     return [{**claim.row, "value": None}]
 
 
-def _find_nested_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_nested_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the reads that show elements. A read is exposed if a smaller read shows a part of its elements.
 
     ``value`` is an element that both reads show, and ``more_values`` has an element that only the larger read shows.
@@ -218,7 +218,7 @@ def _is_take(row: Row) -> bool:
     return is_ok(row, "queue-dequeue") and row["value"] is not None
 
 
-def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
+def _find_queued_elements(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists elements that were enqueued once and acknowledged.
 
     A check excuses the loss of n elements if there are n dequeues of unknown outcome. So n + 1 elements are lost
@@ -282,7 +282,7 @@ def _select_elements(rows: Rows, claim: Claim) -> Rows:
     return [kept[place] for place in sorted(kept)]
 
 
-def _find_takes(rows: Rows, bound: int) -> list[Claim]:
+def _find_takes(rows: Rows, last_fault_end: int) -> list[Claim]:
     return [
         Claim(f"the dequeue of {row['value']} by operation {row['op']}", value=row["value"], row=row)
         for row in rows
@@ -299,7 +299,7 @@ def _take_again(rows: Rows, claim: Claim) -> Rows:
     return rows
 
 
-def _find_early_takes(rows: Rows, bound: int) -> list[Claim]:
+def _find_early_takes(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists dequeues of elements whose enqueue had returned before the dequeue was called.
 
     ``other`` is the last dequeue of the queue. The edit moves the element there.
@@ -365,14 +365,14 @@ def _is_known(row: Row) -> bool:
     return is_ok(row, "counter-add", "counter-read") and row["value"] is not None
 
 
-def _find_counted_adds(rows: Rows, bound: int) -> list[Claim]:
+def _find_counted_adds(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists acknowledged adds. An add is exposed if an operation that was called later returned a count."""
     last = max((row["call"] for row in rows if _is_known(row)), default=-1)
     return [
         Claim(f"add {row['op']}, which returned {row['value']}", last > since, since, row["value"], row)
         for row in rows
         if row["kind"] == "counter-add" and _is_known(row)
-        for since in [max(get_return_time(row), bound)]
+        for since in [max(get_return_time(row), last_fault_end)]
     ]
 
 
@@ -392,7 +392,7 @@ def _forget_adds(rows: Rows, claim: Claim) -> Rows:
     ]
 
 
-def _find_results(rows: Rows, bound: int, *, kind: str) -> list[Claim]:
+def _find_results(rows: Rows, last_fault_end: int, *, kind: str) -> list[Claim]:
     """Lists the results of operations of this kind, each with the next result."""
     known = [row for row in rows if is_ok(row, kind) and (row["value"] is not None or row["name"] is not None)]
     return [
@@ -445,13 +445,13 @@ COUNTER_PLANTS: Final = (
 _declare_for_maximum: Final = partial(Plant, kinds=frozenset({"max-write", "max-read"}))
 
 
-def _find_written_maxima(rows: Rows, bound: int) -> list[Claim]:
+def _find_written_maxima(rows: Rows, last_fault_end: int) -> list[Claim]:
     last = max((row["call"] for row in rows if is_ok(row, "max-read")), default=-1)
     return [
         Claim(f"the write of {row['value']}", last > since, since, row["value"], row)
         for row in rows
         if is_ok(row, "max-write")
-        for since in [max(get_return_time(row), bound)]
+        for since in [max(get_return_time(row), last_fault_end)]
     ]
 
 
@@ -503,7 +503,7 @@ _GROWING: Final = ("monotonic-add", "monotonic-read")
 _declare_for_growing: Final = partial(Plant, kinds=frozenset({"monotonic-read"}))
 
 
-def _find_seen_again(rows: Rows, bound: int) -> list[Claim]:
+def _find_seen_again(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists reads of a value that only grows, each with the number that the same process saw before."""
     numbers = Counter((row["op"], row["key"]) for row in rows)
     former: dict[int, Row] = {}
@@ -526,7 +526,7 @@ def gather_growing(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     return {"growing values": sorted(rows, key=get_row_id)} if rows else {}
 
 
-def _find_seen_together(rows: Rows, bound: int) -> list[Claim]:
+def _find_seen_together(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists reads of several growing values.
 
     A read is exposed if the previous read shows two of its values, one of them with a lower number. The edit lowers
@@ -547,7 +547,7 @@ def _find_seen_together(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
-def _find_seen_before(rows: Rows, bound: int) -> list[Claim]:
+def _find_seen_before(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists reads of a value that only grows, each with the highest number that was known before its call."""
     known, highest = rank_known(rows, _GROWING, "value")
     return [
@@ -583,7 +583,7 @@ MONOTONIC_PLANTS: Final = (
         edit=_read_less,
         select=_select_pair,
         missed="the read before it did not see less of one of two values",
-        apart=True,
+        separate_times=True,
     ),
     _declare_for_growing(
         anomaly="monotonic-cycle-real-time",
@@ -592,7 +592,7 @@ MONOTONIC_PLANTS: Final = (
         edit=_read_less,
         select=select_two,
         missed="nothing was known of the value before",
-        apart=True,
+        separate_times=True,
         requires=lambda contract: contract.transaction_order == "real-time",
     ),
 )
@@ -600,20 +600,24 @@ MONOTONIC_PLANTS: Final = (
 _BANK: Final = frozenset({"bank-open", "bank-withdraw", "bank-deposit", "bank-read"})
 
 
-def _find_bank_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_bank_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the reads that were called after all accounts had been opened."""
     ready = max(
         (get_return_time(row) for row in rows if row["kind"] == "bank-open" and row["outcome"] != "fail"), default=-1
     )
-    return [claim for claim in find_reads(rows, bound, kinds=("bank-read",)) if claim.row and claim.row["call"] > ready]
+    return [
+        claim
+        for claim in find_reads(rows, last_fault_end, kinds=("bank-read",))
+        if claim.row and claim.row["call"] > ready
+    ]
 
 
-def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_accounted_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists the reads of a bank. They are exposed if the opening balance of their first account is known."""
     known = {row["owner"] for row in rows if row["kind"] == "bank-open" and row["value"] is not None}
     return [
         replace(claim, exposed=claim.row is not None and claim.row["owner"] in known)
-        for claim in _find_bank_reads(rows, bound)
+        for claim in _find_bank_reads(rows, last_fault_end)
     ]
 
 

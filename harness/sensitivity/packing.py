@@ -2,7 +2,8 @@
 
 Each copy gets its own keys, groups, processes, operation numbers and log values. So one pass of the checks judges all
 copies, and the key of a violation says to which copy it belongs. Times are unchanged, because the checks compare them
-with faults and deadlines. Only copies of transactions are moved in time, one behind the other (``apart``). Otherwise
+with faults and deadlines. Only copies of transactions are moved in time, one behind the other
+(``separate_times``). Otherwise
 the real-time order would connect them. An isolation level of the contract is judged copy by copy.
 """
 
@@ -58,7 +59,7 @@ def pack(
     ops: Mapping[int, Row],
     faults: Sequence[Sequence[Any]],
     *,
-    apart: bool,
+    separate_times: bool,
     silent: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> PackedCopies:
     """Returns a history with all copies.
@@ -74,7 +75,8 @@ def pack(
     length = 1 + max((row["ret"] or row["call"] for row in ops.values()), default=0)
     shared = SharedNumbers()
     names = [
-        CopyNames(number, number * stride, number * length if apart else 0, shared) for number in range(len(copies))
+        CopyNames(number, number * stride, number * length if separate_times else 0, shared)
+        for number in range(len(copies))
     ]
     parts: dict[str, Sequence[Rows]] = {
         "effects": copies,
@@ -84,7 +86,7 @@ def pack(
     for name, some in parts.items():
         if any(some):
             packed[name] = [_pack_column(column, names, some) for column in DATA_SETS[name].names]
-    if not apart:  # copies that are moved in time would no longer coincide with the faults
+    if not separate_times:  # copies that are moved in time would no longer coincide with the faults
         packed["faults"] = [list(column) for column in faults]
     return PackedCopies(InMemoryHistoryReader(packed), stride)
 

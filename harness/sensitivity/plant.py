@@ -110,14 +110,15 @@ class Plant:
     gather: Callable[[Mapping[str, Rows]], Mapping[str, Rows]] = gather_keys
     """Converts the rows by key to the rows by name of an object, for objects that have several keys."""
     find_claims: Callable[[Rows, int], list[Claim]]
-    """Lists the claims of one object. The second argument is the time of the last heal (``exposure_bound``)."""
+    """Lists the claims of one object. The second argument is the end of the last fault that may destroy data
+    (``exposure_bound``)."""
     edit: Callable[[Rows, Claim], Rows]
     """Returns the rows with the violation; the same rows if the claim is not exposed."""
     select: Callable[[Rows, Claim], Rows] = select_all
     """Drops rows of the object that are needed neither for the violation nor for its detection."""
     missed: str = ""
     """Why a claim may not be exposed: a clause. Empty: each claim is exposed."""
-    apart: bool = False
+    separate_times: bool = False
     """Copies must not overlap in time, because the check compares the times of operations on different objects."""
     of_model: bool = False
     """Its rows are operations, and the search of the contract's model judges its copies."""

@@ -2,7 +2,7 @@
 
 A plant writes a violation into a copy of a history. :mod:`assay.harness.sensitivity.plant` explains claims, edits,
 ``exposed`` and the fields of a plant. docs/reference/history.md explains the rows: kinds and columns of ``effects``.
-``bound`` is the end of the last fault that may destroy data (``exposure_bound``).
+``last_fault_end`` is the end of the last fault that may destroy data (``exposure_bound``).
 """
 
 from bisect import bisect_left, bisect_right
@@ -39,7 +39,7 @@ def _describe(row: Row) -> str:
     return f"the {'commit' if row['kind'] == 'commit' else 'write'} of {row['value']}"
 
 
-def _find_writes(rows: Rows, bound: int) -> list[Claim]:
+def _find_writes(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists acknowledged writes. ``other`` is the last write that ended before it began; None: the initial value."""
     reads = _list_reads(rows)
     last = max((row["call"] for row in reads), default=-1)
@@ -49,7 +49,7 @@ def _find_writes(rows: Rows, bound: int) -> list[Claim]:
     for row in written:
         before = bisect_left(returns, row["call"])
         former = written[bisect_left(returns, returns[before - 1])] if before else None
-        since = max(get_return_time(row), bound)
+        since = max(get_return_time(row), last_fault_end)
         claims.append(Claim(_describe(row), last > since, since, row["value"], row, former))
     return claims
 
@@ -108,7 +108,7 @@ def _select_late_read(rows: Rows, claim: Claim) -> Rows:
     return _keep(rows, [*select_two(rows, claim), *([] if read is None else [read])])
 
 
-def _find_reads_before_writes(rows: Rows, bound: int) -> list[Claim]:
+def _find_reads_before_writes(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists reads, each with the first write that was called after the read. Other reads make no claim."""
     writes = sorted((row for row in rows if is_ok(row, *_WRITES)), key=lambda row: int(row["call"]))
     calls = [row["call"] for row in writes]
@@ -127,10 +127,11 @@ def _read_later(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, **_get_read_columns(claim.other))
 
 
-def _find_chained(rows: Rows, bound: int) -> list[Claim]:
+def _find_chained(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists compare-and-sets, each with the one whose value it replaced, or else with one that was called earlier.
 
-    The latter must not have replaced the value of the listed one, as it can if both were in progress together.
+    An earlier call that replaced the value of the listed one does not count. This is possible if both were in progress
+    at once.
     """
     changes = sorted((row for row in rows if is_ok(row, "register-cas")), key=lambda row: int(row["call"]))
     writers = {row["value"]: row for row in changes}
@@ -163,7 +164,7 @@ REGISTER_PLANTS: Final = (
     _declare(
         anomaly="missing-writer",
         meaning="a read returns a value that no one wrote",
-        find_claims=lambda rows, bound: find_reads(rows, bound, kinds=_READS),
+        find_claims=lambda rows, last_fault_end: find_reads(rows, last_fault_end, kinds=_READS),
         edit=read_fresh_value,
     ),
     _declare(

@@ -3,8 +3,8 @@
 A history of transactions, restricted to a few keys, is still a history of these keys. So a copy has only the keys that
 the violation needs.
 
-If the level judges the reads of failed and unknown transactions (``all_reads``), these reads are edited, too. Their
-nils are not judged, because the transaction may not have come that far. So an edit leaves at least one element there.
+If the level judges the reads of failed and unknown transactions (``all_reads``), these reads are edited, too. In
+such a read, nil is not judged, because the transaction may have ended before it. So no edit may empty such a read.
 
 The cycles are those of Adya. A first transaction comes *before* a second one if the second read a write of the first.
 With ``-process`` the first also comes before the second if one process made both in this order. With ``-real-time``
@@ -12,10 +12,11 @@ the first also comes before the second if it returned before the second was call
 
 - ``G0``: a list shows the elements of both in reverse order.
 - ``G1c``: the first reads a write of the second.
-- ``G-single``: the second no longer reads a write of the first. Without a suffix, it has read another write of the
-  first, so this is a fractured read.
+- ``G-single``: the second no longer reads a write of the first. Without a suffix, the order itself comes from a read of
+  another write of the first. So the second sees one write of the first and misses another: a fractured read.
 - ``G-single`` for causal: also, a third transaction that reads from the second no longer reads a write of the first.
-- ``G2-item``: the second did not read a write of a third, and the third no longer reads a write of the first.
+- ``G2-item``: the second missed a write of a third transaction, and now the third misses a write of the first. So
+  the first is before the second, the second before the third, and the third before the first.
 - ``G-nonadjacent``: like ``G2-item``, but the second did not read a write of a fourth, which the third read.
 
 For ``G2-item`` without a suffix, the first and the second are one transaction. A register does not show the order of
@@ -59,7 +60,7 @@ def gather_transactions(effects: Mapping[str, Rows]) -> dict[str, Rows]:
 
 @dataclass
 class _Transaction:
-    """An acknowledged transaction, or the reads of another one. ``ret``: ``NEVER`` for another one.
+    """An acknowledged transaction, or the reads of one that was not acknowledged. Then ``ret`` is ``NEVER``.
 
     ``writes``: rows by key. ``reads``: the rows of its first read of each key.
     """
@@ -151,13 +152,13 @@ _Edits = Iterator[tuple[Row, Row | None, Sequence[int]]]
 
 
 def _find_cycles(
-    rows: Rows, bound: int, *, find: Callable[[_TransactionIndex, str], _Edits], suffix: str
+    rows: Rows, last_fault_end: int, *, find: Callable[[_TransactionIndex, str], _Edits], suffix: str
 ) -> list[Claim]:
     """Lists the transactions, each with an edit that makes it a part of a cycle."""
-    store = compute_once(rows, _TransactionIndex)
-    edits = {row["op"]: (row, other, values) for row, other, values in find(store, suffix) if _can_lose(row)}
+    index = compute_once(rows, _TransactionIndex)
+    edits = {row["op"]: (row, other, values) for row, other, values in find(index, suffix) if _can_lose(row)}
     claims = []
-    for op in store.transactions:
+    for op in index.transactions:
         row, other, values = edits.get(op, (None, None, ()))
         claims.append(Claim(f"transaction {op}", row is not None, row=row, other=other, more_values=tuple(values)))
     return claims
@@ -168,91 +169,91 @@ def _can_lose(row: Row) -> bool:
     return row["outcome"] == "ok" or bool(row["list_index"])
 
 
-def _reverse_writes(store: _TransactionIndex, suffix: str) -> _Edits:
+def _reverse_writes(index: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits that exchange the elements of two transactions in a list."""
-    for first, second, other in _list_writers(store) if not suffix else store.list_pairs(suffix):
-        for key in first.writes.keys() & second.writes.keys() & store.lists:
+    for first, second, other in _list_writers(index) if not suffix else index.list_pairs(suffix):
+        for key in first.writes.keys() & second.writes.keys() & index.lists:
             elements = [row["value"] for row in (*first.writes[key], *second.writes[key])]
-            indexes = [store.order[key][value] for value in elements if value in store.order[key]]
+            indexes = [index.order[key][value] for value in elements if value in index.order[key]]
             in_order = len(elements) == len(indexes) == 2 and indexes[0] < indexes[1]
             if in_order and (other is None or key != other["key"]):
                 yield first.writes[key][0], other, elements
 
 
-def _list_writers(store: _TransactionIndex) -> Iterator[tuple[_Transaction, _Transaction, Row]]:
+def _list_writers(index: _TransactionIndex) -> Iterator[tuple[_Transaction, _Transaction, Row]]:
     """Yields pairs of transactions with adjacent elements in a list, and the first transaction's row."""
-    for key, order in store.order.items():
+    for key, order in index.order.items():
         for one, other in pairwise(order):
-            first, second = (store.transactions.get(store.writers.get((key, value), -1)) for value in (one, other))
+            first, second = (index.transactions.get(index.writers.get((key, value), -1)) for value in (one, other))
             if first is not None and second is not None and first is not second:
                 yield first, second, first.writes[key][0]
 
 
-def _read_later(store: _TransactionIndex, suffix: str) -> _Edits:
+def _read_later(index: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits that make the first transaction read a write of the second."""
-    for first, second, other in store.list_pairs(suffix):
+    for first, second, other in index.list_pairs(suffix):
         for key in (first.reads.keys() & second.writes.keys()) - first.writes.keys():
-            values = store.list_later_values(first.reads[key], second.writes[key])
+            values = index.list_later_values(first.reads[key], second.writes[key])
             if values:
                 yield first.reads[key][-1], other, values
 
 
-def _lose_write(store: _TransactionIndex, suffix: str) -> _Edits:
+def _lose_write(index: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits by which the second transaction no longer reads a write of the first."""
-    for first, second, other in store.list_pairs(suffix):
+    for first, second, other in index.list_pairs(suffix):
         for key in first.writes.keys() & second.reads.keys():
-            value = first.writes[key][0 if key in store.lists else -1]["value"]
+            value = first.writes[key][0 if key in index.lists else -1]["value"]
             row = next((row for row in second.reads[key] if row["value"] == value), None)
             if row is not None and (other is None or key != other["key"]):
                 yield row, other, ()
 
 
-def _lose_later_write(store: _TransactionIndex, suffix: str) -> _Edits:
-    """Finds the edits of ``_lose_write`` by which a transaction first reads from the first one, and then misses its
-    write.
+def _lose_later_write(index: _TransactionIndex, suffix: str) -> _Edits:
+    """Finds the edits of ``_lose_write`` by which the second transaction reads a write of the first, and later misses
+    another.
     """
-    for row, other, values in _lose_write(store, suffix):
+    for row, other, values in _lose_write(index, suffix):
         if other is not None and row["sub"] > other["sub"]:
             yield row, other, values
 
 
-def _lose_cause(store: _TransactionIndex, suffix: str) -> _Edits:
+def _lose_cause(index: _TransactionIndex, suffix: str) -> _Edits:
     """Finds the edits of ``_lose_write``, and those by which a transaction that read from the second no longer reads a
     write of the first.
     """
-    yield from _lose_write(store, suffix)
-    for first, second, proof in store.list_pairs(suffix):
-        for third, read in store.list_readers(second):
+    yield from _lose_write(index, suffix)
+    for first, second, proof in index.list_pairs(suffix):
+        for third, read in index.list_readers(second):
             for key in (first.writes.keys() & third.reads.keys()) - {read["key"]}:
-                value = first.writes[key][0 if key in store.lists else -1]["value"]
+                value = first.writes[key][0 if key in index.lists else -1]["value"]
                 row = next((row for row in third.reads[key] if row["value"] == value), None)
                 proven = proof is None or proof["key"] in (key, read["key"])
                 if row is not None and proven and third is not first:
                     yield row, read, ()
 
 
-def _miss_each_other(store: _TransactionIndex, suffix: str) -> _Edits:
+def _miss_each_other(index: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits by which a third transaction no longer reads a write of the first, if the second missed a write of
     the third.
     """
-    pairs = ((txn, txn) for txn in store.transactions.values())
-    for first, second in pairs if not suffix else (pair[:2] for pair in store.list_pairs(suffix)):
-        for third, row in store.list_readers(first):
+    pairs = ((txn, txn) for txn in index.transactions.values())
+    for first, second in pairs if not suffix else (pair[:2] for pair in index.list_pairs(suffix)):
+        for third, row in index.list_readers(first):
             for key in (second.reads.keys() & third.writes.keys()) - {row["key"]}:
-                if third is not second and store.is_missed(second.reads[key], third.writes[key]):
+                if third is not second and index.is_missed(second.reads[key], third.writes[key]):
                     yield row, second.reads[key][-1], ()
 
 
-def _read_in_two_orders(store: _TransactionIndex, suffix: str) -> _Edits:
+def _read_in_two_orders(index: _TransactionIndex, suffix: str) -> _Edits:
     """Finds edits by which a third transaction no longer reads a write of the first, if the third read a write of a
     fourth that the second missed.
     """
-    for first, second, proof in store.list_pairs(suffix):
-        for third, row in store.list_readers(first):
+    for first, second, proof in index.list_pairs(suffix):
+        for third, row in index.list_readers(first):
             for key in (second.reads.keys() & third.reads.keys()) - {row["key"]}:
                 value = third.reads[key][-1]["value"]
-                fourth = store.transactions.get(store.writers.get((key, value), -1))
-                missed = fourth is not None and store.is_missed(second.reads[key], fourth.writes[key])
+                fourth = index.transactions.get(index.writers.get((key, value), -1))
+                missed = fourth is not None and index.is_missed(second.reads[key], fourth.writes[key])
                 proven = proof is None or proof["key"] == row["key"]
                 if missed and proven and len({id(one) for one in (first, second, third, fourth)}) == 4:
                     yield row, second.reads[key][-1], ()
@@ -290,7 +291,7 @@ def _list_full_reads(rows: Rows, *, listed: bool) -> list[list[Row]]:
     ]
 
 
-def _find_shown(rows: Rows, bound: int, *, listed: bool = False) -> list[Claim]:
+def _find_shown(rows: Rows, last_fault_end: int, *, listed: bool = False) -> list[Claim]:
     """Lists the reads that show a value, each with its last row. ``listed``: only reads of lists."""
     return [Claim(_describe_read(read), row=read[-1]) for read in _list_full_reads(rows, listed=listed)]
 
@@ -309,8 +310,8 @@ def _show(rows: Rows, last: Row, values: Sequence[int]) -> Rows:
         if not (empty and get_row_id(row) == end)
     ]
     more = [
-        {**last, "sub": last["sub"] + index + (not empty), "list_index": length + index, "value": value}
-        for index, value in enumerate(values)
+        {**last, "sub": last["sub"] + more + (not empty), "list_index": length + more, "value": value}
+        for more, value in enumerate(values)
     ]
     return sorted([*kept, *more], key=get_row_id)
 
@@ -330,7 +331,7 @@ def _read_twice(rows: Rows, claim: Claim) -> Rows:
     return _show(rows, claim.row, (claim.row["value"],))
 
 
-def _find_comparable_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_comparable_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists reads of two elements or more. They are exposed if another operation shows the elements, too."""
     reads = _list_full_reads(rows, listed=True)
     lengths: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -379,33 +380,33 @@ def _tear(rows: Rows, claim: Claim) -> Rows:
     return edited
 
 
-def _find_double_writes(rows: Rows, bound: int) -> list[Claim]:
+def _find_double_writes(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists transactions that write to a key twice, each with a read of the second value by another transaction."""
-    store = compute_once(rows, _TransactionIndex)
+    index = compute_once(rows, _TransactionIndex)
     return [
         Claim(f"transaction {txn.op}, which writes to {key} twice", row is not None, value=written[0]["value"], row=row)
-        for txn in store.transactions.values()
+        for txn in index.transactions.values()
         for key, written in txn.writes.items()
         if len(written) > 1
-        for value in [written[1 if key in store.lists else -1]["value"]]
-        for row in [next((row for row in store.shown[key, value] if row["op"] != txn.op), None)]
+        for value in [written[1 if key in index.lists else -1]["value"]]
+        for row in [next((row for row in index.shown[key, value] if row["op"] != txn.op), None)]
     ]
 
 
-def _find_own_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_own_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists values that a transaction writes and then reads itself."""
-    store = compute_once(rows, _TransactionIndex)
+    index = compute_once(rows, _TransactionIndex)
     return [
         Claim(f"the value {row['value']} of {key} in transaction {txn.op}", row=row)
-        for txn in store.transactions.values()
+        for txn in index.transactions.values()
         for key, written in txn.writes.items()
         for one in written
-        for row in store.shown[key, one["value"]]
+        for row in index.shown[key, one["value"]]
         if row["op"] == txn.op and row["sub"] > one["sub"]
     ]
 
 
-def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
+def _find_failed_writes(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists writes that failed, each with the longest read of their key, which will show the value."""
     longest: dict[str, list[Row]] = {}
     for read in _list_full_reads(rows, listed=False):
@@ -419,21 +420,21 @@ def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
+def _find_later_reads(rows: Rows, last_fault_end: int) -> list[Claim]:
     """Lists acknowledged writes, each with the first read of the value after the write and after the last fault."""
-    store = compute_once(rows, _TransactionIndex)
+    index = compute_once(rows, _TransactionIndex)
     claims = []
-    for txn in store.transactions.values():
+    for txn in index.transactions.values():
         for row in (row for written in txn.writes.values() for row in written):
-            since = max(txn.ret, bound)
-            shown = store.shown[row["key"], row["value"]]
+            since = max(txn.ret, last_fault_end)
+            shown = index.shown[row["key"], row["value"]]
             later = [one for one in shown if one["call"] > since and _can_lose(one)]
             first = min(later, key=lambda one: one["call"], default=None)
             claims.append(Claim(f"the write of {row['value']} to {row['key']}", first is not None, since, row=first))
     return claims
 
 
-_declare: Final = partial(Plant, kinds=_TXN, gather=gather_transactions, select=_select_keys, apart=True)
+_declare: Final = partial(Plant, kinds=_TXN, gather=gather_transactions, select=_select_keys, separate_times=True)
 
 _STRONG: Final = frozenset({Rule.SNAPSHOT_ISOLATION, Rule.REPEATABLE_READ, Rule.SERIALIZABLE})
 _ALL_RULES: Final = frozenset(Rule)
@@ -443,7 +444,7 @@ _ALL_RULES: Final = frozenset(Rule)
 class _Cycle:
     """Edits that put a transaction on a cycle of the class ``name``.
 
-    - ``rules``: the levels that no copy with such an edit satisfies. They may allow other cycles of the class.
+    - ``rules``: the levels that every such edit violates, although they may allow other cycles of the class.
     - ``suffixes``: see the module's docstring
     - ``by_default``: whether a contract without a level forbids the class, too
     """
@@ -465,14 +466,14 @@ def _forbids(contract: Contract, *, cycle: str, suffix: str, rules: frozenset[Ru
     return level.rule in rules and f"{cycle}{suffix}" in level.anomalies
 
 
-_MISSED: Final = "a transaction does not read all that one wrote which comes before it"
+_MISSED: Final = "a transaction misses a write of a transaction before it"
 _CYCLES: Final = (
     _Cycle(
         "G0", "two lists show the appends of two transactions in different orders", _reverse_writes, _exchange,
         _ALL_RULES,
     ),
     _Cycle(
-        "G1c", "a transaction reads what one wrote that comes after it", _read_later, _show_more,
+        "G1c", "a transaction reads a write of a transaction after it", _read_later, _show_more,
         _ALL_RULES - {Rule.READ_UNCOMMITTED},
     ),
     _Cycle("G-single", _MISSED, _lose_write, _tear, _STRONG, ("", PROCESS)),
@@ -489,8 +490,8 @@ _CYCLES: Final = (
         frozenset({Rule.READ_ATOMIC}), (PROCESS,), by_default=False,
     ),
     _Cycle(
-        "G-single", "a transaction misses a write on which depends what it, or its session, has read", _lose_cause,
-        _tear, frozenset({Rule.CAUSAL}), ("", PROCESS), by_default=False,
+        "G-single", "a transaction misses a write, although it or its session has read what depends on the write",
+        _lose_cause, _tear, frozenset({Rule.CAUSAL}), ("", PROCESS), by_default=False,
     ),
     _Cycle(
         "G-nonadjacent", "two transactions read the writes of two others in different orders", _read_in_two_orders,

@@ -68,7 +68,7 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 
 _DRAIN_CLAIM: Final = re.compile(r"though the drain that was called at [0-9.]+ s found the end")
 _DRAINED: Final = "though this workload ends with a complete drain"
-"""Replaces the words of ``queue-lost`` on a drain, which ``set_and_queue_effects`` adds at the end of the file."""
+"""Replaces what a finding of ``queue-lost`` says about the drain that ``set_and_queue_effects`` adds."""
 _FITTING_COLUMNS: Final = ("f", "argument", "result", "outcome")
 """The columns that say whether an operation fits a workload."""
 _NEEDED_FOR_LEVELS: Final = "G1c"
@@ -222,7 +222,7 @@ def _write_certificate(certificate: str, verdict: Verdict, request: CheckRequest
 
 
 def _hide_added_operation(judgement: Judgement, recorded: effects.WorkloadEffects) -> Judgement:
-    """Returns the judgement without the operation that stands for no operation of the file, in counts and findings."""
+    """Returns the judgement without the added drain, which is not in the file, in counts and findings."""
     if recorded.added is None:
         return judgement
     added, its_effects = recorded.added
@@ -289,7 +289,7 @@ def _rename_table(ops: pa.Table, workload: Workload) -> pa.Table:
 
 
 def require_workload(ops: pa.Table, workload: str, path: Path) -> None:
-    """Raises ``HistoryError`` for the first operation of a history of this tool that is none of the workload.
+    """Raises ``HistoryError`` for the first operation of a history of this tool that does not belong to the workload.
 
     Its values are plain JSON: micro-operations are lists such as ``["r", 1, null]``. Equal operations are tried once.
     """
@@ -298,7 +298,9 @@ def require_workload(ops: pa.Table, workload: str, path: Path) -> None:
     for row in distinct.to_pylist():
         reason = _find_misfit(row, shapes)
         if reason:
-            raise HistoryError(f"{path}: operation {row['index_min']} is none of --workload={workload}: {reason}")
+            raise HistoryError(
+                f"{path}: operation {row['index_min']} does not belong to --workload={workload}: {reason}"
+            )
 
 
 def _find_misfit(row: Mapping[str, Any], shapes: Mapping[str, OperationShape]) -> str:

@@ -60,7 +60,7 @@ class ExpandedDrains:
             for one in judgement.findings
         )
         named = msgspec.structs.replace(judgement, findings=findings)
-        if self.unknown and not self.ops.num_rows:  # that nothing is left to judge is no doubt of its own
+        if self.unknown and not self.ops.num_rows:  # the unknown drain is the reason that nothing is left
             named = msgspec.structs.replace(named, unknown=())
         return add_doubts(named, [UNKNOWN_DRAIN] if self.unknown else [])
 

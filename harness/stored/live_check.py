@@ -100,7 +100,7 @@ def watch_run(
     seen, waited = 0, 0.0
     while store.is_active(run):
         manifest = read_manifest(run / "history")
-        if manifest is None or manifest.number == seen:  # nothing has been sealed since
+        if manifest is None or manifest.number == seen:  # the history has no new part
             sleep(POLL)
             waited += POLL
             if waited >= SILENCE:

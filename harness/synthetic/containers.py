@@ -1,4 +1,8 @@
-"""FIFO queues, and sets whose reads return all elements. The module ``model`` explains turns, steps and scenes."""
+"""FIFO queues, and sets whose reads return all elements.
+
+A scene has the few operations that plant an anomaly, on a key of its own. They leave the object as it was, or move the
+key on to a new object (``increments`` of the counter in the object's name). ``model`` explains turns and steps.
+"""
 
 import random
 from collections import deque
@@ -20,7 +24,7 @@ class QueueModel(Model):
     """
 
     model = "queue"
-    has_finish = True
+    has_final_operation = True
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
@@ -35,9 +39,9 @@ class QueueModel(Model):
         enqueues = self.rng.random() < 0.48 or (turn.outcome is Outcome.INFO and key in self.scene_keys)
         if enqueues:
             if turn.takes_effect:
-                self._queues.setdefault(key, deque()).append(turn.unique())
+                self._queues.setdefault(key, deque()).append(turn.get_unique_value())
                 self._waiting += 1
-            return self._enqueue(key, turn.unique())
+            return self._enqueue(key, turn.get_unique_value())
         if turn.takes_effect and key in self._queues:
             return self._dequeue(key, self._take(key), known=turn.ok)
         return self._dequeue(key, None, error="empty" if turn.ok else None)
@@ -106,8 +110,8 @@ class SetModel(Model):
         if self.rng.random() < 0.1:
             return self._read(key, elements)
         if turn.takes_effect:
-            elements.append(turn.unique())
-        return self._add(key, turn.unique())
+            elements.append(turn.get_unique_value())
+        return self._add(key, turn.get_unique_value())
 
     def end(self) -> None:
         for key in tuple(self._sets):

@@ -226,7 +226,7 @@ class GroupModel(PartitionModel):
 
     def _commit(self, key: int, turn: Turn, generation: int, takes_effect: bool) -> Step:
         offset = self.offset_at(key, self._cursors.get(key, 0))
-        value = self.encode_count(key, 1, COMMITS) if takes_effect else turn.unique()
+        value = self.encode_count(key, 1, COMMITS) if takes_effect else turn.get_unique_value()
         if takes_effect:
             self.increase_counter(key, which=COMMITS)
             self._committed[key] = value, offset

@@ -243,7 +243,7 @@ class HistoryMaker:
         bases.skip(2 * self._plan.clients)
         if model.has_sentinel:
             self._write_keys(writer, bases, model.write_sentinel, Phase.SENTINEL)
-        if model.has_finish:
+        if model.has_final_operation:
             for _, tile, counters in self._iterate_copies(replay):
                 counters[[OPERATION, TIME]] = bases.get_values()[[OPERATION, TIME]]
                 _write(writer, tile.drain, counters)

@@ -29,7 +29,7 @@ EPOCH: Final = relative(PIECE)
 class PartitionModel(Model):
     """Base class of the objects whose keys are partitions. The first counter of a key is the end of its log."""
 
-    has_sentinel = has_finish = True
+    has_sentinel = has_final_operation = True
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
@@ -53,7 +53,7 @@ class PartitionModel(Model):
                 "append",
                 self.partition(key),
                 position=turn.known(self.offset_at(key, end + rank)),
-                value=self.offset_at(key, end + rank) if turn.takes_effect else turn.unique(rank),
+                value=self.offset_at(key, end + rank) if turn.takes_effect else turn.get_unique_value(rank),
                 leader_epoch=EPOCH,
                 request=relative(OPERATION, turn.number),
                 node=node,

@@ -85,8 +85,8 @@ class Turn:
     def ok(self) -> bool:
         return self.outcome is Outcome.OK
 
-    def unique(self, rank: int = 0) -> int:
-        """Returns one of the numbers that only this operation has."""
+    def get_unique_value(self, rank: int = 0) -> int:
+        """Returns a number that only this operation has, each time the same. ``rank`` chooses one of four."""
         return relative(UNIQUE, 4 * self.number + rank)
 
     def known(self, number: int | None) -> int | None:
@@ -138,7 +138,7 @@ class Model(abc.ABC):
     """Whether each key has an operation before the main phase (``open_key``)."""
     has_sentinel: ClassVar[bool] = False
     """Whether each key has a last write after the main phase (``write_sentinel``)."""
-    has_finish: ClassVar[bool] = False
+    has_final_operation: ClassVar[bool] = False
     """Whether each key has an operation after the drain (``finish_key``)."""
     has_replicas: ClassVar[bool] = False
     """Whether the history has replicas on disks."""

@@ -41,9 +41,9 @@ class RegisterModel(Model):
             return self.read(key, self.encode_current(key))
         rejected = f == "cas" and turn.ok and self.rng.random() < CAS_FAILS
         current = self.encode_current(key)
-        former = self.encode_count(key, -1) if self.get_increase_in_tile(key) > 1 else turn.unique(rank=1)
+        former = self.encode_count(key, -1) if self.get_increase_in_tile(key) > 1 else turn.get_unique_value(rank=1)
         takes_effect = turn.takes_effect and not rejected
-        value = self.encode_count(key, 1) if takes_effect else turn.unique()
+        value = self.encode_count(key, 1) if takes_effect else turn.get_unique_value()
         self.increase_counter(key, takes_effect)
         if f == "write":
             return self.write(key, value)
@@ -102,7 +102,7 @@ class OffsetsModel(RegisterModel):
         key = self.draw_key()
         f = self.rng.choices(("commit", "fetch", "advance", "resume"), (25, 30, 30, 15))[0]
         if f == "commit":
-            value = self.encode_count(key, 1) if turn.takes_effect else turn.unique()
+            value = self.encode_count(key, 1) if turn.takes_effect else turn.get_unique_value()
             self.increase_counter(key, turn.takes_effect)
             if turn.takes_effect:
                 self.counters_afterwards[self.layout.object_counter(key, POSITION)] = self._offset(key, value)

@@ -102,8 +102,8 @@ class TxnListModel(TxnModel):
         if not writes:
             return "r", name, elements.copy()
         if turn.takes_effect:
-            elements.append(turn.unique(rank))
-        return self.word, name, turn.unique(rank)
+            elements.append(turn.get_unique_value(rank))
+        return self.word, name, turn.get_unique_value(rank)
 
     def end(self) -> None:
         for key in tuple(self._lists):
@@ -124,7 +124,7 @@ class TxnRegisterModel(TxnModel):
     def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
         if not writes:
             return "r", self.name(key), self.encode_current(key)
-        value = self.encode_count(key, 1) if turn.takes_effect else turn.unique(rank)
+        value = self.encode_count(key, 1) if turn.takes_effect else turn.get_unique_value(rank)
         self.increase_counter(key, turn.takes_effect)
         return self.word, self.name(key), value
 

@@ -76,8 +76,8 @@ class Conductor:
     - ``stamp`` returns the history's strictly increasing nanoseconds.
     - ``rng`` feeds the choices of steps without a seed.
     - ``reseed`` takes the seed of a branch, from which all its randomness comes.
-    - ``between_steps`` calls a function at a time of the loop's clock, between two iterations of the event loop. In the
-      simulation nothing else about the run changes.
+    - ``call_between_events`` calls a function at a time of the loop's clock, between two iterations of the event loop.
+      In the simulation nothing else about the run changes.
 
     Raises ``ScheduleError`` at once if the schedule names a fault that is not in ``catalogue``.
     """
@@ -94,14 +94,14 @@ class Conductor:
         catalogue: FaultCatalogue,
         recovery_seconds: float = RECOVERY_SECONDS,
         reseed: Callable[[int], None] = lambda seed: None,
-        between_steps: Callable[[float, Callable[[], object]], object] | None = None,
+        call_between_events: Callable[[float, Callable[[], object]], object] | None = None,
     ) -> None:
         catalogue.check(schedule)
         self._faults = catalogue
         self._step_list = StepList(schedule)
         self._rng = rng
         self._reseed = reseed
-        self._between_steps = between_steps or asyncio.get_running_loop().call_at
+        self._call_between_events = call_between_events or asyncio.get_running_loop().call_at
         # Drawn now, in the order of the steps, because later events must not change the targets.
         self._seeds = {number: self._seed(step) for number, step in self._step_list.iterate_numbered()}
         self._steps: deque[tuple[int, FaultStep]] = deque()
@@ -185,7 +185,7 @@ class Conductor:
         self._reporter.report_intended(self._step_list.iterate_numbered())
         self._steps.extend(self._step_list.iterate_numbered())
         for branch in self._step_list.schedule.branches:
-            self._between_steps(self._reporter.started + branch.at, partial(self.begin_branch, branch))
+            self._call_between_events(self._reporter.started + branch.at, partial(self.begin_branch, branch))
         await self._play_all()
 
     def begin_branch(self, branch: Branch) -> None:

@@ -95,7 +95,7 @@ def planted_in(kind: Kind) -> list[Planted]:
     planted = unjudged_in(kind)
     ops = {row["index"]: row for one in planted for row in to_operations([*one.rest, *one.plain])}
     copies = [rows for one in planted for rows in (one.selected, one.edited)]
-    packed = pack(copies, ops, [], apart=any(one.plant.apart for one in planted))
+    packed = pack(copies, ops, [], separate_times=any(one.plant.separate_times for one in planted))
     found = find_violated(packed, kind.contract, Engines(), CLIENT_FAMILIES)
     none = frozenset[str]()
     return [

@@ -1,6 +1,7 @@
 """The manifest of a history that is still being written: its sealed parts and its unfinished operations.
 
-1. At each seal the writer records in the manifest how many parts each data set has.
+1. At each seal (a part is complete, and moves into the folder: ``writer``), the writer records in the manifest how many
+   parts each data set has.
 2. It also writes the unfinished operations as if the run were cut off now: without an end, with an unknown outcome.
 3. A reader therefore finds a complete history: an operation that is absent has not been called.
 

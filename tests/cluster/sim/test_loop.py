@@ -342,7 +342,7 @@ def test_a_process_killed_while_stopped_stays_dead() -> None:
     st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3]), min_size=1, max_size=8),
     st.lists(st.sampled_from([0.0, 0.05, 0.1, 0.25]), max_size=4),
 )
-def test_a_call_between_steps_comes_last_at_its_moment_and_leaves_all_timers_as_they_are(
+def test_a_call_between_events_comes_last_at_its_moment_and_leaves_all_timers_as_they_are(
     delays: list[float], breaks: list[float]
 ) -> None:
     def steps(breaks: list[float]) -> list[tuple[float, str]]:
@@ -352,7 +352,7 @@ def test_a_call_between_steps_comes_last_at_its_moment_and_leaves_all_timers_as_
             loop = asyncio.get_running_loop()
             assert isinstance(loop, SimLoop)
             for when in breaks:
-                loop.call_between_steps(when, lambda when=when: seen.append((when, "between")))  # type: ignore[misc]
+                loop.call_between_events(when, lambda when=when: seen.append((when, "between")))  # type: ignore[misc]
 
             def fire(number: int) -> None:
                 seen.append((loop.time(), f"timer {number}"))

@@ -206,8 +206,9 @@ def test_a_history_of_this_tool_is_judged_by_a_workload(tmp_path: Path, capsys: 
 
 def test_operations_of_another_workload_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = bank_folder(tmp_path / "history", ("read", 7))
-    assert f"{folder}: operation 3 is none of --workload=bank: the result of :read is a map of account to balance" in (
-        refused(capsys, str(folder), "--workload=bank")
+    assert (
+        f"{folder}: operation 3 does not belong to --workload=bank: the result of :read is a map of account to balance"
+        in (refused(capsys, str(folder), "--workload=bank"))
     )
     assert "there is no :read, but enqueue, dequeue, drain" in refused(capsys, str(folder), "--workload=queue")
 

@@ -15,7 +15,7 @@ def test_the_rare_is_chosen_more_often_and_what_was_chosen_less() -> None:
     archive.record_visits(["rare"])
     archive.add("often seen", ["common"])
     archive.add("seen once", ["common", "rare"])
-    assert archive.known_cells == {"common", "rare"}
+    assert archive.known_features == {"common", "rare"}
     rng = Random(1)
     first = Counter(str(chosen.item) for chosen in (archive.choose(rng) for _ in range(30)) if chosen is not None)
     assert first["seen once"] > 2 * first["often seen"]

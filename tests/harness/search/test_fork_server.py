@@ -314,9 +314,9 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlay
     counted = Player(experiment(), base, tmp_path / "schedules", Engines(threads=1))
     with closing(ForkPlayer(counted, modules=find_modules(find_packages(experiment().system)))) as counting:
         first, again = counting.play_all([healthy, healthy], never)
-        words = [word for kept in counting._archive._entries for word in kept.cells]
+        words = [word for kept in counting._archive._entries for word in kept.features]
         of_events = [
-            kept.item.fork_point for kept in counting._archive._entries if set(kept.cells) - {fork_server.NEW_CODE}
+            kept.item.fork_point for kept in counting._archive._entries if set(kept.features) - {fork_server.NEW_CODE}
         ]
         left = counting.branch(Random(1), killing, 3, never)
         last = counting.play(healthy)

@@ -99,7 +99,7 @@ def judge_copies(copies: Sequence[Sequence[Row]]) -> list[frozenset[str]]:
         for one in group.silent:
             silent[one["process"]].append(one["op"])
     ops = {row["index"]: row for group in GROUPS for row in group.operations()}
-    packed = pack(copies, ops, [], apart=False, silent=silent)
+    packed = pack(copies, ops, [], separate_times=False, silent=silent)
     found = find_violated(packed, CONTRACT, Engines("sqlite"), [OFFSETS])
     return [found.get(number, frozenset()) for number in range(len(copies))]
 

@@ -36,7 +36,7 @@ def sample(kind: Kind, least: int) -> list[Planted]:
 
 def judge_alone(rows: Rows, kind: Kind) -> frozenset[str]:
     """Returns the anomalies that a judgement of these rows reports, apart from deadlines."""
-    packed = pack([rows], {row["index"]: row for row in to_operations(rows)}, [], apart=False)
+    packed = pack([rows], {row["index"]: row for row in to_operations(rows)}, [], separate_times=False)
     deadlines = {check.anomaly for family in FAMILIES for check in family.checks if check.needs_end} | {NO_RECOVERY}
     with Engines().open(packed.history) as opened:
         return frozenset(judge(packed.history, kind.contract, opened).anomalies) - deadlines
@@ -51,7 +51,9 @@ def test_copies_are_judged_together_as_one_by_one(kind: Kind, least: int) -> Non
 
 def judge_together(copies: Sequence[Planted], kind: Kind, engines: Engines) -> dict[int, frozenset[str]]:
     ops = {row["index"]: row for one in copies for row in to_operations([*one.rest, *one.plain])}
-    packed = pack([one.edited for one in copies], ops, [], apart=any(one.plant.apart for one in copies))
+    packed = pack(
+        [one.edited for one in copies], ops, [], separate_times=any(one.plant.separate_times for one in copies)
+    )
     return find_violated(packed, kind.contract, engines, CLIENT_FAMILIES)
 
 

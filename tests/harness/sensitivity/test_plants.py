@@ -75,7 +75,7 @@ def test_copies_are_valid_histories(kind: Kind) -> None:
     """Each copy has its own time here, so no stamp occurs twice."""
     planted = planted_in(kind)
     ops = {row["index"]: row for one in planted for row in to_operations([*one.rest, *one.plain])}
-    packed = pack([one.edited for one in planted], ops, [], apart=True)
+    packed = pack([one.edited for one in planted], ops, [], separate_times=True)
     with Engines().open(packed.history) as engine:
         register_data_sets(engine, packed.history)
         count_kinds(engine, engine)
