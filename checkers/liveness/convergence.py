@@ -222,6 +222,7 @@ STALE_METADATA: Final = make_snapshot_check(
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{node:capital} answered [said_replicas?[said>-1?leader {said}|no leader], replicas {said_replicas}, in "
     "sync {said_members}|no such partition] for {key}, when ZooKeeper had [leader>-1?leader {leader}|no leader], "
     "replicas {replicas}, in sync {members} from {since:time} to {until:time}, and no fault was in force; the "

@@ -145,6 +145,7 @@ OVERLOOKED_LOG: Final = Check(
         """,
     evidence=select_first("found_overlooked_log", "key, epoch, node"),
     examined="select count(*) as examined from election_by_length",
+    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="Broker {leader} was elected leader of {key} for epoch {epoch} by the length of the logs, and {node}, one "
     "of the members {members} that had all failed, [own_end?had a log to offset {own_end} in epoch {own_epoch}, and "
     "the leader's went to {leaders_end} in epoch {leaders_epoch}|was not asked].",

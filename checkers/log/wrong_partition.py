@@ -44,14 +44,15 @@ read instead. ``again``: both keys are one partition of a topic that was deleted
 ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
 """Columns that ``SIGHTING`` needs, from a row ``t`` of ``log_strays``."""
 
+# `[condition?text|other text]` is a choice: see `checkers.claims`.
 DESTINATION: Final = (
     "{other_op} had sent it to [again=1?{other_key}, an earlier topic's|another partition, {other_key}], at "
     "{other_op:called}"
 )
-"""Template: where a value was sent instead (``claims``)."""
+"""Template: where a value was sent instead."""
 
 SIGHTING: Final = (
     "it was read in [again=1?{other_key}, a later topic's|another partition, {other_key}], at offset {other_position} "
     "({other_op} at {other_op:called})"
 )
-"""Template: where a value was read instead (``claims``)."""
+"""Template: where a value was read instead."""

@@ -75,6 +75,7 @@ MAX_VIEWS: Final = parse_views(f"""
     """)
 
 
+# `[condition?text|other text]` is a choice: see `checkers.claims`.
 def _describe_value(column: str) -> str:
     return f"[{column}={INITIAL}?the initial value|{{{column}}}]"
 
@@ -97,7 +98,6 @@ MAX_PHANTOM: Final = Check(
         group by f.key, f.value, f.read_op, f.looked {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('looked')} as examined from max_levels",
-    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim="{key}: {read_op} read {value} at {read_op:called}, but [its write by {failed_op} at {failed_op:called} had "
     "definitely failed|no one wrote it].",
     more="{looked-1}",  # how many operations are not listed

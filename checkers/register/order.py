@@ -33,6 +33,7 @@ from assay.checkers.sql_idioms import greatest_before, order_by, row_number, tot
 _DIFFERENT_VALUES: Final = f"coalesce(g.earlier_value, {INITIAL}) <> g.late_value"
 """SQL: whether an earlier operation on the late call's chain had another value than the late call."""
 
+# `[condition?text|other text]` is a choice: see `checkers.claims`.
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
     f"{describe_value('late_value')}"
@@ -213,7 +214,6 @@ STALE_READ: Final = Check(
     # - between chains: "key r held 1 by T (C); then 2 was there by T (A), called at T; then B began to read 1 at T."
     # - the first chain was there from the beginning: "key r had its initial value; then 2 was there by T (A), ..."
     # - no single operation lies in between: "key r held 1 by T (C); 2 was still in use after that (D, called at T) ..."
-    # `[condition?text|other text]` is a choice: see `checkers.claims`.
     claim=f"[across=0?In {{key}} {describe_value('value')} comes after {describe_value('late_value')} by "
     f"[versioned=1?version|its CAS ([{{place_op}}|an unknown process])], and {_VALUE_SEEN}, yet {_LATE} only at "
     f"{{late_call:time}}|[earlier_time={-INFINITY}?key {{key}} had its initial value|key {{key}} held "
