@@ -3,8 +3,8 @@
 1. The run is divided into at most 240 intervals of equal, round length.
 2. A rate counts an operation in the interval in which it ended, or was called if it has no end (``info``).
 3. A latency belongs to the interval in which the operation was scheduled, so that an outage appears at its begin. If an
-   open loop is behind schedule at its end, no operation is scheduled in the last intervals. There a latency also
-   belongs to the interval of the call, so that the panel is drawn to the end.
+   open loop is behind schedule at its end, no operation is scheduled in the last intervals. An operation called in one
+   of these intervals is counted there a second time, so that the panel is drawn to the end.
 4. A latency is measured from the time for which an open loop scheduled the operation. Otherwise calls that a stalled
    system delayed would not count (coordinated omission, G. Tene, "How NOT to Measure Latency").
 """

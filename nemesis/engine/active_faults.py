@@ -117,6 +117,7 @@ class ActiveFaults:
             if not waits:
                 raise
             return ChosenTarget((), wait_reason=str(error))
+        # For a kind that means a number of servers, the target's key is a role.
         of_role = [node for node in servers if target.kind not in SIZE_KINDS or target.key in (None, node.role)]
         if target.kind not in (TargetKind.NAMED, TargetKind.ORIGIN, TargetKind.SPARE):
             free = (node for node in of_role if node.name not in scene.busy and node not in chosen.nodes)
@@ -133,16 +134,21 @@ class ActiveFaults:
           replicas.
         """
         context, fault = self._context, self._catalogue[step.fault]
-        impact = fault.impact if step.target.of_main else fault.impact.beside_main  # of a sidecar alone
+        impact = fault.impact if step.target.of_main else fault.impact.on_sidecar
         changing = [one for one in self if self._catalogue[one.step.fault].impact.changes_members]
         if impact.changes_members and changing:
-            return f"{'+'.join(changing[0].names)} leaves or joins the cluster (fault {changing[0].id}), one at a time"
+            return (
+                f"only one server may leave or join the cluster at a time, and {'+'.join(changing[0].names)} does now "
+                f"(fault {changing[0].id})"
+            )
         if not (impact.stops_work or impact.cuts_links):
             return None
         held = self.find_unavailable()
         for server in [node for node in self._servers if node.name in context.emptied]:  # these have lost their data
             if is_ended_cleanly(context.emptied[server.name].step) and not may_end_sessions(fault):
-                continue  # its session ended at once; those of the other nodes must first expire
+                # Its session ended at once. The sessions of the other nodes must first expire, so the controller learns
+                # of the emptied server's end before it learns of theirs.
+                continue
             away = [one for one in self._servers if one is not server and (one in nodes or one.name in held)]
             if not any(one in nodes for one in away):
                 continue
@@ -160,8 +166,8 @@ class ActiveFaults:
         return [node for node in self._servers if not wanted or node.role in wanted]
 
     def _keep_majority(self, chosen: ChosenTarget, busy: Collection[str], of_role: Collection[Node]) -> ChosenTarget:
-        """Returns the targets. If active faults and these targets together affect a majority of servers, returns one
-        server that is affected already instead.
+        """Returns the targets. If active faults and these targets together affect a majority of servers, returns
+        instead one server that a fault already affects.
         """
         if not any(node in self._servers for node in chosen.nodes):
             return chosen
@@ -171,5 +177,5 @@ class ActiveFaults:
         free: list[Node] = [node for node in of_role if node.name in affected and node.name not in busy]
         if count <= (len(self._servers) - 1) // 2 or not free:
             return chosen
-        note = f"took {free[0].name}, which another fault holds already, so that a majority stays undisturbed"
+        note = f"took {free[0].name}, which another fault already holds, so that a majority stays undisturbed"
         return ChosenTarget((free[0],), key=chosen.key, note=note)

@@ -229,7 +229,7 @@ class FaultReporter:
                 time,
                 # A copy of the present state, because evidence still grows after the row is written.
                 msgspec.json.decode(msgspec.json.encode(dict(detail))),
-                impact if step.target.of_main else impact.beside_main,
+                impact if step.target.of_main else impact.on_sidecar,
                 on_clients=not self._clients.isdisjoint(targets),
                 took_effect=took_effect,
                 stage=stage,

@@ -64,7 +64,7 @@ class Impact:
     """Replicas are assigned to other servers than before."""
 
     @property
-    def beside_main(self) -> Impact:
+    def on_sidecar(self) -> Impact:
         """Impact of the same fault on a sidecar."""
         return replace(self, ends_process=False, pauses_process=False)
 
@@ -371,7 +371,9 @@ def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
     if target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
     if target.kind is TargetKind.SPARE and not census.spares:
-        raise ScheduleError(f"target {target}: no node waits to join here; a fault that has one join gets one")
+        raise ScheduleError(
+            f"target {target}: this cluster has no spare node; it gets one only for a fault that adds a server"
+        )
     if target.kind in CLIENT_KINDS and not census.clients:
         raise ScheduleError(
             f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"
