@@ -234,8 +234,8 @@ class _Pass:
     def _iterate_blocks(self, segment: Segment) -> Iterator[bytes]:
         """Yields the bytes of each block, checked again even if they were checked before.
 
-        The disk may have damaged them since. A damaged last offset of a block may be too high, which only the next
-        block or the segment's end shows.
+        The disk may have damaged them since. If damage raised the last offset of a block, only the next block or the
+        segment's end shows it.
         """
         blocks, expected = segment.blocks(), segment.base_offset
         while True:

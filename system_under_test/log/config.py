@@ -50,7 +50,7 @@ class LogConfig:
     def check(self, data: Buffer, next_offset: int, base_offset: int, limit: int | None = None) -> CheckResult:
         """Checks entries of the segment that begins at ``base_offset``. The first must have the offset ``next_offset``.
 
-        In a log with gaps, an offset after a gap must be below ``limit``.
+        In a log with gaps, which compaction leaves, an offset after a gap is accepted only below ``limit``.
         """
         highest = base_offset + MAX_RELATIVE if limit is None else min(base_offset + MAX_RELATIVE, limit - 1)
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=highest)

@@ -206,7 +206,7 @@ class Segment:
     def load(self, limit: int | None = None) -> SegmentScan | None:
         """Returns an unstarted scan of the bytes after the last index entry; None if the index is not usable.
 
-        An offset after a gap must be below ``limit``.
+        ``limit``: see :meth:`scan`.
         """
         if not self.index.load(self.size):
             return None
@@ -242,7 +242,10 @@ class Segment:
             self.times.forget()
 
     def scan(self, limit: int | None = None) -> SegmentScan:
-        """Returns an unstarted scan of the file. An offset after a gap must be below ``limit``."""
+        """Returns an unstarted scan of the file.
+
+        Compaction leaves gaps between offsets. The scan accepts an offset after a gap only if it is below ``limit``.
+        """
         return SegmentScan(self.file, self.base_offset, self.config, limit=limit)
 
     def adopt(self, scan: SegmentScan) -> None:
@@ -478,7 +481,7 @@ class TruncationPoint:
 
     @property
     def gap(self) -> int:
-        """``end`` if there is a gap before it, else 0. Only a new segment, named ``end``, can record the gap."""
+        """The offset at which a new segment must begin, because its name records the gap; 0 without a gap."""
         return self.end if self.next_offset < self.end else 0
 
 

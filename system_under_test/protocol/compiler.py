@@ -28,8 +28,8 @@ def encode_into(message: Any, version: int, chunks: list[Records]) -> int:
 def encode(message: Any, version: int) -> list[Records]:
     """Returns the encoded message: one chunk of bytes, or bytes and slices in wire order if it holds slices."""
     chunks: list[Records] = []
-    slices = encode_into(message, version, chunks)
-    return chunks if slices else [b"".join(chunks)]  # type: ignore[arg-type]
+    has_slices = encode_into(message, version, chunks) > 0
+    return chunks if has_slices else [b"".join(chunks)]  # type: ignore[arg-type]
 
 
 def encode_bytes(message: Any, version: int) -> bytes:

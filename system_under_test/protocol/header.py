@@ -82,7 +82,8 @@ def encode_request(request: object, version: int, correlation_id: int, client_id
     """
     chunks: list[Records] = [b""]
     name = b"" if client_id is None else client_id.encode()
-    if encode_into(request, version, chunks):
+    has_slices = encode_into(request, version, chunks) > 0
+    if has_slices:
         chunks = [chunk if isinstance(chunk, bytes) else chunk.read() for chunk in chunks]
     size = _REQUEST.size + len(name) + sum(map(len, chunks))  # type: ignore[arg-type]
     length = -1 if client_id is None else len(name)
@@ -93,7 +94,8 @@ def encode_request(request: object, version: int, correlation_id: int, client_id
 def encode_response(response: object, version: int, correlation_id: int) -> list[Records]:
     """Returns a whole response frame: one chunk of bytes, or bytes and slices in wire order."""
     chunks: list[Records] = [b""]
-    if not encode_into(response, version, chunks):
+    has_slices = encode_into(response, version, chunks) > 0
+    if not has_slices:
         size = 4 + sum(map(len, chunks))  # type: ignore[arg-type]
         chunks[0] = _RESPONSE_FRAME.pack(size, correlation_id)
         return [b"".join(chunks)]  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ class FollowerTerm:
         self.is_relied_on = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
         """Whether other brokers may rely on this replica to have all acknowledged records.
 
-        True if it is in the ISR or the ELR, and from its reconciliation on.
+        True while it is in the ISR or the ELR, and in any case once it is reconciled.
         """
         self.reconciled = False
         """Whether the log is known to be a prefix of the leader's."""
@@ -79,7 +79,7 @@ class FollowerTerm:
         elif log.end_offset < answer.log_start:
             await self.discard(answer.log_start, "below the leader's log start")
         elif log.end_offset == log.start_offset:
-            await self.truncate(log.end_offset, "an empty log has no history, whatever it once had")
+            await self.truncate(log.end_offset, "the log is empty, so its epoch history is removed")
         elif answer.epoch < 0:
             await self.discard(answer.log_start, "no epoch in common with the leader")
         else:
@@ -100,7 +100,7 @@ class FollowerTerm:
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # An empty log has no epoch history to compare, and may start beyond the leader's end.
             if log.damage is None and (
-                replica.traits.must_start_empty(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
+                replica.traits.needs_empty_log(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
             ):
                 await self.discard(fetched.log_start, "out of the leader's range")
             self._reconcile_later(now)
@@ -164,7 +164,7 @@ class FollowerTerm:
         async with replica.truncation_lock:
             if offset < before:
                 prepared = log.end_offset
-                # If retention has removed ``offset`` meanwhile, the log will be reset, which needs other notes.
+                # If retention has removed ``offset`` meanwhile, the log will be reset, which must be prepared for 0.
                 while prepared > (needed := offset if offset >= log.start_offset else 0):
                     prepared = needed
                     if not await self._prepare_truncation(prepared):
@@ -195,7 +195,8 @@ class FollowerTerm:
     async def _prepare_truncation(self, offset: int) -> bool:
         """Lowers the checkpoints before a truncation, and returns whether the truncation may proceed.
 
-        If the term is over by then, or the task is cancelled, the log's notes are restored before the next term begins.
+        If the term is over by then, or the task is cancelled, the log restores its compaction note. This
+        is done before the next term begins.
         """
         allowed = False
         try:
@@ -219,7 +220,7 @@ class FollowerTerm:
 
 
 def _find_first_offset(records: bytes) -> int:
-    """Returns the offset of the first whole entry, which is that of its last message; 0 without an entry."""
+    """Returns the offset of the first whole entry; 0 without one. An entry has the offset of its last message."""
     return next((offset for _, _, offset in scan(records)), 0)
 
 

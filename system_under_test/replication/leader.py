@@ -96,7 +96,7 @@ class LeaderTerm:
                 replica.epochs.assign(self.epoch, first)
             replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)
         replica.schedule_flush()
-        if replica.counted_end() < log.end_offset:  # with ``flush.messages``, the new records must be flushed to count
+        if replica.end_counted_as_flushed() < log.end_offset:  # because of ``flush.messages``
             replica.environment.on_flush_wanted(replica)
         if replica.traits.wakes_followers:
             replica.append_readers.wake()
@@ -109,7 +109,7 @@ class LeaderTerm:
             return
         replica, in_sync = self.replica, self.in_sync
         if self.has_enough_in_sync() and not in_sync.superseded:
-            watermark = replica.counted_end()
+            watermark = replica.end_counted_as_flushed()
             now = asyncio.get_running_loop().time()
             lag_time_max = replica.environment.lag_time_max
             for broker, position in self.positions.items():

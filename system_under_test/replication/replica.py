@@ -154,7 +154,7 @@ class Replica:
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
-    def counted_end(self) -> int:
+    def end_counted_as_flushed(self) -> int:
         """Returns the offset below which records count as flushed. A leader takes it as its own position.
 
         It is at most ``flush_messages - 1`` records above the offset that is really flushed.
@@ -163,7 +163,7 @@ class Replica:
 
     async def flush_until_counted(self) -> None:
         """Flushes until all records of the log count as flushed."""
-        while self.counted_end() < self.log.end_offset and not self.log.closed:
+        while self.end_counted_as_flushed() < self.log.end_offset and not self.log.closed:
             await self.log.flush()
             self.advance()
 

@@ -388,7 +388,7 @@ class Replicas:
         return self._partitions.get((partition.topic, partition.index)) is partition
 
     async def _prepare_truncation(self, replica: Replica, offset: int) -> None:
-        """Lowers the checkpoints, and writes the log's notes, before a truncation.
+        """Lowers the checkpoints, and writes the log's compaction note, before a truncation.
 
         After a crash, a recovery point above the log's end would look like damage, and a high watermark above the end
         would make the next records count as committed.

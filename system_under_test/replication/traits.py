@@ -53,8 +53,8 @@ class ReplicationTraits:
     """Whether the high watermark may advance, given the in-sync set and min.insync.replicas."""
     fetchable_end: Callable[[LogBounds, bool], int] = lambda bounds, appended: bounds.end
     """The highest offset that a follower may fetch. The flag: whether the leader has appended a record in its term."""
-    must_start_empty: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
-    """Whether a follower must start with an empty log, given its log end and the start of the leader's log."""
+    needs_empty_log: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
+    """Whether a follower must replace its log by an empty one, given its log end and the start of the leader's log."""
     find_divergence: Callable[[EpochAnswer, EpochHistory, LogBounds], tuple[int, bool]] = _diverge_by_epochs
     """The offset at which a follower's log diverges from the leader's, and whether truncating there is enough."""
     may_rejoin: Callable[[int, int, int], bool] = _has_caught_up
@@ -125,7 +125,7 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     "double-failover": ReplicationTraits(find_divergence=diverge_by_first_answer),
     "fetch-append-race": ReplicationTraits(
         fetchable_end=lambda bounds, appended: bounds.end if appended else bounds.high_watermark,
-        must_start_empty=lambda log_end, leaders_start: True,
+        needs_empty_log=lambda log_end, leaders_start: True,
     ),
     "read-above-hw": ReplicationTraits(readable_end=_get_end),
     "epoch-not-recorded": ReplicationTraits(records_epoch_at_once=False),

@@ -41,8 +41,11 @@ FindCoordinator = Callable[[groups.GroupCoordinatorRequest, RequestContext], Awa
 class DraftCoordinator:
     """The draft's coordinator on one broker.
 
-    ``get_stored_groups`` returns the groups of Kafka's final design in the partition of a group id. It raises
-    :class:`GroupError`: GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
+    A *term* is the time in which the broker leads one partition of the offsets topic, and so coordinates its groups.
+
+    ``get_stored_groups`` returns the stored groups of Kafka's final design. They are those of the offsets topic's
+    partition to which a group id belongs. It raises :class:`GroupError`: GROUP_LOAD_IN_PROGRESS,
+    GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
 
     ``find_coordinator`` answers the final design's request for a group's coordinator.
     """
@@ -189,7 +192,7 @@ class DraftCoordinator:
             )
         except GroupError as error:
             return groups.HeartbeatResponse(error_code=error.code)
-        if on_response_written is not None:
+        if on_response_written is not None:  # the consumer must join again
             context.after_response(on_response_written)
             return groups.HeartbeatResponse(error_code=draft_groups.ILLEGAL_GENERATION)
         return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
