@@ -12,7 +12,7 @@ def test_polls_of_another_partition(settings):
     """All polls, the last ones too, read another partition."""
     polls = repeat(Operation("poll", OTHER, {"start": "earliest"}))
     final = [Operation("poll", OTHER, {"start": "earliest", "seek": True}, Phase.DRAIN)] * 4
-    return mix(Send.draw(["orders-0"], longest=1), polls) | final
+    return mix(Send.draw(["orders-0"], most_values=1), polls) | final
 
 
 KEY = "orders-0"
@@ -41,17 +41,17 @@ CONTRACT = forbid("lost-write", "vanished", "duplicate", "phantom", "inconsisten
 @experiment(system=Toy("drop"), client=RecordsAlone, contract=CONTRACT)
 def test_positions_of_polls_left_out(settings):
     """The effects do not say from where to where a poll read."""
-    return traffic(["orders-0"], longest=1) | drain(["orders-0"], seconds=30)
+    return traffic(["orders-0"], most_values=1) | drain(["orders-0"], seconds=30)
 
 
 @experiment(system=Toy("reorder"), client=Log, contract=forbid("phantom"))
 def test_contract_that_forbids_too_little(settings):
-    return traffic(["orders-0"], longest=1) | drain(["orders-0"], seconds=30)
+    return traffic(["orders-0"], most_values=1) | drain(["orders-0"], seconds=30)
 
 
 @experiment(system=Toy("dup"), client=Log, contract=forbid(*LOG_PROMISES))
 def test_rate_too_low(settings):
-    return traffic(["orders-0"], longest=1) | drain(["orders-0"], seconds=30)
+    return traffic(["orders-0"], most_values=1) | drain(["orders-0"], seconds=30)
 
 
 @experiment(system=Toy("drop"), client=Log, contract=forbid(*LOG_PROMISES))
@@ -59,7 +59,7 @@ def test_polls_from_the_end(settings):
     """Each poll begins at the end of the log."""
     tail = {"start": "latest", "seek": True}
     return (
-        mix(Send.draw([KEY], longest=1), repeat(Operation("poll", KEY, tail)))
+        mix(Send.draw([KEY], most_values=1), repeat(Operation("poll", KEY, tail)))
         | [Operation("poll", KEY, tail, Phase.DRAIN)] * 4
     )
 
@@ -69,12 +69,12 @@ KEYS = ["orders-0", "orders-1"]
 
 @experiment(system=Toy(), client=Log, contract=forbid(*LOG_PROMISES, may_stall=["kill"]))
 def test_right_under_kill(settings):
-    return traffic(KEYS, longest=1) | drain(KEYS, seconds=30)
+    return traffic(KEYS, most_values=1) | drain(KEYS, seconds=30)
 
 
 @experiment(system=Toy(), client=Log, contract=forbid(*LOG_PROMISES, may_stall=["power-loss"]))
 def test_right_under_power_loss(settings):
-    return traffic(KEYS, longest=1) | drain(KEYS, seconds=30)
+    return traffic(KEYS, most_values=1) | drain(KEYS, seconds=30)
 
 
 CONTRACT_3s = forbid("lost-write", "vanished", "duplicate", "phantom", "inconsistent-offset", "real-time-order")
@@ -96,14 +96,14 @@ def test_right_with_polls_by_hand(settings):
 
 @experiment(system=Toy("memory"), client=Log, contract=forbid(*LOG_PROMISES, may_stall=["kill"]))
 def test_memory(settings):
-    return traffic(KEYS, longest=1) | drain(KEYS, seconds=30)
+    return traffic(KEYS, most_values=1) | drain(KEYS, seconds=30)
 
 
 @experiment(system=Toy("reorder"), client=Log, contract=forbid(*LOG_PROMISES))
 def test_swapped_records(settings):
-    return traffic(["orders-0"], longest=1) | drain(["orders-0"], seconds=30)
+    return traffic(["orders-0"], most_values=1) | drain(["orders-0"], seconds=30)
 
 
 @experiment(system=Toy("dup"), client=Log, contract=forbid(*LOG_PROMISES))
 def test_duplicates(settings):
-    return traffic(["orders-0"], longest=1) | drain(["orders-0"], seconds=30)
+    return traffic(["orders-0"], most_values=1) | drain(["orders-0"], seconds=30)

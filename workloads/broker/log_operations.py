@@ -83,11 +83,11 @@ class Send(Verb):
         return make_plain_records(values)
 
     @staticmethod
-    def draw(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
-        """Yields sends of one to ``longest`` new values to random partitions, for ever."""
+    def draw(keys: Sequence[str], *, most_values: int = LONGEST_SET) -> Generator:
+        """Yields sends of one to ``most_values`` new values to random partitions, for ever."""
 
         def step(following: int, context: Context) -> tuple[Operation, int]:
-            count = 1 + context.random_below(longest, salt=1)
+            count = 1 + context.random_below(most_values, salt=1)
             values = list(range(following, following + count))
             return Operation(Send.f, context.choose(keys, salt=2), values), following + count
 
@@ -393,9 +393,9 @@ def effects(completed: Completed) -> Sequence[Effect]:
     return list(find_verb(TABLE, completed.operation).effects(completed))
 
 
-def traffic(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
+def traffic(keys: Sequence[str], *, most_values: int = LONGEST_SET) -> Generator:
     """Yields sends and polls, about equally often, and a request for the log end once in twenty operations."""
-    return mix(Send.draw(keys, longest=longest), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
+    return mix(Send.draw(keys, most_values=most_values), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
 
 
 def to_poll_result(begin: int, fetched: FetchResult, assignment: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class ValueRange:
     PACKED: Final = 2 * RANGE  # Used by send_all_codecs.
     KEYED: Final = 3 * RANGE  # Used by use_compacted_partitions (short-lived keys in the upper half).
     TOMBSTONES: Final = 4 * RANGE  # Used by use_compacted_partitions for tombstones.
-    PASSING: Final = 5 * RANGE  # Used by topic_recreation.
+    RECREATED: Final = 5 * RANGE  # Used by topic_recreation.
     FOREIGN: Final = 6 * RANGE  # Used by group_mixes.strangers for numbers of commits by clients that are no members.
     CROWDED: Final = 7 * RANGE  # Used by send_and_poll in the mix ``crowd``.
     GROWN: Final = 8 * RANGE  # Used by topic_growth.
@@ -96,7 +96,7 @@ def send_sets(
     first: int,
     choices: Choices | None = None,
     *,
-    longest: int = 3,
+    most_values: int = 3,
     message_keys: Callable[[int, Context, int], str] | None = None,
 ) -> Generator:
     """Yields sends of new values from ``first`` on, for ever.
@@ -105,7 +105,7 @@ def send_sets(
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = 1 + context.random_below(longest, salt=1)
+        count = 1 + context.random_below(most_values, salt=1)
         argument: dict[str, Any] = {"values": list(range(following, following + count))}
         argument |= {name: context.choose(values, salt) for name, (values, salt) in (choices or {}).items()}
         if message_keys is not None:
@@ -148,12 +148,12 @@ def try_as_regular_and_newcomer(
     return mix(unfold(regular, ValueRange.LOYAL + first), unfold(newcomer, ValueRange.ARRIVED + first), weights=(2, 1))
 
 
-def send_backlog(key: str, sets: int, longest: int) -> Generator:
-    """Yields sends of ``sets`` sets of ``longest`` messages to one partition: a backlog that occupies readers."""
+def send_backlog(key: str, sets: int, size: int) -> Generator:
+    """Yields sends of ``sets`` sets of ``size`` messages to one partition: a backlog that occupies readers."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
-        first = ValueRange.LOADED + number * longest
-        return Operation(Send.f, key, list(range(first, first + longest))) if number < sets else None, number + 1
+        first = ValueRange.LOADED + number * size
+        return Operation(Send.f, key, list(range(first, first + size))) if number < sets else None, number + 1
 
     return unfold(step, 0)
 
@@ -181,7 +181,7 @@ def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     once.
     """
     choices: Choices = {"acks": ((1,), 0), "codec": (HASTY_CODECS, 17), "padding": (paddings, 18)}
-    single = send_sets(keys, ValueRange.HASTY, choices, longest=1)
+    single = send_sets(keys, ValueRange.HASTY, choices, most_values=1)
     return mix(single, send_sets(keys, ValueRange.HASTY + RANGE // 2, choices), weights=(3, 1))
 
 
@@ -203,12 +203,12 @@ def send_volleys(keys: Sequence[str], creation: Operation) -> Generator:
 
 def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Yields sends of sets of many messages of these sizes."""
-    return send_sets(keys, ValueRange.BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
+    return send_sets(keys, ValueRange.BULKY, {"padding": (paddings, 18)}, most_values=BULK_MESSAGES)
 
 
 def send_compressed_sets(keys: Sequence[str]) -> Generator:
     """Yields sends of compressed sets of some messages each."""
-    return send_sets(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
+    return send_sets(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, most_values=8)
 
 
 def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, partition_count_is_fixed: bool) -> Generator:
@@ -292,7 +292,9 @@ def use_compacted_partitions(keys: Sequence[str]) -> Generator:
     return mix(
         send_sets(keys, ValueRange.KEYED, packed, message_keys=choose_recurring),
         send_sets(keys, ValueRange.KEYED + RANGE // 2, packed, message_keys=choose_short_lived),
-        send_sets(keys, ValueRange.TOMBSTONES, {"tombstones": ((True,), 0)}, longest=1, message_keys=choose_recurring),
+        send_sets(
+            keys, ValueRange.TOMBSTONES, {"tombstones": ((True,), 0)}, most_values=1, message_keys=choose_recurring
+        ),
         Poll.draw(keys),
         Glance.draw(keys),
         End.draw(keys),

@@ -31,7 +31,7 @@ from assay.workloads.broker.topic_admin import AddPartitions, Create, Delete, Li
 NAME: Final = "brief"
 PARTITIONS: Final = 2
 LATER_INCARNATIONS: Final = 10
-"""Number of later incarnations that a late send may reach. Its argument ``lives`` lists them."""
+"""Number of later incarnations that a late send may reach. The argument ``lives`` of a send lists them."""
 SHORTEST_INCARNATION: Final = NANOSECONDS
 PAUSE: Final = NANOSECONDS // 4
 """Nanoseconds between two requested changes, or between two reads of the settings."""
@@ -44,15 +44,15 @@ UNANSWERED: Final = ("no-answer", "timeout")
 class IncarnationStage:
     """Stage of a topic's incarnation.
 
-    - ``CREATED``: the creation is requested, until it is acknowledged
+    - ``CREATING``: the creation is requested, until it is acknowledged
     - ``LIVING``: operations use the incarnation
     - ``ENDING``: no operation starts any more; those in flight are awaited
     - ``READING``: all operations have ended, and the incarnation is read once more
-    - ``DELETED``: the deletion is requested, until it is acknowledged
+    - ``DELETING``: the deletion is requested, until it is acknowledged
     - ``VERIFYING_DELETION``: the outcome of a deletion is unknown; the topic's settings are read until it is gone
     """
 
-    CREATED, LIVING, ENDING, READING, DELETED, VERIFYING_DELETION = range(6)
+    CREATING, LIVING, ENDING, READING, DELETING, VERIFYING_DELETION = range(6)
 
 
 class TopicIncarnations(Generator, frozen=True):
@@ -73,14 +73,14 @@ class TopicIncarnations(Generator, frozen=True):
     min_insync: int
     name_number: int = 1
     incarnation: int = 1
-    stage: int = IncarnationStage.CREATED
+    stage: int = IncarnationStage.CREATING
     partitions: int = PARTITIONS
     uncertain: bool = False
     changing: bool = False
     open: int = 0
     adrift: int = 0
     read: int = 0
-    value: int = ValueRange.PASSING
+    value: int = ValueRange.RECREATED
     stage_end: int = 0
     next_time: int = 0
 
@@ -96,7 +96,7 @@ class TopicIncarnations(Generator, frozen=True):
         if self.stage == IncarnationStage.ENDING and not self.open:
             return replace(self, stage=IncarnationStage.READING).op(context)
         if self.stage == IncarnationStage.READING and self.read == self.partitions and not self.open:
-            return replace(self, stage=IncarnationStage.DELETED).op(context)
+            return replace(self, stage=IncarnationStage.DELETING).op(context)
         if self.stage == IncarnationStage.LIVING:
             return self._use_incarnation(context)
         if self.stage == IncarnationStage.READING and self.read < self.partitions:
@@ -104,7 +104,7 @@ class TopicIncarnations(Generator, frozen=True):
             operation = Operation(Poll.f, f"{self.topic}-{self.read}", argument)
             return Invoke(operation, context.pick()), replace(self, read=self.read + 1, open=self.open + 1)
         if (
-            self.stage in (IncarnationStage.CREATED, IncarnationStage.DELETED, IncarnationStage.VERIFYING_DELETION)
+            self.stage in (IncarnationStage.CREATING, IncarnationStage.DELETING, IncarnationStage.VERIFYING_DELETION)
             and not self.changing
         ):
             if context.time < self.next_time:
@@ -145,11 +145,11 @@ class TopicIncarnations(Generator, frozen=True):
         return Operation(End.f, key, mark or None)
 
     def _make_change(self) -> Operation:
-        if self.stage == IncarnationStage.CREATED:
+        if self.stage == IncarnationStage.CREATING:
             configs = {"min.insync.replicas": str(self.min_insync)}
             shape = {"partitions": PARTITIONS, "replication": self.replication, "configs": configs}
             return Operation(Create.f, self.topic, shape)
-        return Operation(Delete.f if self.stage == IncarnationStage.DELETED else ListSettings.f, self.topic)
+        return Operation(Delete.f if self.stage == IncarnationStage.DELETING else ListSettings.f, self.topic)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
@@ -175,7 +175,7 @@ class TopicIncarnations(Generator, frozen=True):
                 retried,
                 name_number=self.name_number + 1,
                 incarnation=1,
-                stage=IncarnationStage.CREATED,
+                stage=IncarnationStage.CREATING,
                 uncertain=False,
             )
         if f == Create.f:
@@ -197,7 +197,7 @@ class TopicIncarnations(Generator, frozen=True):
                 self,
                 changing=False,
                 uncertain=False,
-                stage=IncarnationStage.CREATED,
+                stage=IncarnationStage.CREATING,
                 incarnation=self.incarnation + 1,
             )
         elif f == Delete.f and outcome is Outcome.INFO:

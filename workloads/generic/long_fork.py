@@ -50,5 +50,5 @@ def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
     contract = forbid(*LONG_FORK_ANOMALIES, may_stall=may_stall)
     if level != "parallel snapshot isolation":
         return contract
-    because = "parallel snapshot isolation orders the writes of different sites by no clock that all reads share"
+    because = "under parallel snapshot isolation, reads at different sites may see writes in different orders"
     return contract.tolerate("G-nonadjacent", because=because)

@@ -28,7 +28,7 @@ MAX_RECORDS: Final = 500
 
 def traffic(keys: Sequence[str], *, seconds: float) -> Generator:
     """Yields sends, polls and a few reads of log ends on all partitions, and then a drain within ``seconds``."""
-    return log_operations.traffic(keys, longest=1) | drain(keys, seconds=seconds)
+    return log_operations.traffic(keys, most_values=1) | drain(keys, seconds=seconds)
 
 
 class KafkaLog:
