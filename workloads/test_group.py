@@ -28,11 +28,11 @@ from assay.workloads.broker.group_mixes import (
     list_subscribed,
     member_experiment,
 )
-from assay.workloads.broker.group_operations import WORKER_GROUP, traffic
+from assay.workloads.broker.group_operations import WORKERS, traffic
 from assay.workloads.broker.mixes import LOG_MIXES
 
 # There are fewer partitions than members, so some own nothing. Acknowledged data survives a power loss.
-SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKER_GROUP,)).with_setting("flush.messages", "1")
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
 CONTRACT = build_contract(
     *LOG_ANOMALIES,
     *GROUP_ANOMALIES,
@@ -41,7 +41,7 @@ CONTRACT = build_contract(
     *REGISTER.anomalies,
     may_stall=GROUPS_STALL,
 )
-MIXES = (*adapt_to_groups(LOG_MIXES, WORKER_GROUP), *GROUP_MIXES)
+MIXES = (*adapt_to_groups(LOG_MIXES, WORKERS), *GROUP_MIXES)
 
 
 def build_group_traffic(settings: Settings) -> Generator:

@@ -21,7 +21,7 @@ from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.connector_client import ConnectorClient
 from assay.workloads.broker.group_drain import drain, leave_and_rejoin
 from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, adapt_to_groups, list_subscribed, member_experiment
-from assay.workloads.broker.group_operations import WORKER_GROUP, CommitPositions, LeaveGroup, PollGroup
+from assay.workloads.broker.group_operations import WORKERS, CommitPositions, LeaveGroup, PollGroup
 from assay.workloads.broker.log_operations import End, Send
 from assay.workloads.broker.mixes import OLD_GROUP_MIXES
 
@@ -54,15 +54,15 @@ CONTRACT = build_contract(
     system=SYSTEM,
     client=ConnectorClient,
     contract=CONTRACT,
-    mixes=(*adapt_to_groups(OLD_GROUP_MIXES, WORKER_GROUP), *ZOOKEEPER_MIXES),
+    mixes=(*adapt_to_groups(OLD_GROUP_MIXES, WORKERS), *ZOOKEEPER_MIXES),
 )
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share the acknowledged records, each partition has one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()
     traffic = mix(
-        Send.draw(keys), PollGroup.draw(WORKER_GROUP), CommitPositions.draw(WORKER_GROUP, keys), End.draw(keys),
-        stagger(LEAVE_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKER_GROUP})),
+        Send.draw(keys), PollGroup.draw(WORKERS), CommitPositions.draw(WORKERS, keys), End.draw(keys),
+        stagger(LEAVE_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKERS})),
         weights=(8, 8, 4, 1, 2),
     )  # fmt: skip
     shared = list_subscribed(SYSTEM, settings)
-    return traffic | leave_and_rejoin(WORKER_GROUP) | drain(shared, seconds=CONTRACT.recovery_deadline)
+    return traffic | leave_and_rejoin(WORKERS) | drain(shared, seconds=CONTRACT.recovery_deadline)

@@ -162,5 +162,5 @@ def _to_client_target(fault: str, rng: random.Random, census: Census, target: Ta
             f"{fault} hits consumers, so its target cannot be {target}: use consumer, consumers or client1"
         )
     if not census.clients:
-        raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")
+        raise ScheduleError(f"{fault}: no client lives on a node here; declare @experiment(..., client_nodes=True)")
     return draw_key(target if target is not None else Target(TargetKind.CONSUMER), rng, census)

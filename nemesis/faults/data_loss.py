@@ -89,7 +89,8 @@ class Wipe(Kill):
             name = next(iter(context.ever_emptied))
             if name not in others:
                 raise TargetError(
-                    f"{name} has lost its data in this run, so no other may; it is held, or not a possible target"
+                    f"{name} has lost its data in this run, so no other server may; it is held by another fault, or "
+                    "cannot be the target"
                 )
             injection.evidence["instead_of"] = injection.names[0]
             injection.targets = (others[name],)

@@ -376,7 +376,7 @@ def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
         )
     if target.kind in CLIENT_KINDS and not census.clients:
         raise ScheduleError(
-            f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"
+            f"target {target}: no client lives on a node here; declare @experiment(..., client_nodes=True)"
         )
     if target.kind in SIZE_KINDS and target.key is not None and target.key not in (census.roles or (target.key,)):
         roles = ", ".join(census.roles or ())

@@ -35,7 +35,7 @@ from assay.workloads.broker import group_drain, group_operations
 from assay.workloads.broker.controller_churn import ControllerClient
 from assay.workloads.broker.group_client import GroupClient
 from assay.workloads.broker.group_drain import catch_up
-from assay.workloads.broker.group_operations import WORKER_GROUP
+from assay.workloads.broker.group_operations import WORKERS
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import traffic
 from assay.workloads.broker.topic_admin import Alter, Create, Delete, Move
@@ -182,7 +182,7 @@ def test_what_is_never_ended_is_found_by_name(
     ]
 
 
-GROUP_SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKER_GROUP,))
+GROUP_SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,))
 GROUP_CONTRACT = forbid(*GROUP_CONVERGENCE.anomalies, recovery_deadline=20.0)
 
 
@@ -205,7 +205,7 @@ def never_elects_again(patch: pytest.MonkeyPatch) -> None:
     elect = Group._end_joining_if_complete
 
     def once_only(self: Group) -> None:
-        if self.group_id != WORKER_GROUP or self.generation < 2:
+        if self.group_id != WORKERS or self.generation < 2:
             elect(self)
 
     patch.setattr(Group, "_end_joining_if_complete", once_only)

@@ -32,7 +32,7 @@ from assay.nemesis.schedule.schedule import FaultSchedule, decode_schedule
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.workloads import test_draft_group, test_offsets
-from assay.workloads.broker.group_operations import WORKER_GROUP
+from assay.workloads.broker.group_operations import WORKERS
 from assay.workloads.broker.offsets_client import MEMBERS, Fetch, Leave, OffsetsClient
 
 from helpers.attempts import played
@@ -71,7 +71,7 @@ class Point:
 POINTS = [
     *(Point(f"failover-{n}", event, MEMBERS, restless, 30.0) for n, event in enumerate(FAILOVER_POINTS, start=1)),
     *(
-        Point(f"draft-failover-{n}", event, WORKER_GROUP, test_draft_group.test_draft_group, 100.0)
+        Point(f"draft-failover-{n}", event, WORKERS, test_draft_group.test_draft_group, 100.0)
         for n, event in enumerate(DRAFT_FAILOVER_POINTS, start=1)
     ),
 ]

@@ -44,7 +44,7 @@ from assay.workloads.broker.group_mixes import (
     STAYING,
     find_coordinator_partition,
 )
-from assay.workloads.broker.group_operations import WORKER_GROUP
+from assay.workloads.broker.group_operations import WORKERS
 from assay.workloads.broker.log_operations import GLANCE_BYTES
 from assay.workloads.broker.mixed_traffic import SLOW, ValueRange
 from assay.workloads.broker.mixes import BROKEN_EACH
@@ -449,7 +449,7 @@ def test_members_read_again_and_go_on_within_compressed_sets(tmp_path: Path) -> 
         if row["kind"] == "append" and row["outcome"] == "ok" and row["value"] >= ValueRange.TOGETHER:
             sets.setdefault((row["key"], row["op"]), []).append(row["position"])
     within = {(key, place) for (key, _), places in sets.items() for place in sorted(places)[1:]}
-    begun = {(row["key"], row["position"]) for row in rows if row["kind"] == "seek" and row["group"] == WORKER_GROUP}
+    begun = {(row["key"], row["position"]) for row in rows if row["kind"] == "seek" and row["group"] == WORKERS}
     assert within & begun
     committed = {(row["key"].partition("/")[2], row["position"]) for row in rows if row["kind"] == "fetched"}
     assert within & committed, "and a member began where another had committed it"
@@ -548,14 +548,14 @@ def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_pat
     late = LATE_PARTITIONS if test is test_group.test_group else 0
     assert drained == {f"orders-{number}" for number in range(6 + late)}
     if test is test_group.test_group:
-        assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == WORKER_GROUP}
+        assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == WORKERS}
 
 
 @pytest.mark.long
 def test_members_that_have_settled_take_up_partitions_that_come_though_none_of_them_goes(tmp_path: Path) -> None:
     for test, group in (
-        (test_group.test_group, WORKER_GROUP),
-        (test_zookeeper_group.test_zookeeper_group, WORKER_GROUP),
+        (test_group.test_group, WORKERS),
+        (test_zookeeper_group.test_zookeeper_group, WORKERS),
     ):
         attempt = play(tmp_path / test.__name__, "growth", test, time_limit=8.0)
         ops, rows = table(attempt, "ops"), table(attempt)

@@ -44,7 +44,7 @@ from assay.harness.core.generator import (
 )
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.group_operations import DRAIN, WORKER_GROUP, Die, LeaveGroup, PollGroup
+from assay.workloads.broker.group_operations import DRAIN, WORKERS, Die, LeaveGroup, PollGroup
 from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_partition
 
 SETTLING_SECONDS: Final = 3.0
@@ -160,7 +160,7 @@ def _drain_to_sentinels(keys: Sequence[str], ordinal: int, group: str, seconds: 
     return GroupDrain(tuple(PartitionDrain(key, attempts=ordinal * VALUES_PER_DRAIN) for key in keys), group, seconds)
 
 
-def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKER_GROUP) -> Generator:
+def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
     """Forces a rebalance of ``group`` after the drain. Then its members must read from their positions up to sentinels
     within ``seconds``.
     """
@@ -180,6 +180,6 @@ def leave_and_rejoin(group: str, **mode: Any) -> Generator:
     return each_process([leave, repeat(poll, REJOINED_POLLS), leave])
 
 
-def stay_in_group(group: str = WORKER_GROUP) -> Generator:
+def stay_in_group(group: str = WORKERS) -> Generator:
     """Lets all members of ``group`` poll now and then. The group must keep its generation (``restless-group``)."""
     return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, PollGroup.draw(group))))

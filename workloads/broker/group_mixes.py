@@ -27,7 +27,7 @@ from assay.workloads.broker.group_drain import drain_after_deaths, drain_after_g
 from assay.workloads.broker.group_member import ASSIGNOR, TOPICS
 from assay.workloads.broker.group_operations import (
     OPERATION_SECONDS,
-    WORKER_GROUP,
+    WORKERS,
     CommitPositions,
     Die,
     FallSilent,
@@ -210,7 +210,7 @@ REWINDS: Final = WorkloadMix(
     "members that go back and read again, and commit positions inside compressed sets",
     adds=lambda system, settings: [
         (20, mixed_traffic.send_compressed_sets(system.keys())),
-        (25, rewinds(WORKER_GROUP, list_owned(system, settings))),
+        (25, rewinds(WORKERS, list_owned(system, settings))),
     ],
 )
 
@@ -318,7 +318,7 @@ PAUSES: Final = WorkloadMix(
     "pauses",
     "members that do nothing for a while, and hold on to partitions that others claim",
     adds=lambda system, settings: [
-        pace(0.2, lambda context: Operation(FallSilent.f, argument={"group": WORKER_GROUP, "seconds": PAUSE_SECONDS}))
+        pace(0.2, lambda context: Operation(FallSilent.f, argument={"group": WORKERS, "seconds": PAUSE_SECONDS}))
     ],
 )
 
@@ -337,7 +337,7 @@ CLASSICS: Final = WorkloadMix(
     "classic",
     "members of the old design that let go of everything at each change, claim by what they have read, and often leave",
     adds=lambda system, settings: [
-        pace(LEAVING_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKER_GROUP}))
+        pace(LEAVING_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKERS}))
     ],
     client={CLASSIC: (True,)},
     contract=_tolerate_split_views,

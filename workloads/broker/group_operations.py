@@ -42,7 +42,7 @@ from assay.workloads.broker.log_names import to_failure
 from assay.workloads.broker.log_operations import End, Send, make_out_of_range, to_columns
 from assay.workloads.broker.verbs import Session, Verb, fail, ok
 
-WORKER_GROUP: Final = "workers"
+WORKERS: Final = "workers"
 """The group that reads during faults."""
 DRAIN: Final = "drain"
 """The group that reads all records at the end. It never commits, so each member starts at the beginning."""
@@ -343,7 +343,7 @@ def churn(group: str) -> Generator:
     return unfold(step, 0)
 
 
-def traffic(keys: Sequence[str], group: str = WORKER_GROUP, *, owned: Sequence[str] = ()) -> Generator:
+def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] = ()) -> Generator:
     """Returns the usual mix: sends, polls and commits (by owners) equally often, and members that leave and rejoin.
 
     ``owned``: all partitions that members may own, if they may own more than ``keys``.
