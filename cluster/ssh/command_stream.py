@@ -1,7 +1,8 @@
 """A command whose standard input and output carry an SSH connection, for machines that have no address to dial.
 
 The command runs on this machine: ``docker exec -i CONTAINER sshd -i`` starts an sshd in a container and connects it
-with its own input and output. It ends when the socket is closed, and when this process dies.
+with its own input and output. It ends when this process dies. It also ends when the socket is closed: a command that
+does not end by itself is killed.
 """
 
 import contextlib
@@ -9,10 +10,11 @@ import socket
 import subprocess
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 END_SECONDS = 2.0
-"""Seconds that a command has to end by itself after its output has ended. Then it is killed."""
+"""Seconds that a command has to end by itself after its output has ended or its socket is closed. Then it is killed."""
 KEPT_LINES = 3
 """Number of its last lines of errors that a message shows."""
 LINE_LENGTH = 300
@@ -32,6 +34,18 @@ class StreamCommand:
         return " ".join(self.argv)
 
 
+class _StreamSocket(socket.socket):
+    """A socket that calls a function after it has been closed."""
+
+    def __init__(self, open_socket: socket.socket, on_close: Callable[[], None]) -> None:
+        super().__init__(open_socket.family, open_socket.type, open_socket.proto, open_socket.detach())
+        self._on_close = on_close
+
+    def close(self) -> None:
+        super().close()
+        self._on_close()
+
+
 class CommandStream:
     """A running command. ``socket`` reads its output and writes its input."""
 
@@ -39,7 +53,7 @@ class CommandStream:
         """Raises ``OSError`` if the command cannot be started."""
         self.command = command
         self._errors: deque[str] = deque(maxlen=KEPT_LINES)
-        self.socket, far_end = socket.socketpair()
+        near_end, far_end = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 command.argv, stdin=far_end.fileno(), stdout=far_end.fileno(), stderr=subprocess.PIPE,
@@ -47,10 +61,11 @@ class CommandStream:
                 start_new_session=True,  # Ctrl-C must not end it before the faults are healed
             )  # fmt: skip
         except OSError:
-            self.socket.close()
+            near_end.close()
             raise
         finally:
             far_end.close()
+        self.socket: socket.socket = _StreamSocket(near_end, self._require_end)
         self._reaper = threading.Thread(target=self._reap, daemon=True, name=f"errors of {command.argv[0]}")
         self._reaper.start()
 
@@ -58,6 +73,20 @@ class CommandStream:
         """Returns the last lines of the command's errors. Waits up to ``timeout`` seconds for the end of a command."""
         self._reaper.join(timeout)
         return " | ".join(self._errors)
+
+    def _require_end(self) -> None:
+        """Kills the command if it does not end soon.
+
+        A command may not see that its input has ended. If unread output is lost with the socket, then reading the
+        input fails with ``ECONNRESET`` instead.
+        """
+        timer = threading.Timer(END_SECONDS, self._kill)
+        timer.daemon = True
+        timer.start()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
 
     def _reap(self) -> None:
         """Reads the errors, so that the command never waits for a reader, and then collects its exit status."""
@@ -69,6 +98,5 @@ class CommandStream:
         try:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self._kill()
             self._process.wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.node import NodeError
-from assay.cluster.ssh.command_stream import StreamCommand
+from assay.cluster.ssh.command_stream import CommandStream, StreamCommand
 from assay.cluster.ssh.connection import Login, RefusedError, SshConnection, UnansweredError
 
 from helpers.ssh_machine import Machine, machine
@@ -61,6 +61,18 @@ def test_a_command_carries_commands_and_files_and_ends_with_the_connection(tmp_p
         while lives(pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not lives(pid), "it was ended and collected"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("sleep", "1000"), ("sh", "-c", "echo unread; exec sleep 1000")],
+    ids=["it does not read its input", "its output is unread"],
+)
+def test_a_command_that_does_not_end_with_its_socket_is_killed(argv: tuple[str, ...]) -> None:
+    stream = CommandStream(StreamCommand(argv))
+    stream.socket.close()
+    assert stream.read_errors(timeout=10) == ""
+    assert stream._process.returncode == -9
 
 
 def test_a_connection_whose_command_died_is_opened_again(tmp_path: Path) -> None:
