@@ -14,6 +14,7 @@
   process
 - ``over_ssh``: start and end of the clusters of real machines
 - ``ssh``: nodes reached by SSH
+- ``docker_endpoint``: where the Docker engine answers
 - ``owner``: the process that owns a container, a network or a journal
 - ``operating_system``: look-ups in ``/proc``, or by psutil on other systems
 - ``file_lock``: file locks among processes

@@ -170,7 +170,7 @@ def _iptables() -> DoctorFinding:
                 entrypoint="iptables",
                 cap_add=["NET_ADMIN"],
                 network_mode="none",
-                labels=run_labels("doctor", owner.current_owner()),
+                labels=run_labels("doctor", owner.current_owner(), state_folder()),
                 remove=True,
             )
     except (DockerEngineError, ImageError) as error:
@@ -208,7 +208,7 @@ def _cut_power() -> None:
                 power.argv("trial", disk.NODE_DEVICE, "/mnt/assay")[1:],
                 entrypoint="python3",
                 network_mode="none",
-                labels=run_labels("doctor", owner.current_owner()),
+                labels=run_labels("doctor", owner.current_owner(), state_folder()),
                 remove=True,
                 **disk.container_options(device),
             )

@@ -8,13 +8,14 @@ entries that are not done. Every action may be repeated, so a crash at any point
 import os
 import stat
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from assay.cluster import owner
+from assay.cluster.docker_endpoint import Endpoint
 from assay.cluster.ssh.ssh_address import SshAddress
 
 JOURNALS = "journals"
@@ -64,6 +65,13 @@ class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
 Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause | RemoveFile | RemoveDisk
 
 
+class EngineRecord(msgspec.Struct, frozen=True):
+    """The Docker engine on which a change was made: its id, and the endpoint at which it answered."""
+
+    id: str
+    endpoint: Endpoint
+
+
 class JournalHeader(msgspec.Struct, frozen=True, tag="journal"):
     """The first line. ``machine``: see :func:`assay.cluster.owner.read_machine_id`."""
 
@@ -72,9 +80,12 @@ class JournalHeader(msgspec.Struct, frozen=True, tag="journal"):
     machine: str = ""
 
 
-class UndoEntry(msgspec.Struct, frozen=True, tag="undo"):
+class UndoEntry(msgspec.Struct, frozen=True, tag="undo", omit_defaults=True):
+    """``engine``: where the change must be undone; None for machines without an engine, and in earlier versions."""
+
     entry: int
     action: Action
+    engine: EngineRecord | None = None
 
 
 class DoneEntry(msgspec.Struct, frozen=True, tag="done"):
@@ -103,8 +114,12 @@ class JournalError(Exception):
 class UndoJournal:
     """The journal of a running run. Thread-safe."""
 
-    def __init__(self, state: Path, run_id: str, writer: owner.Owner | None = None) -> None:
+    def __init__(
+        self, state: Path, run_id: str, writer: owner.Owner | None = None, engine: EngineRecord | None = None
+    ) -> None:
+        """``engine``: the Docker engine on which all changes of the run are made."""
         writer = writer or owner.current_owner()
+        self._engine = engine
         folder = state / JOURNALS
         state.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -124,7 +139,7 @@ class UndoJournal:
         with self._lock:
             entry = self._next
             self._next += 1
-            self._write(UndoEntry(entry, action))
+            self._write(UndoEntry(entry, action, self._engine))
             return entry
 
     def mark_done(self, entry: int) -> None:
@@ -172,6 +187,8 @@ class StoredJournal:
     kept: bool = False
     """Whether the user wants to look at the cluster: see :class:`KeptMarker`."""
     machine: str = ""
+    engines: Mapping[int, EngineRecord] = field(default_factory=dict)
+    """The engine of each action that was made on a known one, by the action's number."""
 
     def may_be_of_other_machine(self) -> bool:
         """Returns whether another machine that shares this folder may own the journal. Such an owner may be alive."""
@@ -192,6 +209,7 @@ def read_journal(path: Path) -> StoredJournal:
     *lines, _cut = _read_regular(path).split(b"\n")
     header: JournalHeader | None = None
     actions: dict[int, Action] = {}
+    engines: dict[int, EngineRecord] = {}
     kept = False
     for number, text in enumerate(lines, 1):
         try:
@@ -202,6 +220,8 @@ def read_journal(path: Path) -> StoredJournal:
             header = line
         elif isinstance(line, UndoEntry):
             actions[line.entry] = line.action
+            if line.engine is not None:
+                engines[line.entry] = line.engine
         elif isinstance(line, DoneEntry):
             actions.pop(line.entry, None)
         else:
@@ -210,7 +230,13 @@ def read_journal(path: Path) -> StoredJournal:
         # Without the first line nothing was done. The file name still has the owner.
         return StoredJournal(path, owner.parse_owner(".".join(path.name.split(".")[:4])), "?", ())
     return StoredJournal(
-        path, owner.parse_owner(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
+        path,
+        owner.parse_owner(header.owner),
+        header.run_id,
+        tuple(reversed(actions.items())),
+        kept,
+        header.machine,
+        engines,
     )
 
 
@@ -249,7 +275,11 @@ def read_journals(state: Path) -> tuple[list[StoredJournal], list[str]]:
 def describe_outstanding(state: Path, process: owner.Owner) -> list[str]:
     """Describes the changes of a process that are not undone. Omits faults in a container that is listed itself."""
     found, _ = read_journals(state)
-    actions = [action for journal in found if journal.owner == process for _, action in journal.actions]
+    return name_changes([action for journal in found if journal.owner == process for _, action in journal.actions])
+
+
+def name_changes(actions: Sequence[Action]) -> list[str]:
+    """Names the changes that actions would undo. Omits faults in a container that is listed itself."""
     containers = {action.name for action in actions if isinstance(action, RemoveContainer)}
     return [
         describe(action).removesuffix(" removed")

@@ -4,9 +4,13 @@
 (``SshCluster.close``). Containers and networks have a label that names their owner, and disk images have the owner in
 their file names. So they are found even if the journal is lost. Containers and networks without that label are never
 touched.
+
+The entries of a journal are undone on the Docker engine on which they were made, wherever it answers now. Entries of an
+engine that does not answer are kept. Containers and networks without a journal are looked for on the engine of this
+process alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,16 +21,19 @@ from docker.errors import APIError
 from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
+from assay.cluster.docker_endpoint import Endpoint
 from assay.cluster.file_lock import LockHeldError, hold_lock
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.journal import (
     Action,
+    EngineRecord,
     RemoveContainer,
     RunInContainer,
     RunOnHost,
     StoredJournal,
     Unpause,
     describe,
+    name_changes,
     read_journals,
     state_folder,
 )
@@ -91,19 +98,25 @@ def _heal(
         try:
             with hold_lock(state / "hosts.lock"):
                 if journal.path.exists():  # Another session may have replayed it meanwhile.
-                    _replay(partial(_undo_on_host, HostUndoer()), journal, report)
+                    _replay_on_hosts(journal, report)
         except LockHeldError as error:
             report.failed.append(f"{journal.run_id}: {error}")
+    finder = _EngineFinder()
+    spared |= {journal.run_id for journal in journals if not _replay_on_engines(finder, journal, report)}
     if not docker_engine.is_answering():
-        for journal in journals:
-            _report_missing_engine(journal, report)
         return report
     with docker_engine.open_docker() as client:
-        for journal in journals:
-            _replay(partial(docker_engine.undo_action, client), journal, report)
+        here, others = owner.find_machine_label(state), 0
         for item in docker_engine.list_owned(client):
-            if item.run_id not in spared:
+            if item.machine not in ("", here) and not everything:
+                others += 1
+            elif item.run_id not in spared:
                 _remove_orphan(client, item, is_chosen, report)
+    if others:
+        report.possibly_alive.append(
+            f"containers and networks of other machines: {others}; `assay heal` on the machine that made them, or "
+            "`assay heal --all` here, which also ends live sessions"
+        )
     for image in disk.list_images(state):
         if image.run_id not in spared:
             _remove_image(image, is_chosen, report)
@@ -131,33 +144,86 @@ def _is_of_hosts(journal: StoredJournal) -> bool:
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 
-def _undo_on_host(undoer: HostUndoer, action: Action) -> bool:
-    assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
-    undoer.perform(action)
-    return True
+def _replay_on_hosts(journal: StoredJournal, report: SweepReport) -> None:
+    undoer = HostUndoer()
+
+    def undo(action: Action) -> bool:
+        assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
+        undoer.perform(action)
+        return True
+
+    if _undo_all(undo, journal, [action for _, action in journal.actions], report):
+        journal.path.unlink(missing_ok=True)
 
 
-def _replay(perform: Callable[[Action], bool], journal: StoredJournal, report: SweepReport) -> None:
-    removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
-    failed = False
-    for _, action in journal.actions:
+class _EngineFinder:
+    """Finds the engines of journal entries, and tries to reach each engine only once."""
+
+    def __init__(self) -> None:
+        self._found: dict[EngineRecord, Endpoint | docker_engine.DockerEngineError] = {}
+
+    def find(self, engine: EngineRecord) -> Endpoint:
+        """Returns an endpoint of this engine. Raises ``DockerEngineError`` if it is not reached."""
+        if engine not in self._found:
+            try:
+                self._found[engine] = docker_engine.reach_engine(engine)
+            except docker_engine.DockerEngineError as error:
+                self._found[engine] = error
+        found = self._found[engine]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _replay_on_engines(finder: _EngineFinder, journal: StoredJournal, report: SweepReport) -> bool:
+    """Undoes each action on its own engine. Returns whether nothing is left, and then deletes the journal.
+
+    Entries of earlier versions name no engine, and are undone on that of this process.
+    """
+    of_engine: dict[EngineRecord | None, list[Action]] = {}
+    for number, action in journal.actions:
+        of_engine.setdefault(journal.engines.get(number), []).append(action)
+    clean = True
+    for engine, actions in of_engine.items():
+        try:
+            endpoint = None if engine is None else finder.find(engine)
+            with docker_engine.open_docker(endpoint=endpoint) as client:
+                clean &= _undo_all(partial(docker_engine.undo_action, client), journal, actions, report)
+        except docker_engine.DockerEngineError as error:
+            clean = False
+            report.failed.append(_describe_kept(journal, engine, actions, error))
+    if clean:
+        journal.path.unlink(missing_ok=True)
+    return clean
+
+
+def _describe_kept(
+    journal: StoredJournal, engine: EngineRecord | None, actions: Sequence[Action], error: Exception
+) -> str:
+    if engine is None:
+        return f"run {journal.run_id}: {error}; then `assay heal`"
+    return (
+        f"run {journal.run_id}: its Docker engine is not reached, so these are kept: {', '.join(name_changes(actions))}"
+        f"; it is the engine {engine.id or 'without an id'}, last at {engine.endpoint}; {error}; start it, or name "
+        f"the address where it answers now: `{engine.endpoint.prefix()} assay heal`"
+    )
+
+
+def _undo_all(
+    perform: Callable[[Action], bool], journal: StoredJournal, actions: Sequence[Action], report: SweepReport
+) -> bool:
+    """Performs undo actions. Returns whether none has failed."""
+    removed = {action.name for action in actions if isinstance(action, RemoveContainer)}
+    failures = len(report.failed)
+    for action in actions:
         if isinstance(action, RunInContainer | Unpause) and action.container in removed:
             continue  # goes with its container
         try:
             if perform(action):
                 report.undone.append(f"{describe(action)} (run {journal.run_id})")
         except (docker_engine.DockerEngineError, APIError, NodeError, OSError) as error:
-            failed = True
             report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
-    if not failed:
-        journal.path.unlink(missing_ok=True)
-
-
-def _report_missing_engine(journal: StoredJournal, report: SweepReport) -> None:
-    if journal.actions:
-        report.failed.append(f"run {journal.run_id}: no Docker engine answers; start it, then `assay heal`")
-    else:
-        journal.path.unlink(missing_ok=True)
+    return len(report.failed) == failures
 
 
 def _remove_image(image: disk.DiskImage, is_chosen: Callable[[owner.Owner, bool], bool], report: SweepReport) -> None:

@@ -6,7 +6,10 @@ Docker engine, and process ids of another namespace are not comparable. If it is
 counts as alive: a leftover container is a nuisance, but the loss of a running test's cluster is damage.
 """
 
+import hashlib
 import os
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,3 +99,28 @@ def read_machine_id() -> str:
         return MACHINE.read_text().strip()
     except OSError:
         return read_hardware_id()
+
+
+def find_machine_label(state: Path) -> str:
+    """Returns the text by which a shared Docker engine distinguishes this machine's objects. Stable over reboots.
+
+    The text is a hash, because machine-id(5) asks not to publish the id itself. A machine without an id gets a random
+    one, which is kept in the folder ``state``.
+    """
+    found = read_machine_id() or _keep_random_id(state / "machine-id")
+    return hashlib.sha256(f"assay {found}".encode()).hexdigest()[:16]
+
+
+def _keep_random_id(path: Path) -> str:
+    """Returns the content of a file. Creates a missing one at once as a whole, because several sessions may start."""
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    draft.write_text(secrets.token_hex(16))
+    try:
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+    return path.read_text()

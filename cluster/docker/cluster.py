@@ -22,10 +22,13 @@ from assay.cluster import zookeeper
 from assay.cluster.checked_methods import list_written_paths, read_command
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
 from assay.cluster.docker.engine import (
+    CALL_TIMEOUT,
     DockerEngineError,
     DockerFreezer,
+    identify_engine,
     make_stream_command,
     open_docker,
+    reach_engine,
     run_labels,
     undo_action,
 )
@@ -107,6 +110,7 @@ class DockerCluster(SshCluster):
         self._unable_to_load: set[str] = set()
         """Names of the nodes that cannot load libraries compiled here."""
         self._prefix = f"assay-{run_id}"
+        self._engine: undo_journal.EngineRecord | None = None
 
     @property
     def nodes(self) -> Sequence[SshNode]:
@@ -125,7 +129,8 @@ class DockerCluster(SshCluster):
         self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
         key, host_key = await self._in_thread(generate_keys)
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
-        self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner)
+        self._engine = engine = await self._in_thread(identify_engine)
+        self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner, engine)
         net = await self._in_thread(self._make_network, journal)
         hosts = {item.name: net.address(item.number) for item in self._plans}
         logins = {
@@ -170,7 +175,7 @@ class DockerCluster(SshCluster):
         name = f"{self._prefix}-net"
         journal.append(undo_journal.RemoveNetwork(name))
         with open_docker() as client:
-            return network.create_network(client, name, run_labels(self.run_id, self._owner), self._state)
+            return network.create_network(client, name, run_labels(self.run_id, self._owner, self._state), self._state)
 
     def _make_disks(self, journal: undo_journal.UndoJournal) -> Mapping[str, str] | str:
         """Returns a loop device for each server, by name, or the reason why there are none."""
@@ -230,7 +235,7 @@ class DockerCluster(SshCluster):
                 reference,
                 name=name,
                 hostname=item.name,
-                labels=run_labels(self.run_id, self._owner),
+                labels=run_labels(self.run_id, self._owner, self._state),
                 host_config=client.api.create_host_config(
                     cap_add=["NET_ADMIN", *options.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # name resolution must not depend on the network
@@ -312,6 +317,11 @@ class DockerCluster(SshCluster):
         Concurrent removal would be some tenths of a second faster, but can deadlock Docker 20.10. The removal of a
         container from its network and the listing of networks wait for each other's locks.
         """
+        if self._engine is not None:
+            try:
+                reach_engine(self._engine, CALL_TIMEOUT)
+            except DockerEngineError as error:
+                return [str(error)]
         containers = [action for action in actions if isinstance(action, undo_journal.RemoveContainer)]
         others = [
             action

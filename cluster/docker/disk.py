@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
 from assay.cluster.owner import Owner
 
 NODE_DEVICE = "/dev/assay-disk"
@@ -114,10 +115,13 @@ def require_disk_support() -> None:
     """Raises :class:`DiskImageError` if this machine obviously cannot make disks. Creates nothing."""
     if os.geteuid() != 0:
         raise DiskImageError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
-    host = os.environ.get("DOCKER_HOST") or "unix://"
-    if not host.startswith("unix://"):
+    try:
+        endpoint = resolve_endpoint()
+    except EndpointError as error:
+        raise DiskImageError(str(error)) from error
+    if endpoint.scheme != "unix":
         raise DiskImageError(
-            f"the Docker engine is on another machine ({host}), and its loop devices cannot be made here"
+            f"the Docker engine may be on another machine, {endpoint}, and its loop devices cannot be made here"
         )
     for program in ("mkfs.ext4", "losetup"):
         if shutil.which(program) is None:

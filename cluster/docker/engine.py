@@ -1,34 +1,44 @@
 """The Docker engine: access, the labels of a run's objects, and their removal.
 
-Every object that a run creates has three labels: the tool, the run, and the owner. Objects without these labels are
-never touched. The functions block; callers in an event loop run them in an executor.
+``cluster.docker_endpoint`` says where the engine is. Every object that a run creates has four labels: the tool, the
+run, the owner and the owner's machine. Objects without an owner are never touched. The functions block; callers in an
+event loop run them in an executor.
 """
 
 import contextlib
-import os
 import re
 import socket
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
+from docker.tls import TLSConfig
 
 from assay.cluster import journal, owner
 from assay.cluster.docker import disk
 from assay.cluster.docker.layer import command_environment
-from assay.cluster.journal import UndoJournal, Unpause
+from assay.cluster.docker_endpoint import CA, CERTIFICATE, KEY, Endpoint, EndpointError, Tls, resolve_endpoint
+from assay.cluster.journal import EngineRecord, UndoJournal, Unpause
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.command_stream import StreamCommand
 
 LABEL = "assay"
 RUN_LABEL = "assay.run"
 OWNER_LABEL = "assay.owner"
+MACHINE_LABEL = "assay.machine"
+"""Label with :func:`assay.cluster.owner.find_machine_label`. Objects of earlier versions lack it."""
 
 CALL_TIMEOUT = 60
 """Maximum seconds of one call to the engine. On a busy machine the removal of a container takes several seconds."""
+
+PROBE_TIMEOUT = 5
+"""Maximum seconds of an attempt to reach an engine that a journal names."""
 
 REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
 
@@ -38,20 +48,118 @@ class DockerEngineError(Exception):
 
 
 @contextlib.contextmanager
-def open_docker(timeout: float = CALL_TIMEOUT) -> Iterator[docker.DockerClient]:
-    """Yields a client of the engine, and closes it. The engine is that of ``DOCKER_HOST``, else of the local socket."""
+def open_docker(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None) -> Iterator[docker.DockerClient]:
+    """Yields a client of the engine, and closes it. ``endpoint``: the engine's; default: that of this process."""
     try:
-        _require_socket(timeout)
-        client = docker.from_env(timeout=int(timeout))
+        endpoint = endpoint or resolve_endpoint()
+    except EndpointError as error:
+        raise DockerEngineError(f"no Docker engine answers: {error}") from error
+    remedy = _describe_remedy(endpoint)
+    try:
+        client = _connect(endpoint, timeout)
     except (DockerException, OSError) as error:
-        raise DockerEngineError(f"no Docker engine answers: {error}; {REMEDY}") from error
+        raise DockerEngineError(f"no Docker engine answers: {endpoint}: {error}; {remedy}") from error
     try:
         yield client
     except (DockerException, requests.RequestException) as error:
-        remedy = _find_remedy(error) if isinstance(error, APIError) else REMEDY
+        remedy = _find_remedy(error) if isinstance(error, APIError) else remedy
         raise DockerEngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
     finally:
         client.close()
+
+
+def _connect(endpoint: Endpoint, timeout: float) -> docker.DockerClient:
+    """Returns a client. Raises ``OSError`` or ``DockerException`` if no engine answers."""
+    url, seconds = endpoint.host, int(timeout)
+    if endpoint.scheme == "ssh":
+        _require_ssh(endpoint, timeout)
+        return docker.DockerClient(base_url=_add_ssh_port(url), timeout=seconds, use_ssh_client=True)
+    _require_listener(endpoint, timeout)
+    tls = False if endpoint.tls is None else _make_tls(endpoint.tls)
+    return docker.DockerClient(base_url=url, timeout=seconds, tls=tls)
+
+
+def _make_tls(tls: Tls) -> TLSConfig:
+    certificate, key = tls.find(CERTIFICATE), tls.find(KEY)
+    pair = (certificate, key) if certificate and key else None
+    return TLSConfig(client_cert=pair, ca_cert=tls.find(CA), verify=tls.verify)
+
+
+def _require_listener(endpoint: Endpoint, timeout: float) -> None:
+    """Raises ``OSError`` if no process listens there. The SDK would leak its socket, or say it at great length."""
+    if endpoint.scheme == "unix":
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(endpoint.path)
+    else:
+        url = urlsplit(endpoint.host)
+        socket.create_connection((url.hostname, url.port), timeout).close()
+
+
+@cache
+def _require_ssh(endpoint: Endpoint, timeout: float) -> None:
+    """Raises ``OSError`` unless SSH reaches an engine. The SDK would wait for ever, for example for a password.
+
+    The success is remembered, because the SDK starts ``ssh`` for each call anyway.
+    """
+    url = urlsplit(endpoint.host)
+    port = [f"-p{url.port}"] if url.port else []
+    login = ["-l", url.username] if url.username else []
+    options = ["-oBatchMode=yes", f"-oConnectTimeout={max(1, int(timeout))}"]
+    argv = ["ssh", *options, *port, *login, "--", str(url.hostname), "docker system dial-stdio"]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout + 5,
+                              check=False, errors="replace")  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise OSError(f"`ssh {url.hostname}` did not end within {timeout + 5:g} s") from None
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise OSError(f"`ssh {url.hostname} docker system dial-stdio` exited {done.returncode}: {said}")
+
+
+@cache
+def _add_ssh_port(url: str) -> str:
+    """Returns the URL with the port of the user's SSH configuration, because the SDK would take 22."""
+    if (parts := urlsplit(url)).port is not None:
+        return url
+    done = subprocess.run(["ssh", "-G", "--", str(parts.hostname)], capture_output=True, text=True, check=False)
+    port = re.search(r"^port (\d+)$", done.stdout, re.MULTILINE)
+    return f"{url}:{port[1]}" if port else url
+
+
+def _describe_remedy(endpoint: Endpoint) -> str:
+    """Returns the remedy if no engine answers there."""
+    if endpoint.is_default:
+        return REMEDY
+    if endpoint.context:
+        return "start the engine of this context, or choose another: `docker context ls`, then DOCKER_CONTEXT=NAME"
+    return "start the engine there, or correct or unset DOCKER_HOST"
+
+
+def identify_engine(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None) -> EngineRecord:
+    """Returns what the journal must know of an engine. Raises :class:`DockerEngineError`."""
+    with open_docker(timeout, endpoint) as client:
+        return EngineRecord(str(client.info().get("ID") or ""), endpoint or resolve_endpoint())
+
+
+def reach_engine(engine: EngineRecord, timeout: float = PROBE_TIMEOUT) -> Endpoint:
+    """Returns an endpoint where this very engine answers: the recorded one, else that of this process.
+
+    Raises :class:`DockerEngineError` if neither does.
+    """
+    candidates, reasons = [engine.endpoint], []
+    with contextlib.suppress(EndpointError):
+        candidates.append(resolve_endpoint())
+    for endpoint in dict.fromkeys(candidates):
+        try:
+            found = identify_engine(timeout, endpoint)
+        except DockerEngineError as error:
+            reasons.append(str(error).partition("; ")[0])
+            continue
+        if found.id == engine.id and (found.id or endpoint.host == engine.endpoint.host):
+            return endpoint
+        reasons.append(f"at {endpoint} answers another engine, {found.id or 'which has no id'}")
+    raise DockerEngineError("; ".join(reasons))
 
 
 def make_stream_command(container: str) -> StreamCommand:
@@ -78,15 +186,6 @@ def _find_remedy(error: APIError) -> str:
     return "`assay doctor` says more"
 
 
-def _require_socket(timeout: float) -> None:
-    """Raises ``OSError`` if no process listens at a local socket. The SDK would leak its socket in that case."""
-    url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    if url.startswith("unix://"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout)
-            connection.connect(url.removeprefix("unix://"))
-
-
 def is_answering(timeout: float = 3) -> bool:
     """Returns whether an engine answers."""
     try:
@@ -96,8 +195,10 @@ def is_answering(timeout: float = 3) -> bool:
         return False
 
 
-def run_labels(run_id: str, creator: owner.Owner) -> dict[str, str]:
-    return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(creator)}
+def run_labels(run_id: str, creator: owner.Owner, state: Path) -> dict[str, str]:
+    """Returns the labels of a run's objects. ``state``: see :func:`assay.cluster.owner.find_machine_label`."""
+    machine = owner.find_machine_label(state)
+    return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(creator), MACHINE_LABEL: machine}
 
 
 @dataclass(frozen=True)
@@ -109,6 +210,8 @@ class OwnedObject:
     name: str
     run_id: str
     owner: str
+    machine: str
+    """The label of the owner's machine; empty if there is none."""
     running: bool
 
 
@@ -173,8 +276,9 @@ def execute(client: docker.DockerClient, container: str, argv: list[str]) -> boo
     return True
 
 
-def _to_owned(kind: str, name: str, found: dict[str, str], running: bool) -> OwnedObject:
-    return OwnedObject(kind, name, found.get(RUN_LABEL, "?"), found.get(OWNER_LABEL, ""), running)
+def _to_owned(kind: str, name: str, labels: dict[str, str], running: bool) -> OwnedObject:
+    run_id, creator, machine = labels.get(RUN_LABEL, "?"), labels.get(OWNER_LABEL, ""), labels.get(MACHINE_LABEL, "")
+    return OwnedObject(kind, name, run_id, creator, machine, running)
 
 
 def undo_action(client: docker.DockerClient, action: journal.Action) -> bool:

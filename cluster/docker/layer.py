@@ -215,11 +215,18 @@ def _not_installed_message(program: str) -> str:
 
 
 def command_environment() -> dict[str, str]:
-    """Returns an environment in which the docker command uses the same engine as the SDK, which ignores contexts."""
-    environment = dict(os.environ)
-    if not environment.get("DOCKER_HOST"):
-        environment["DOCKER_CONTEXT"] = "default"
-    return environment
+    """Returns an environment in which the docker command uses the same engine as the SDK. Raises :class:`ImageError`.
+
+    As a script, this module cannot import the project. Then the command finds the engine itself, by the same rules.
+    """
+    if __name__ == "__main__":
+        return dict(os.environ)
+    from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
+
+    try:
+        return resolve_endpoint().environment()
+    except EndpointError as error:
+        raise ImageError(str(error)) from error
 
 
 def _ensure_base(step: BuildStep) -> str:

@@ -49,7 +49,10 @@ def test_on_macos_no_remedy_is_a_package_of_debian(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("no_engine")
 def test_an_engine_error_says_how_to_get_one() -> None:
     with (
-        pytest.raises(engine.DockerEngineError, match="`dockerd`, of the package docker"),
+        pytest.raises(
+            engine.DockerEngineError,
+            match=r"docker.sock \(from DOCKER_HOST\): .* start the engine there, or correct or unset DOCKER_HOST",
+        ),
         engine.open_docker(timeout=1),
     ):
         pytest.fail("there is no engine to talk to")

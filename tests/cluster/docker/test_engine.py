@@ -12,6 +12,7 @@ from docker.errors import APIError, DockerException
 
 from assay.cluster.docker import engine as module
 from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
+from assay.cluster.docker_endpoint import LOCAL_SOCKET
 
 TAKEN = 'Conflict. The container name "/assay-r1-n1" is already in use by container "0f3a". You have to remove it.'
 
@@ -26,9 +27,8 @@ def refused(status: int, said: str) -> APIError:
 
 def advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> str:
     """Returns what is said when a call raises this."""
-    monkeypatch.setattr(module, "_require_socket", lambda timeout: None)
-    client = SimpleNamespace(close=lambda: None)
-    monkeypatch.setattr(module.docker, "from_env", lambda timeout: client)
+    monkeypatch.setenv("DOCKER_HOST", LOCAL_SOCKET)
+    monkeypatch.setattr(module, "_connect", lambda endpoint, timeout: SimpleNamespace(close=lambda: None))
     with pytest.raises(DockerEngineError) as raised, open_docker():
         raise error
     return str(raised.value)
