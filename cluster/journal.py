@@ -66,10 +66,24 @@ Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause 
 
 
 class EngineRecord(msgspec.Struct, frozen=True):
-    """The Docker engine on which a change was made: its id, and the endpoint at which it answered."""
+    """The Docker engine on which a change was made.
+
+    - ``id``: its own id. Engines before Docker 23 that share ``/etc/docker`` have one id
+    - ``folder``: its data root, so that engines with one id are told apart
+    - ``endpoint``: where it answered
+    """
 
     id: str
+    folder: str
     endpoint: Endpoint
+
+    def __str__(self) -> str:
+        return f"{self.id or 'without an id'} with its data in {self.folder or 'an unknown folder'}"
+
+    def is_same_as(self, other: "EngineRecord") -> bool:
+        """Returns whether both are the same engine. An engine without an id is known by its address alone."""
+        known = self.id or self.endpoint.host == other.endpoint.host
+        return bool(known) and (self.id, self.folder) == (other.id, other.folder)
 
 
 class JournalHeader(msgspec.Struct, frozen=True, tag="journal"):

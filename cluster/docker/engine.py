@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import docker
@@ -47,6 +48,25 @@ class DockerEngineError(Exception):
     """No engine answers, or it rejected the call. The message has the engine's message and the remedy."""
 
 
+class _ApiClient(docker.APIClient):
+    """Client whose connections obey the environment as the docker command's do.
+
+    ``REQUESTS_CA_BUNDLE`` would replace the engine's own certificates, and a proxy would get calls to this machine.
+    """
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        host = urlsplit(str(url)).hostname or ""
+        if host == "localhost" or host == "::1" or host.startswith("127."):
+            proxies = {"no_proxy": host} | (proxies or {})
+        chosen = self.verify if verify is None else verify
+        return super().merge_environment_settings(url, proxies, stream, chosen, cert)
+
+
+class _Client(docker.DockerClient):
+    def __init__(self, **options: Any) -> None:
+        self.api = _ApiClient(**options)
+
+
 @contextlib.contextmanager
 def open_docker(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None) -> Iterator[docker.DockerClient]:
     """Yields a client of the engine, and closes it. ``endpoint``: the engine's; default: that of this process."""
@@ -54,15 +74,17 @@ def open_docker(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None)
         endpoint = endpoint or resolve_endpoint()
     except EndpointError as error:
         raise DockerEngineError(f"no Docker engine answers: {error}") from error
-    remedy = _describe_remedy(endpoint)
     try:
         client = _connect(endpoint, timeout)
     except (DockerException, OSError) as error:
-        raise DockerEngineError(f"no Docker engine answers: {endpoint}: {error}; {remedy}") from error
+        reason = _find_reason(error)
+        raise DockerEngineError(
+            f"no Docker engine answers: {endpoint}: {reason}; {_describe_remedy(endpoint, reason)}"
+        ) from error
     try:
         yield client
     except (DockerException, requests.RequestException) as error:
-        remedy = _find_remedy(error) if isinstance(error, APIError) else remedy
+        remedy = _find_remedy(error) if isinstance(error, APIError) else _describe_remedy(endpoint)
         raise DockerEngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
     finally:
         client.close()
@@ -73,16 +95,23 @@ def _connect(endpoint: Endpoint, timeout: float) -> docker.DockerClient:
     url, seconds = endpoint.host, int(timeout)
     if endpoint.scheme == "ssh":
         _require_ssh(endpoint, timeout)
-        return docker.DockerClient(base_url=_add_ssh_port(url), timeout=seconds, use_ssh_client=True)
+        return _Client(base_url=_add_ssh_port(url), timeout=seconds, use_ssh_client=True)
     _require_listener(endpoint, timeout)
     tls = False if endpoint.tls is None else _make_tls(endpoint.tls)
-    return docker.DockerClient(base_url=url, timeout=seconds, tls=tls)
+    return _Client(base_url=url, timeout=seconds, tls=tls)
 
 
 def _make_tls(tls: Tls) -> TLSConfig:
     certificate, key = tls.find(CERTIFICATE), tls.find(KEY)
     pair = (certificate, key) if certificate and key else None
     return TLSConfig(client_cert=pair, ca_cert=tls.find(CA), verify=tls.verify)
+
+
+def _find_reason(error: Exception) -> str:
+    """Returns the essence of an error. The SDK puts the names of its classes around it."""
+    text = " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
+    inner = re.search(r"Caused by .*?\d+, '([^']+)'", text)
+    return inner[1] if inner else text
 
 
 def _require_listener(endpoint: Endpoint, timeout: float) -> None:
@@ -127,8 +156,14 @@ def _add_ssh_port(url: str) -> str:
     return f"{url}:{port[1]}" if port else url
 
 
-def _describe_remedy(endpoint: Endpoint) -> str:
+def _describe_remedy(endpoint: Endpoint, reason: str = "") -> str:
     """Returns the remedy if no engine answers there."""
+    if "HTTP request to an HTTPS server" in reason:
+        return "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the folder of its certificates"
+    if endpoint.tls is not None and "WRONG_VERSION_NUMBER" in reason:
+        return "it speaks no TLS: unset DOCKER_TLS_VERIFY and DOCKER_TLS, or take a context without TLS"
+    if endpoint.tls is not None and "SSL" in reason:
+        return f"compare its certificate with {CA}, {CERTIFICATE} and {KEY} in {endpoint.tls.folder}"
     if endpoint.is_default:
         return REMEDY
     if endpoint.context:
@@ -139,7 +174,8 @@ def _describe_remedy(endpoint: Endpoint) -> str:
 def identify_engine(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None) -> EngineRecord:
     """Returns what the journal must know of an engine. Raises :class:`DockerEngineError`."""
     with open_docker(timeout, endpoint) as client:
-        return EngineRecord(str(client.info().get("ID") or ""), endpoint or resolve_endpoint())
+        info = client.info()
+    return EngineRecord(str(info.get("ID") or ""), str(info.get("DockerRootDir") or ""), endpoint or resolve_endpoint())
 
 
 def reach_engine(engine: EngineRecord, timeout: float = PROBE_TIMEOUT) -> Endpoint:
@@ -156,9 +192,9 @@ def reach_engine(engine: EngineRecord, timeout: float = PROBE_TIMEOUT) -> Endpoi
         except DockerEngineError as error:
             reasons.append(str(error).partition("; ")[0])
             continue
-        if found.id == engine.id and (found.id or endpoint.host == engine.endpoint.host):
+        if engine.is_same_as(found):
             return endpoint
-        reasons.append(f"at {endpoint} answers another engine, {found.id or 'which has no id'}")
+        reasons.append(f"at {endpoint} answers another engine, {found}")
     raise DockerEngineError("; ".join(reasons))
 
 

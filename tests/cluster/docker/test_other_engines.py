@@ -1,0 +1,217 @@
+"""Changes on an engine are undone on that engine alone, wherever ``assay heal`` runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.cluster import journal, leftovers, owner
+from assay.cluster.docker import layer
+from assay.cluster.docker.engine import (
+    MACHINE_LABEL,
+    DockerEngineError,
+    identify_engine,
+    is_answering,
+    list_owned,
+    open_docker,
+    reach_engine,
+    run_labels,
+)
+from assay.cluster.docker_endpoint import VARIABLES, Endpoint
+
+from helpers.live_cluster import run_of_its_own
+from helpers.second_engine import SecondEngine, second_engine, tcp_pipe
+
+pytestmark = pytest.mark.docker
+
+IMAGE = "assay-test-empty"
+DEAD = dataclasses.replace(owner.current_owner(), started=1)
+CHILD = """
+import sys, time
+from pathlib import Path
+from assay.cluster import journal, owner
+from assay.cluster.docker.engine import identify_engine, open_docker, run_labels
+
+state, run_id = Path(sys.argv[1]), sys.argv[2]
+undo = journal.UndoJournal(state, run_id, engine=identify_engine())
+name = f"assay-{run_id}-n1"
+undo.append(journal.RemoveContainer(name))
+with open_docker() as client:
+    labels = run_labels(run_id, owner.current_owner(), state)
+    client.api.create_container("assay-test-empty", command=["/none"], name=name, labels=labels)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    with second_engine(tmp_path_factory.mktemp("e")) as engine:
+        nothing = io.BytesIO()
+        tarfile.open(fileobj=nothing, mode="w").close()
+        engine.docker("import", "-", IMAGE, stdin=nothing.getvalue())
+        yield engine
+
+
+@pytest.fixture(autouse=True)
+def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def host(request: pytest.FixtureRequest, second: SecondEngine) -> Iterator[str]:
+    """The address of the second engine: its socket, or plain TCP, as in GitLab's docker-in-docker."""
+    if request.param == "unix":
+        yield second.host
+    else:
+        with tcp_pipe(second.socket) as port:
+            yield f"tcp://127.0.0.1:{port}"
+
+
+def names(second: SecondEngine) -> list[str]:
+    return second.docker("ps", "--all", "--format={{.Names}}").split()
+
+
+def make_container(state: Path, run_id: str, creator: owner.Owner = DEAD, **labels: str) -> str:
+    """Makes a container on the engine of this process, and returns its name."""
+    name = f"assay-{run_id}-n1"
+    with open_docker() as client:
+        marks = run_labels(run_id, creator, state) | labels
+        client.api.create_container(IMAGE, command=["/none"], name=name, labels=marks)
+    return name
+
+
+def leave_container(state: Path, run_id: str) -> str:
+    """Leaves a container and its journal, as a session does that is killed."""
+    undo = journal.UndoJournal(state, run_id, DEAD, identify_engine())
+    undo.append(journal.RemoveContainer(f"assay-{run_id}-n1"))
+    undo.close(finished=False)
+    return make_container(state, run_id)
+
+
+def test_the_sdk_and_the_docker_command_use_the_same_engine(
+    second: SecondEngine, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    folder = second.docker("info", "--format={{.DockerRootDir}}").strip()
+    assert identify_engine().folder == folder
+    assert layer.run_command(["docker", "info", "--format={{.DockerRootDir}}"]).stdout.strip() == folder
+    assert layer.exists(IMAGE)
+
+
+def test_what_is_on_another_engine_that_is_gone_is_kept_and_said(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The container is on an engine at a TCP port that no longer leads there."""
+    run_id = run_of_its_own("test-gone")
+    with tcp_pipe(second.socket) as port:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
+        name = leave_container(tmp_path, run_id)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    for report in (leftovers.sweep(tmp_path), leftovers.heal(state=tmp_path)):
+        (said,) = report.failed
+        assert f"these are kept: container {name}" in said
+        assert f"`DOCKER_HOST=tcp://127.0.0.1:{port} assay heal`" in said
+    assert names(second) == [name]
+    monkeypatch.setenv("DOCKER_HOST", second.host)
+    assert leftovers.heal(state=tmp_path).undone == [f"container {name} removed (run {run_id})"]
+    assert names(second) == []
+    assert journal.read_journals(tmp_path) == ([], [])
+
+
+def test_an_engine_at_its_old_address_is_cleaned_although_another_is_chosen_now(
+    second: SecondEngine, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    run_id = run_of_its_own("test-moved-on")
+    name = leave_container(tmp_path, run_id)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    assert leftovers.heal(state=tmp_path).undone == [f"container {name} removed (run {run_id})"]
+    assert names(second) == []
+
+
+def test_another_engine_at_the_old_address_is_not_taken_for_the_old_one(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", second.host)
+    here = identify_engine()
+    for other in (dataclass_with(here, id="AAAA"), dataclass_with(here, folder="/elsewhere")):
+        with pytest.raises(DockerEngineError, match="answers another engine"):
+            reach_engine(other)
+        undo = journal.UndoJournal(tmp_path, "other", DEAD, other)
+        undo.append(journal.RemoveNetwork("n"))
+        undo.close(finished=False)
+        (said,) = leftovers.heal(state=tmp_path).failed
+        assert "network n" in said
+        assert undo.path.exists()
+        undo.path.unlink()
+
+
+def dataclass_with(record: journal.EngineRecord, **changes: str) -> journal.EngineRecord:
+    fields = {"id": record.id, "folder": record.folder} | changes
+    return journal.EngineRecord(fields["id"], fields["folder"], record.endpoint)
+
+
+def test_this_machines_engine_and_the_second_one_are_told_apart(second: SecondEngine) -> None:
+    if not is_answering():
+        pytest.skip("this machine has no engine of its own")
+    theirs = identify_engine(endpoint=Endpoint(second.host))
+    assert not identify_engine().is_same_as(theirs)
+
+
+def test_kill_9_of_the_owner_and_a_heal_on_another_engine_forget_nothing(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = run_of_its_own("test-killed")
+    with tcp_pipe(second.socket) as port:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
+        argv = [sys.executable, "-c", CHILD, str(tmp_path), run_id]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "up\n"
+            child.kill()
+    monkeypatch.delenv("DOCKER_HOST")
+    (said,) = leftovers.heal(state=tmp_path).failed
+    assert f"container assay-{run_id}-n1" in said
+    assert names(second) == [f"assay-{run_id}-n1"]
+    monkeypatch.setenv("DOCKER_HOST", second.host)
+    report = leftovers.heal(state=tmp_path)
+    assert not report.failed
+    assert names(second) == []
+    assert journal.read_journals(tmp_path) == ([], [])
+
+
+def test_only_heal_all_removes_what_another_machine_has_left(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", second.host)
+    ours = make_container(tmp_path, run_of_its_own("test-ours"))
+    theirs = make_container(tmp_path, run_of_its_own("test-theirs"), **{MACHINE_LABEL: "0123456789abcdef"})
+    report = leftovers.heal(state=tmp_path)
+    assert [line for line in report.undone if ours in line]
+    (said,) = report.possibly_alive
+    assert said.startswith("containers and networks of other machines: 1; `assay heal` on the machine")
+    assert names(second) == [theirs]
+    with open_docker() as client:
+        (found,) = list_owned(client)
+    assert found.machine == "0123456789abcdef"
+    leftovers.heal(everything=True, state=tmp_path)
+    assert names(second) == []
+
+
+def test_a_container_without_a_machine_counts_as_this_machines(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions wrote no label of the machine."""
+    monkeypatch.setenv("DOCKER_HOST", second.host)
+    make_container(tmp_path, run_of_its_own("test-old"), **{MACHINE_LABEL: ""})
+    leftovers.heal(state=tmp_path)
+    assert names(second) == []

@@ -1,0 +1,166 @@
+"""A second Docker engine, with network and processes of its own, and pipes that lead to it.
+
+The engine runs in namespaces of its own, so it meets neither the containers nor the networks of this machine's engine.
+Only its socket is shared, through the file system. It ends with all its containers when the test ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.docker_endpoint import VARIABLES
+
+START_SECONDS, END_SECONDS = 60.0, 20.0
+DAEMON = """
+ip link set lo up
+exec dockerd --data-root={0}/data --exec-root={0}/exec --pidfile={0}/pid --host=unix://{0}/engine.sock {1}
+"""
+
+
+@dataclass(frozen=True)
+class SecondEngine:
+    """``pid``: a process in the engine's network namespace."""
+
+    folder: Path
+    pid: int
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "engine.sock"
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.socket}"
+
+    def docker(self, *argv: str, stdin: bytes | None = None) -> str:
+        """Runs a command of this engine and returns its output."""
+        return run_docker({"DOCKER_HOST": self.host}, *argv, stdin=stdin)
+
+
+def run_docker(variables: Mapping[str, str], *argv: str, stdin: bytes | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES} | dict(variables)
+    return subprocess.run(
+        ["docker", *argv], input=stdin, env=environment, capture_output=True, check=True
+    ).stdout.decode()
+
+
+@contextmanager
+def second_engine(folder: Path, *options: str) -> Iterator[SecondEngine]:
+    """Starts an engine whose files are in ``folder``. Skips the test if this machine cannot run a second one."""
+    if os.geteuid() != 0 or shutil.which("dockerd") is None or shutil.which("unshare") is None:
+        pytest.skip("a second engine needs root, dockerd and unshare")
+    folder.mkdir(parents=True, exist_ok=True)
+    argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+    with (folder / "log").open("wb") as log:
+        daemon = subprocess.Popen([*argv, DAEMON.format(folder, " ".join(options))], stdout=log, stderr=log)
+    try:
+        _wait_for(lambda: _answers(folder / "engine.sock"), daemon, folder / "log")
+        yield SecondEngine(folder, _find_child(daemon.pid))
+    finally:
+        with suppress(ProcessLookupError, OSError, IndexError):
+            os.kill(_find_child(daemon.pid), signal.SIGTERM)  # so that it removes control groups
+        with suppress(subprocess.TimeoutExpired):
+            daemon.wait(END_SECONDS)
+        daemon.kill()  # --kill-child: the first process of the pid namespace goes, and so do all others
+        daemon.wait()
+
+
+def _find_child(pid: int) -> int:
+    return int((Path("/proc") / str(pid) / "task" / str(pid) / "children").read_text().split()[0])
+
+
+def _answers(path: Path) -> bool:
+    with suppress(OSError, subprocess.CalledProcessError):
+        return bool(run_docker({"DOCKER_HOST": f"unix://{path}"}, "version", "--format={{.Server.Version}}"))
+    return False
+
+
+def _wait_for(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"no second engine: {log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.1)
+
+
+@contextmanager
+def tcp_pipe(target: Path) -> Iterator[int]:
+    """Yields a TCP port of 127.0.0.1 that leads to a socket in the file system."""
+    with socket.create_server(("127.0.0.1", 0)) as server, _accepting(server, lambda: _connect(str(target))):
+        yield int(server.getsockname()[1])
+
+
+@contextmanager
+def namespace_pipe(engine: SecondEngine, port: int) -> Iterator[Path]:
+    """Yields a socket in the file system that leads to a TCP port of 127.0.0.1 in the engine's network."""
+    path = engine.folder / f"port-{port}.sock"
+    argv = ["nsenter", f"--net=/proc/{engine.pid}/ns/net", sys.executable, __file__, str(path), str(port)]
+    process = subprocess.Popen(argv)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield path
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _accepting(server: socket.socket, connect: Callable[[], socket.socket]) -> Iterator[None]:
+    """Connects each client of a server with a new socket, until the block ends."""
+    with ExitStack() as opened:
+        thread = threading.Thread(target=_accept_all, args=(server, connect, opened), daemon=True)
+        thread.start()
+        yield
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def _accept_all(server: socket.socket, connect: Callable[[], socket.socket], opened: ExitStack) -> None:
+    with suppress(OSError):
+        while True:
+            near, _ = server.accept()
+            far = opened.enter_context(connect())
+            opened.enter_context(near)
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+def _connect(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    return connection
+
+
+def main(path: str, port: int) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        _accept_all(server, lambda: socket.create_connection(("127.0.0.1", port)), ExitStack())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
