@@ -23,6 +23,12 @@ LONGEST_NAME: Final = 26
 """Maximum number of characters of a key or another name in a table. Hovering shows the full name."""
 LONGEST_TEXT: Final = 4_000
 """Maximum number of characters of any text in a page. The history has the full text."""
+HEAD: Final = (
+    rb'\s*<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
+    rb'<meta http-equiv="Content-Security-Policy" content="[^"<>]*">\s*<meta name="viewport" [^<>]*>\s*'
+    rb'<meta name="color-scheme" [^<>]*>\s*'
+)
+"""Pattern of the beginning of every page, for the patterns that match the pages of one command."""
 
 _INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Invisible and bidirectional control characters."""

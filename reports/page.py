@@ -6,6 +6,7 @@ content security policy blocks scripts that are not the page's own.
 """
 
 import base64
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -34,20 +35,21 @@ from assay.reports.panel import LEFT, RIGHT
 from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, draw_timeline
 
+OWN: Final = re.compile(html.HEAD + rb'<meta name="generator" content="assay report">')
+"""Matches each page of ``assay report``."""
 VISIBLE_FINDINGS: Final = 2
 """Number of findings of one anomaly that are visible. The reader can unfold the others."""
 VISIBLE_CHARACTERS: Final = 110
 """Number of characters of an argument or a result that are visible. The reader can unfold the rest."""
 
 
-def render(run_dir: Path, history: HistoryReader | None = None, target: Path | None = None) -> Path:
-    """Writes the page of a run atomically, and returns its path.
+def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
+    """Writes the page of a run atomically as ``report.html`` in the run's folder, and returns its path.
 
-    ``history``: the run's history, if the caller has opened it. ``target``: the path of the page; None:
-    ``report.html`` in the run's folder. Raises ``FileNotFoundError`` if there is no such
+    ``history``: the run's history, if the caller has opened it. Raises ``FileNotFoundError`` if there is no such
     folder, and ``OSError`` if the page cannot be written.
     """
-    target = target or run_dir / "report.html"
+    target = run_dir / "report.html"
     write_atomically(target, render_html(read_report(run_dir, history)).encode())
     return target
 

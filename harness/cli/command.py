@@ -153,6 +153,14 @@ def show(text: str) -> None:
     print("\n".join(map(to_printable, text.split("\n"))), flush=True)
 
 
+def show_path(path: Path) -> None:
+    """Prints the path of a file that was written. A stream is not named, because its content may be on the output."""
+    from assay.harness.core.files import is_stream
+
+    if not is_stream(path):
+        print(path, flush=True)
+
+
 def note(line: str) -> None:
     """Prints progress on standard error. A name in it cannot add a line or control the terminal."""
     print(f"assay: {to_printable(line)}", file=sys.stderr, flush=True)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 TRENDS: Final = "trends.json"
 """The file in the store that ``assay nights trends --out`` writes by convention."""
-PAGE_MARK: Final = "<footer>assay · ".encode()
-"""Part of each index page (``reports/index/index.html``). Other pages are not replaced."""
 DESCRIPTION: Final = """\
 Writes STORE/index.html, over all runs and nights of a store: what broke, since when, how often, and the command that
 repeats it.
@@ -45,15 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.core.files import read_file, write_atomically
+    from assay.harness.core.files import write_output
+    from assay.reports.index.page import OWN
 
     page = build_page_renderer(arguments)(False)
     target = arguments.store / "index.html"
-    if target.is_symlink():
-        raise InputError(f"{target} is a symbolic link, and is not replaced; remove it, or give another store")
-    if target.exists() and PAGE_MARK not in read_file(target):
-        raise InputError(f"{target} is no page of `assay index`, and is not replaced; move it, or give another store")
-    write_atomically(target, page.html.encode())
+    write_output(target, page.html.encode(), OWN)
     print(target)
     for failure in page.counting if arguments.check else ():  # failures that no valid mark excuses
         mark = f"its mark expired at {failure.mark.expires}" if failure.mark else "not marked as known"

@@ -1,6 +1,7 @@
 """``assay nights add | show | trends | pack``: the data set of the runs of many nights."""
 
 import argparse
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 MAX_NAMED: Final = 5
 """Maximum number of runs that a line names; it gives only the number of the others."""
-TRENDS_MARK: Final = b'{"format":1,"nights":['
-"""The beginning of each file of ``assay nights trends --out``. Another file is not replaced, unless it is empty."""
+OWN_TRENDS: Final = re.compile(rb'\{"format":1,"nights":\[')
+"""Matches each file that ``assay nights trends --out`` writes."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
 tables over it, by DuckDB, or by Spark with --spark-master.
@@ -133,10 +134,12 @@ def show_tables(arguments: argparse.Namespace) -> ExitCode:
 def show_trends(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
-    from assay.harness.core.files import write_output
+    from assay.harness.core.files import require_own_output, write_output
     from assay.harness.nightly import table_output
     from assay.harness.nightly.trends import compute_trends
 
+    if arguments.out is not None:
+        require_own_output(arguments.out, OWN_TRENDS)
     trends = compute_trends(arguments.dataset, read_defects(arguments), arguments.spark_master)
     content = msgspec.json.encode(trends)
     if arguments.json:
@@ -144,7 +147,7 @@ def show_trends(arguments: argparse.Namespace) -> ExitCode:
     else:
         table_output.show_trends(trends, _make_console())
     if arguments.out is not None:
-        write_output(arguments.out, content, TRENDS_MARK)
+        write_output(arguments.out, content, OWN_TRENDS)
         note(str(arguments.out))
     if not arguments.check:
         return ExitCode.PASS

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings
-from assay.harness.cli.command import ExitCode, InputError, note, note_wait
+from assay.harness.cli.command import ExitCode, InputError, note, note_wait, show_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from assay.checkers.judging.verdict import Finding
     from assay.harness.stored.request import CheckRequest
 
-PAGE_MARK: Final = b'<meta name="generator" content="assay report">'
-"""Part of each page (``reports/template.html``). A file without it is not replaced."""
 DESCRIPTION: Final = """\
 Writes a page with timeline and findings: of a stored run again, or of a history of another tool, which is judged by the
 options of `assay check`.
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.PASS
     if file is None:
         _require_no_options(request)
-        print(_render_run(arguments.path, arguments.out))
+        show_path(_render_run(arguments.path, arguments.out))
         return ExitCode.PASS
     target = arguments.out or file.with_name(f"{file.name}.html")
     _write_page(target, lambda: _judge_file(arguments, request, file))
@@ -66,13 +64,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _write_page(target: Path, render: "Callable[[], str]") -> None:
-    from assay.harness.core.files import write_atomically
+    from assay.harness.core.files import require_own_output, write_output
+    from assay.reports.page import OWN
 
-    _require_page(target)  # before the judging, which may take long
-    html = render()
-    _require_page(target)
-    write_atomically(target, html.encode())
-    print(target)
+    require_own_output(target, OWN)  # before the judging, which may take long
+    write_output(target, render().encode(), OWN)
+    show_path(target)
 
 
 def _is_bare_history(path: Path) -> bool:
@@ -84,20 +81,25 @@ def _is_bare_history(path: Path) -> bool:
 
 def _render_run(path: Path, target: Path | None) -> Path:
     from assay.checkers.judging.history_views import open_history
+    from assay.harness.core.files import require_own_output, write_output
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.files import describe_outside_logs
-    from assay.reports.page import render
+    from assay.reports.model import read_report
+    from assay.reports.page import OWN, render, render_html
 
     stored = open_stored(path)
     if stored.run is None:
         raise InputError(f"{path} is a bare history; name its --model or --workload, or the run folder around it")
     if target is not None:
-        _require_page(target)
+        require_own_output(target, OWN)
     history = open_history(stored.history)
     history.require_no_missing_values()
     for line in describe_outside_logs(stored.run):
         note(line)
-    return render(stored.run, history, target)
+    if target is None:
+        return render(stored.run, history)
+    write_output(target, render_html(read_report(stored.run, history)).encode(), OWN)
+    return target
 
 
 def _judge_file(arguments: argparse.Namespace, request: "CheckRequest", file: Path) -> str:
@@ -153,15 +155,3 @@ def _require_no_options(request: "CheckRequest") -> None:
         raise InputError(
             f"{request.path} is a folder, whose verdict is stored; options of judging are for a file of another tool"
         )
-
-
-def _require_page(target: Path) -> None:
-    """Raises ``InputError`` if ``target`` exists and is no page of this command."""
-    from assay.harness.core.files import read_file
-
-    if target.is_symlink():
-        raise InputError(f"{target} is a symbolic link, and is not replaced; remove it, or give another --out")
-    if not target.exists():
-        return
-    if not target.is_file() or PAGE_MARK not in read_file(target):
-        raise InputError(f"{target} is no page of `assay report`, and is not replaced; move it, or give another --out")

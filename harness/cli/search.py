@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, show
+from assay.harness.cli.command import ExitCode, InputError, show, show_path
 from assay.harness.core.printable import join_some
 
 if TYPE_CHECKING:
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 RAREST: Final = 8
 """How many of the rarest events are listed, and how many of the events missing for each fault."""
-PAGE_MARK: Final = b"<title>what searches have reached</title>"
-"""Part of each page (``harness/search/reached.html``). A file without it is not replaced."""
 DESCRIPTION: Final = """\
 Sums up what the searches of a store (pytest --explore) reached. It counts the examples for each event of the system,
 each fault, each event during a fault, and each sequence of events. It also shows the lines and branches of the system
@@ -46,19 +44,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except (FileNotFoundError, ValueError) as error:
         raise InputError(str(error)) from error
     if arguments.html is not None:
-        from assay.harness.core.files import ForeignFileError, write_output
-        from assay.harness.search.coverage_page import render_page
+        from assay.harness.core.files import write_output
+        from assay.harness.search.coverage_page import OWN, render_page
 
-        try:
-            write_output(arguments.html, render_page(reports).encode(), PAGE_MARK)
-        except ForeignFileError:
-            raise
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(
-                f"--html={arguments.html} cannot be written: {reason}; give a file in an existing folder"
-            ) from error
-        print(arguments.html)
+        write_output(arguments.html, render_page(reports).encode(), OWN)
+        show_path(arguments.html)
     elif arguments.json:
         print(msgspec.json.encode(reports).decode())
     else:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 KNOWN: Final = Path("known-failures.toml")
 """The default file of marks of known failures."""
-JUNIT_MARK: Final = b'<testsuite name="assay nightly '
-"""Part of each XML file that this command writes. A file without it is not replaced, unless it is empty."""
 DESCRIPTION: Final = """\
 Reports the results of the newest night of a store, with all its parts: failures, missed defects, cells without an
 answer, and the commands that repeat them. Its exit code is that of `assay nightly`, so it can be the last step of a
@@ -47,25 +45,24 @@ def add_known_option(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.core.files import require_own_beginning, require_own_output, write_file
-    from assay.harness.nightly.junit import to_junit
-    from assay.harness.nightly.markdown import BEGINNINGS, to_markdown
+    from assay.harness.core.files import require_own_output, write_output
+    from assay.harness.nightly import junit, markdown
     from assay.harness.nightly.night_verdict import read_account
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     known = read_marks(arguments.known)
+    for path, own in ((arguments.junit, junit.OWN), (arguments.markdown, markdown.OWN)):
+        if path is not None:
+            require_own_output(path, own)
     account = read_account(arguments.store.resolve(), arguments.night, known)
     if arguments.junit is not None:
-        require_own_output(arguments.junit, JUNIT_MARK)
-    if arguments.markdown is not None:
-        require_own_beginning(arguments.markdown, BEGINNINGS)
-    if arguments.junit is not None:
-        write_file(arguments.junit, to_junit(account))
+        write_output(arguments.junit, junit.to_junit(account), junit.OWN)
+    text = markdown.to_markdown(account)
     if arguments.markdown is None:
-        print(to_markdown(account), end="")
+        print(text, end="")
     else:
-        write_file(arguments.markdown, to_markdown(account).encode())
+        write_output(arguments.markdown, text.encode(), markdown.OWN)
     return to_exit_code(account)
 
 

@@ -2,8 +2,10 @@
 
 import errno
 import os
+import re
 import secrets
 import stat
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +18,10 @@ T = TypeVar("T")
 
 MAX_SIZE: Final = 1 << 30
 """Maximum size of a file that is read as a whole: a settings file, a schedule, or a record of a run."""
-MARKED: Final = 1 << 16
-"""Bytes at the beginning of a file in which the mark of its command is searched (``require_own_output``)."""
+STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
+"""Names of the standard streams, with their descriptors."""
+DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,9})")
+"""Name of an open descriptor, such as the shell gives to a process substitution."""
 SPECIAL_TYPES: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -152,20 +156,46 @@ def reject_links(path: Path) -> None:
         require_regular(path)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Writes a file that a user names, which may be a device such as ``/dev/stdout``.
+def find_descriptor(path: Path) -> int | None:
+    """Returns the open descriptor that a path such as ``/dev/stdout`` names, or None for any other path."""
+    named = DESCRIPTOR.fullmatch(str(path))
+    return int(named[1]) if named else STREAMS.get(str(path))
 
+
+def is_stream(path: Path) -> bool:
+    """Returns whether a path names an open descriptor, a device or a FIFO, which is written to and never replaced."""
+    return find_descriptor(path) is not None or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
+def _write_to_stream(path: Path, data: bytes) -> None:
+    """Writes to a stream.
+
+    An open descriptor is not opened again, because that would truncate a file to which the shell redirected it.
     Raises ``OSError``, and :class:`SpecialFileError` for a FIFO that no one reads, because opening it would wait.
     """
+    descriptor = find_descriptor(path)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        if descriptor is None:
+            opened = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            os.set_blocking(opened, True)
+        else:
+            opened = os.dup(descriptor)
+        with open(opened, "wb") as file:
+            file.write(data)
     except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        raise SpecialFileError(path, "a FIFO or a socket", "no process reads it") from error
-    os.set_blocking(descriptor, True)
-    with open(descriptor, "wb") as file:
-        file.write(data)
+        if error.errno == errno.ENXIO:
+            raise SpecialFileError(path, "a FIFO or a socket", "no process reads it") from error
+        if error.errno == errno.EBADF:
+            raise SpecialFileError(path, "a descriptor", "it is not open for writing") from error
+        raise _name_file(error, path) from error
+
+
+def _name_file(error: OSError, path: Path) -> OSError:
+    """Returns the error with the name of the file that could not be written."""
+    return OSError(error.errno, error.strerror, str(path))
 
 
 @contextmanager
@@ -186,47 +216,51 @@ def replace_atomically(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the file in one step. If it raises ``OSError``, the old file is unchanged."""
-    with replace_atomically(path) as temporary:
-        temporary.write_bytes(data)
+    """Replaces the file in one step. If it raises ``OSError``, which names the file, the old file is unchanged."""
+    try:
+        with replace_atomically(path) as temporary:
+            temporary.write_bytes(data)
+    except OSError as error:
+        raise _name_file(error, path) from error
 
 
-def require_own_output(path: Path, mark: bytes) -> None:
-    """Raises :class:`ForeignFileError` for a regular file that has content without ``mark`` at its beginning.
+def require_own_output(path: Path, own: re.Pattern[bytes]) -> None:
+    """Raises ``OSError`` unless a command may write the file that a user named.
 
-    ``mark`` is a text in each file that the command writes. A user may have named a wrong file by mistake.
+    ``own`` matches the content of each file that the command writes. A user may have named a wrong file by mistake, so
+    any other file raises :class:`ForeignFileError`, unless it is empty. So does a link or a disk raise
+    :class:`SpecialFileError`. ``/dev/stdout``, FIFOs and devices such as ``/dev/null`` are written to.
     """
-    begin = _read_beginning(path)
-    if begin and mark not in begin:
+    if find_descriptor(path) is not None:
+        return
+    if path.is_symlink():
+        raise SpecialFileError(path, "a symbolic link", "what is written would go elsewhere")
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.is_block_device():
+        raise SpecialFileError(path, "a disk", "its content would be overwritten")
+    if path.is_file() and not _matches(path, own):
         raise ForeignFileError(path)
 
 
-def require_own_beginning(path: Path, beginnings: tuple[bytes, ...]) -> None:
-    """Raises :class:`ForeignFileError` for a regular file that has content, and begins with none of ``beginnings``.
+def _matches(path: Path, own: re.Pattern[bytes]) -> bool:
+    """Returns whether a regular file is empty, or ``own`` matches its content."""
+    size = path.stat().st_size
+    return size == 0 or (size <= MAX_SIZE and own.match(path.read_bytes()) is not None)
 
-    For files in which any mark that a reader may see could also be a text of a user.
+
+def write_output(path: Path, data: bytes, own: re.Pattern[bytes]) -> None:
+    """Writes a file that a user names in an option. A regular file is replaced in one step.
+
+    A stream, such as ``/dev/stdout``, is written to and never replaced. ``own`` is that of :func:`require_own_output`,
+    and so is the error.
     """
-    begin = _read_beginning(path)
-    if begin and not begin.startswith(beginnings):
-        raise ForeignFileError(path)
-
-
-def _read_beginning(path: Path) -> bytes:
-    """Returns the first ``MARKED`` bytes of a regular file; no bytes for anything else."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(MARKED)
-
-
-def write_output(path: Path, data: bytes, mark: bytes) -> None:
-    """Writes a file that a user names. A regular file, even behind a link, is replaced in one step.
-
-    Anything else, such as ``/dev/stdout``, is written to and never replaced. ``mark``, which ``data`` has, is that of
-    :func:`require_own_output`, and so is the error.
-    """
-    require_own_output(path, mark)
-    if path.exists() and not path.is_file():
-        write_file(path, data)
+    require_own_output(path, own)
+    if is_stream(path):
+        _write_to_stream(path, data)
     else:
-        write_atomically(Path(os.path.realpath(path)), data)
+        write_atomically(path, data)

@@ -1,5 +1,6 @@
 """JUnit XML report of a nightly run: a test case for each attempt, with its seed and the command that repeats it."""
 
+import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -10,6 +11,11 @@ from assay.reports.index.entry import sanitize_command, sanitize_text
 FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
 NOT_RUN: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
 PASSES: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
+OWN: Final = re.compile(
+    rb"<\?xml [^<>]*>\s*<testsuites [^<>]*>\s*<testsuite name=\"assay nightly [^<>]*>"
+    rb"(?s:(?!.*<testsuite ).*)</testsuites>\s*\Z"
+)
+"""Matches each file that ``assay summary --junit`` writes. It has one suite, which is a night's."""
 LONGEST_DETAIL: Final = 2_000
 """Maximum number of characters of each text of an attempt, except its command."""
 

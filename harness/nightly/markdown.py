@@ -19,8 +19,8 @@ MOST_NAMES: Final = 10
 """Maximum number of names in one line."""
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&@!])")
 SIGNS: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.UNKNOWN: "❔"}
-BEGINNINGS: Final = tuple(f"## {sign} Night ".encode() for sign in SIGNS.values())
-"""The beginning of a summary, for each verdict."""
+OWN: Final = re.compile(f"## (?:{'|'.join(SIGNS.values())}) Night ".encode())
+"""Matches each file that ``assay summary --markdown`` writes."""
 
 
 def to_markdown(night: NightAccount) -> str:

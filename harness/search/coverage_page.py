@@ -4,6 +4,7 @@ It shows a grid of faults and events, coloured by the number of examples, and th
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from assay.harness.search.coverage_report import NO_FAULT, CoverageReport, find_
 from assay.reports import html
 
 FOLDER: Final = Path(__file__).parent
+OWN: Final = re.compile(html.HEAD + rb"<title>what searches have reached</title>")
+"""Matches each page."""
 MOST_SEQUENCES: Final = 40
 """Maximum number of sequences of events that are listed."""
 

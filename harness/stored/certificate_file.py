@@ -6,6 +6,7 @@ It also has what is needed to read the history in the same way: ``workload``, ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +21,8 @@ from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.workload_table import BY_NAME, CERTIFICATE
 
 MADE_BY: Final = "assay check --certificate"
-MARK: Final = f'"made_by": "{MADE_BY}"'.encode()
-"""Part of each certificate, at its beginning. A file without it is not replaced."""
+OWN: Final = re.compile(rf'\{{\s*"made_by": "{MADE_BY}"'.encode())
+"""Matches each file with a certificate."""
 
 
 class _Certificate(msgspec.Struct):
@@ -55,7 +56,7 @@ def write_certificate(path: Path, found: Mapping[str, Any], request: CheckReques
         "all_reads": request.all_reads,
     }
     try:
-        write_output(path, msgspec.json.format(msgspec.json.encode(certificate), indent=0) + b"\n", MARK)
+        write_output(path, msgspec.json.format(msgspec.json.encode(certificate), indent=0) + b"\n", OWN)
     except OSError as error:
         raise _describe_write_error(path, error) from error
 
@@ -63,7 +64,7 @@ def write_certificate(path: Path, found: Mapping[str, Any], request: CheckReques
 def require_certificate_place(path: Path) -> None:
     """Raises ``HistoryError`` if ``path`` is a file that is no certificate, because it would not be replaced."""
     try:
-        require_own_output(path, MARK)
+        require_own_output(path, OWN)
     except OSError as error:
         raise _describe_write_error(path, error) from error
 

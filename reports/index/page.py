@@ -1,5 +1,6 @@
 """Renders the page of a store: a self-contained HTML file with compact data for its script."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,8 @@ from assay.reports.index.failures import Failure, group_failures
 from assay.reports.index.known import KnownFailures
 from assay.reports.index.trends import Regression, Trends
 
+OWN: Final = re.compile(html.HEAD + "<title>(?:PASS|FAIL|UNKNOWN) · (?s:.)*<footer>assay · ".encode())
+"""Matches each page of ``assay index``."""
 FOLDER: Final = Path(__file__).parent
 MOST_BYTES: Final = 2_000_000
 """Maximum size in bytes of the list of runs and the histories of cells. Older runs are counted, but not listed."""

@@ -9,7 +9,6 @@ import pytest
 
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.cli.report import PAGE_MARK
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
@@ -109,16 +108,18 @@ def test_only_a_page_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[s
     page = tmp_path / "history.edn.html"
     page.write_text("<p>mine</p>")
     assert refused(capsys, str(path), "--workload=rw-register") == (
-        f"assay: {page} is no page of `assay report`, and is not replaced; move it, or give another --out"
+        f"assay: {page}: this command did not make this file, and does not replace it: move it, or name another file"
     )
     assert page.read_text() == "<p>mine</p>"
-    assert "is no page" in refused(capsys, str(path), "--workload=rw-register", f"--out={path}")
+    assert "does not replace it" in refused(capsys, str(path), "--workload=rw-register", f"--out={path}")
     page.unlink()
     page.symlink_to(tmp_path / "elsewhere")
     assert "is a symbolic link" in refused(capsys, str(path), "--workload=rw-register")
     page.unlink()
-    page.write_bytes(b"<head>" + PAGE_MARK)
+    first = report(capsys, path, "--workload=rw-register")
     assert 'class="fail"' in report(capsys, path, "--workload=rw-register")
+    page.write_text(f"<p>mine, with a page</p>{first}")
+    assert "does not replace it" in refused(capsys, str(path), "--workload=rw-register")
 
 
 def test_a_folder_takes_no_options_of_judging(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ A command over many runs names the one with the FIFO, and does its work with the
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import threading
@@ -24,7 +25,7 @@ from assay.cluster.hosts.inventory import read_inventory as read_hosts
 from assay.cluster.owner import current_owner
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.core.files import SpecialFileError, read_file, require_regular_below, write_file
+from assay.harness.core.files import SpecialFileError, read_file, require_regular_below, write_output
 from assay.harness.core.history import HistoryWriter
 from assay.harness.run import store
 from assay.harness.stored.live_check import find_running_run
@@ -345,7 +346,7 @@ def test_a_text_about_a_night_is_no_summary(tmp_path: Path, capsys: pytest.Captu
 def test_a_pipe_that_is_read_gets_the_summary(tmp_path: Path) -> None:
     pipe = fifo(tmp_path / "out")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_file(pipe, b"# Night")
+    write_output(pipe, b"# Night", re.compile(b"#"))
     assert os.read(reader, 100) == b"# Night"
     os.close(reader)
 

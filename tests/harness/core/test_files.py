@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
+import socket
 import stat
 import subprocess
 import sys
@@ -10,7 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.core.files import ForeignFileError, replace_atomically, write_atomically, write_output
+from assay.harness.core.files import (
+    ForeignFileError,
+    SpecialFileError,
+    replace_atomically,
+    write_atomically,
+    write_output,
+)
 
 WRITE = """
 import os, sys
@@ -70,36 +79,70 @@ def test_a_long_name_has_room_for_its_temporary_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["n" * 255]
 
 
-def test_output_goes_through_a_link_and_replaces_the_file_behind_it(tmp_path: Path) -> None:
-    (tmp_path / "real.html").write_text("an old page")
-    (tmp_path / "page.html").symlink_to("real.html")
-    write_output(tmp_path / "page.html", b"new", b"n")
-    assert (tmp_path / "page.html").is_symlink()
-    assert (tmp_path / "real.html").read_bytes() == b"new"
+OWN = re.compile(rb"<page> ")
+
+
+@pytest.mark.parametrize("behind", ["page.html", "gone.html", "/dev/null"])
+def test_output_goes_through_no_link(tmp_path: Path, behind: str) -> None:
+    (tmp_path / "page.html").write_text("<page> old")
+    (tmp_path / "link.html").symlink_to(behind)
+    with pytest.raises(SpecialFileError, match="this is a symbolic link, and what is written would go elsewhere"):
+        write_output(tmp_path / "link.html", b"<page> new", OWN)
+    assert os.readlink(tmp_path / "link.html") == behind
+    assert (tmp_path / "page.html").read_text() == "<page> old"
+    assert sorted(os.listdir(tmp_path)) == ["link.html", "page.html"]
 
 
 def test_output_replaces_only_files_of_its_command_and_empty_ones(tmp_path: Path) -> None:
-    for content, is_replaced in ((b"my notes", False), (b"", True), (b"<page> old", True)):
+    for content, is_replaced in (
+        (b"my notes", False), (b"how it begins: <page> old", False), (b"", True), (b"<page> old", True),
+    ):  # fmt: skip
         (tmp_path / "file").write_bytes(content)
         if not is_replaced:
             with pytest.raises(ForeignFileError, match="did not make this file, and does not replace it"):
-                write_output(tmp_path / "file", b"<page> new", b"<page>")
+                write_output(tmp_path / "file", b"<page> new", OWN)
             assert (tmp_path / "file").read_bytes() == content
             continue
-        write_output(tmp_path / "file", b"<page> new", b"<page>")
+        write_output(tmp_path / "file", b"<page> new", OWN)
         assert (tmp_path / "file").read_bytes() == b"<page> new"
 
 
-def test_output_never_replaces_a_device(tmp_path: Path) -> None:
-    (tmp_path / "null").symlink_to("/dev/null")
-    write_output(tmp_path / "null", b"data", b"d")
+def test_output_never_replaces_a_device() -> None:
+    write_output(Path("/dev/null"), b"data", OWN)
     assert Path("/dev/null").is_char_device()
-    assert os.readlink(tmp_path / "null") == "/dev/null"
+
+
+def test_output_goes_into_no_folder_no_socket_and_no_closed_descriptor(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        write_output(tmp_path, b"data", OWN)
+    with pytest.raises(FileNotFoundError, match=r"page\.html"):
+        write_output(tmp_path / "no" / "page.html", b"data", OWN)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        with pytest.raises(SpecialFileError, match="no process reads it"):
+            write_output(tmp_path / "socket", b"data", OWN)
+    with pytest.raises(SpecialFileError, match="/dev/fd/987654: this is a descriptor, and it is not open for writing"):
+        write_output(Path("/dev/fd/987654"), b"data", OWN)
+
+
+def test_a_failed_write_names_the_file_and_keeps_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"<page> old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match=f"File too large: '{tmp_path / 'file'}'"):
+            write_output(tmp_path / "file", b"<page> new" + bytes(8192), OWN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "file").read_bytes() == b"<page> old"
+    assert os.listdir(tmp_path) == ["file"]
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_output(Path("/dev/full"), b"data", OWN)
 
 
 def test_output_goes_into_a_pipe(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    write_output(Path(f"/dev/fd/{writer}"), b"data", b"d")
+    write_output(Path(f"/dev/fd/{writer}"), b"data", OWN)
     os.close(writer)
     with open(reader, "rb") as file:
         assert file.read() == b"data"

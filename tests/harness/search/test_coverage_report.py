@@ -120,7 +120,7 @@ def test_a_page_that_cannot_be_written_is_an_error_with_its_remedy(
     store_report(tmp_path, one())
     assert main(["search", "show", str(tmp_path), f"--html={tmp_path / 'no' / 'page.html'}"]) == ExitCode.USAGE
     said = capsys.readouterr().err
-    assert "page.html cannot be written: No such file or directory; give a file in an existing folder" in said
+    assert "page.html: No such file or directory; give a place that can be read and written" in said
 
 
 @pytest.mark.parametrize("content", [None, "{}", "nonsense"])
