@@ -170,7 +170,7 @@ def is_stream(path: Path) -> bool:
 def _write_to_stream(path: Path, data: bytes) -> None:
     """Writes to a stream.
 
-    An open descriptor is not opened again, because that would truncate a file to which the shell redirected it.
+    An open descriptor is not opened again, because that would truncate the file behind a redirection of the shell.
     Raises ``OSError``, and :class:`SpecialFileError` for a FIFO that no one reads, because opening it would wait.
     """
     descriptor = find_descriptor(path)

@@ -66,6 +66,8 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
 }
 """Functions that derive effects from operations, by ``Workload.effects``."""
 
+_ABSENCE_CHECKS: Final = ("set-lost", "set-stale", "set-vanished")
+"""The checks of sets that ask where an element is missing."""
 _DRAIN_CLAIM: Final = re.compile(r"though the drain that was called at [0-9.]+ s found the end")
 _DRAINED: Final = "though this workload ends with a complete drain"
 """Replaces what a finding of ``queue-lost`` says about the drain that ``set_and_queue_effects`` adds."""
@@ -204,7 +206,8 @@ def _judge_by_effects(
             levels = [] if choose_level(workload, request) is None else read_level_notes(engine)
             certificate = "" if request.certificate is None else read_certificate(engine)
     doubts = [*find_missing_successes(ops), *recorded.doubts]
-    judged = add_doubts(_name_elements(_hide_added_operation(judgement, recorded), recorded.names), doubts)
+    judgement = _count_judged_elements(_hide_added_operation(judgement, recorded), recorded.judged)
+    judged = add_doubts(_name_elements(judgement, recorded.names), doubts)
     suggests = GARBAGE_READ in judged.violations and workload.accepts(INITIAL) and not request.initial
     hint = suggest_for_transactions(done) if suggests else ""
     written = _write_certificate(certificate, Verdict.FAIL if has_contradictions else judged.verdict, request)
@@ -245,6 +248,24 @@ def _hide_added_operation(judgement: Judgement, recorded: effects.WorkloadEffect
         kinds=others | ({added.operation.f: counts} if counts.issued else {}),
         findings=tuple(findings),
     )
+
+
+def _count_judged_elements(judgement: Judgement, judged: effects.JudgedElements | None) -> Judgement:
+    """Counts the elements that the checks of sets took for removed, though the file does not remove them."""
+    if judged is None or not judged.number:
+        return judgement
+    examined = [
+        msgspec.structs.replace(
+            one,
+            rows=one.rows + judged.number,
+            claims=one.claims + judged.claims[one.check],
+            exposed=one.exposed + judged.exposed[one.check],
+        )
+        if one.check in _ABSENCE_CHECKS and one.claims is not None and one.exposed is not None
+        else one
+        for one in judgement.examined
+    ]
+    return msgspec.structs.replace(judgement, examined=tuple(examined), effects=judgement.effects - judged.number)
 
 
 def _name_elements(judgement: Judgement, names: Mapping[int, str]) -> Judgement:

@@ -39,6 +39,22 @@ SHIFT: Final = 2
 opening of a bank, or the drain of a queue that need not be drained."""
 
 
+@dataclass
+class JudgedElements:
+    """Counts of elements whose absence is allowed, so that the checks in SQL ignore it.
+
+    ``claims`` and ``exposed`` are by anomaly, as the checks would count them (``checkers.exposure``).
+    """
+
+    number: int = 0
+    claims: Counter[str] = field(default_factory=Counter)
+    exposed: Counter[str] = field(default_factory=Counter)
+
+    def count(self, anomaly: str, *, is_exposed: bool) -> None:
+        self.claims[anomaly] += 1
+        self.exposed[anomaly] += is_exposed
+
+
 @dataclass(frozen=True)
 class WorkloadEffects:
     """Operations with their effects. ``note`` describes facts that the file lacks and that were inferred."""
@@ -51,6 +67,8 @@ class WorkloadEffects:
     """Reasons not to pass."""
     added: tuple[Completed, Sequence[Effect]] | None = None
     """The row that stands for no operation of the file."""
+    judged: JudgedElements | None = None
+    """The elements that the checks in SQL take for removed, though no operation of the file removed them."""
 
 
 def to_plain_values(done: Iterable[Completed]) -> list[Completed]:

@@ -4,8 +4,9 @@
 
 *Stale reads*: for ``set-full``, an element is known once its add was acknowledged or a read showed it. It is lost if it
 is missing from the last read that was called after it was known. If that read shows it, earlier reads may lack it for a
-while. This module adds the element to them, and the note has the number of such elements. With ``--linearizable`` all
-reads count as they are.
+while. Such an element gets the effect of a removal, because the checks do not ask where a removed element is missing.
+To add the element to the reads that lack it would take too many effects. The note has the number of such elements. With
+``--linearizable`` all reads count as they are.
 
 *Drain*: a ``:drain`` takes all elements that it returns. For ``total-queue`` the file ends with a complete drain, as in
 Jepsen's checker: its own ``:drain`` operations, or dequeues until nothing is left. For ``queue`` elements may stay
@@ -15,12 +16,14 @@ Other elements than whole numbers get numbers (``element_numbers``). Findings sh
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from assay.checkers.workload_checks.workload_result import list_elements
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
 from assay.harness.stored.effects_of_workload import (
+    JudgedElements,
     WorkloadEffects,
     find_key,
     is_ok,
@@ -38,7 +41,8 @@ def make_set_effects(done: Sequence[Completed], *, final_only: bool, allows_stal
     for one in done:
         sets.setdefault(find_key(one, "set"), []).append(one)
     shown: dict[int, list[int]] = {}  # the elements of each read that counts, by operation
-    stale = 0
+    stale: dict[int, set[int]] = {}  # the elements that were missing for a while, by the operation that added each
+    judged = JudgedElements()
     doubts = []
     for key, ones in sets.items():
         reads = [one for one in ones if is_ok(one, "read")]
@@ -47,46 +51,67 @@ def make_set_effects(done: Sequence[Completed], *, final_only: bool, allows_stal
         if final_only and reads:
             reads = [max(reads, key=lambda one: one.ret or 0)]
         for read in reads:
-            shown[read.index] = [numbers.number(element) for element in read.completion.result]
+            shown[read.index] = list(dict.fromkeys(map(numbers.number, read.completion.result)))
         if allows_stale:
-            stale += _show_stale_elements(ones, reads, shown, numbers)
-    note = f"{count_noun(stale, 'element')} were missing from a read for a while, which is allowed" if stale else ""
-    rows = [(one, list(_make_effects_of_set(one, shown, numbers))) for one in done]
-    return WorkloadEffects(rows, note, numbers.names, doubts)
+            for element, adder in _find_stale_elements(ones, reads, shown, numbers, judged).items():
+                stale.setdefault(adder, set()).add(element)
+    note = ""
+    if judged.number:
+        note = f"{count_noun(judged.number, 'element')} were missing from a read for a while, which is allowed"
+    rows = [(one, list(_make_effects_of_set(one, shown, stale, numbers))) for one in done]
+    return WorkloadEffects(rows, note, numbers.names, doubts, judged=judged)
 
 
-def _show_stale_elements(
-    ones: Sequence[Completed], reads: Sequence[Completed], shown: dict[int, list[int]], numbers: ElementNumbers
-) -> int:
-    """Adds elements to the reads that lack them only for a while. Returns the number of such elements."""
-    known: dict[int, int] = {}  # the time since which each element is known
+def _find_stale_elements(
+    ones: Sequence[Completed],
+    reads: Sequence[Completed],
+    shown: Mapping[int, Sequence[int]],
+    numbers: ElementNumbers,
+    judged: JudgedElements,
+) -> dict[int, int]:
+    """Returns the elements that some reads lack only for a while, each with the first operation that added it.
+
+    Counts them in ``judged`` as the checks would if all reads that were called after an element was known showed it.
+    """
+    acked: dict[int, int] = {}  # the first acknowledgement of each element
+    adders: dict[int, list[int]] = {}  # the adds of each element that did not fail
     for one in ones:
-        if is_ok(one, "add") and one.ret is not None:
+        if one.operation.f == "add" and not _failed(one):
             element = numbers.number(one.operation.argument)
-            known[element] = min(known.get(element, one.ret), one.ret)
-    added = {numbers.number(one.operation.argument) for one in ones if one.operation.f == "add" and not _failed(one)}
+            adders.setdefault(element, []).append(one.index)
+            if is_ok(one, "add") and one.ret is not None:
+                acked[element] = min(acked.get(element, one.ret), one.ret)
     in_order = sorted(reads, key=lambda one: one.call)
+    seen: dict[int, int] = {}  # the first return of a read that shows each element
     last: dict[int, int] = {}  # the call of the last read that shows each element
+    for read in in_order:
+        for element in shown[read.index]:
+            if element in adders:
+                if read.ret is not None:
+                    seen[element] = min(seen.get(element, read.ret), read.ret)
+                last[element] = read.call
+    known = {element: min(acked.get(element, ret), ret) for element, ret in {**acked, **seen}.items()}
     reads_showing: dict[int, int] = {}  # how many reads show each element and were called after it was known
     for read in in_order:
-        for element in set(shown[read.index]) & added:
-            if read.ret is not None:
-                known[element] = min(known.get(element, read.ret), read.ret)
-            last[element] = read.call
-    for read in in_order:
-        for element in set(shown[read.index]) & added:
-            reads_showing[element] = reads_showing.get(element, 0) + (read.call > known[element])
+        for element in shown[read.index]:
+            if element in known:
+                reads_showing[element] = reads_showing.get(element, 0) + (read.call > known[element])
     calls = [read.call for read in in_order]
-    stale = 0
+    # By read, the first return of it and all later ones.
+    returns = list(accumulate((read.call if read.ret is None else read.ret for read in reversed(in_order)), min))[::-1]
+    stale: dict[int, int] = {}
     for element, since in known.items():
         if element not in last or last[element] < calls[-1]:
             continue
         first = bisect_right(calls, since)
         if reads_showing[element] < len(calls) - first:
-            stale += 1
-            for read in in_order[first:]:
-                if element not in shown[read.index]:
-                    shown[read.index].append(element)
+            stale[element] = adders[element][0]
+            judged.number += 1
+            judged.count("set-vanished", is_exposed=calls[-1] > min(seen.get(element, returns[first]), returns[first]))
+            if element in acked:
+                judged.count("set-stale", is_exposed=calls[-1] > acked[element])
+                if len(adders[element]) == 1:
+                    judged.count("set-lost", is_exposed=calls[-1] > acked[element])
     return stale
 
 
@@ -94,13 +119,16 @@ def _failed(one: Completed) -> bool:
     return one.completion.outcome is Outcome.FAIL
 
 
-def _make_effects_of_set(one: Completed, shown: dict[int, list[int]], numbers: ElementNumbers) -> Iterable[Effect]:
+def _make_effects_of_set(
+    one: Completed, shown: Mapping[int, Sequence[int]], stale: Mapping[int, Iterable[int]], numbers: ElementNumbers
+) -> Iterable[Effect]:
     key = find_key(one, "set")
     if one.operation.f != "read":
         yield Effect("set-add", key, value=numbers.number(one.operation.argument))
+        yield from (Effect("set-remove", key, value=element) for element in stale.get(one.index, ()))
     elif one.index in shown:
         elements = shown[one.index]
-        yield from (Effect("set-read", key, value=element) for element in dict.fromkeys(elements))
+        yield from (Effect("set-read", key, value=element) for element in elements)
         if not elements:
             yield Effect("set-read", key)
 
