@@ -75,18 +75,26 @@ def _iterate_steps(steps: Sequence[Step]) -> list[Step]:
     return list(found.values())
 
 
+def _find_read(step: Step) -> tuple[int, int, int] | None:
+    """Returns the reader, the key and the writer of the read from which a step follows; None if it needs no read."""
+    if step.kind is Kind.WR:
+        return step.target, step.key, step.source
+    if step.kind is Kind.RW:
+        return step.source if step.reader < 0 else step.reader, step.key, step.writer
+    return (step.reader, step.key, step.writer) if step.kind is Kind.WW and step.reader >= 0 else None
+
+
 def find_term(history: TransactionHistory, refutation: Refutation) -> str:
     """Returns the common name of the violation, or an empty string if it has none."""
     if isinstance(refutation, Split):
         return ""
     steps = refutation.steps
     involved = list(dict.fromkeys(number for step in _iterate_steps(steps) for number in (step.source, step.target)))
-    for number in involved:
-        versions: dict[int, set[int]] = {}
-        for read in history.reads[number]:
-            versions.setdefault(read.key, set()).add(read.writer)
-        if any(len(writers) > 1 for writers in versions.values()):
-            return "a non-repeatable read"
+    versions: dict[tuple[int, int], set[int]] = {}
+    for reader, key, writer in filter(None, map(_find_read, _iterate_steps(steps))):
+        versions.setdefault((reader, key), set()).add(writer)
+    if any(len(writers) > 1 for writers in versions.values()):
+        return "a non-repeatable read"
     found: dict[tuple[int, int], int] = {}
     for number in {step.source for step in steps}:
         for read in history.reads[number]:

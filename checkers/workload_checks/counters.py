@@ -8,18 +8,24 @@ at 0. Two questions exist:
   The lower bound also includes all negative possible amounts, the upper bound all positive ones. Each read is judged by
   itself.
 - *Final sum* (Maelstrom): each final read is the sum of all acknowledged amounts and some amounts of unknown outcome.
-  The reachable sums are kept as disjoint intervals, so many equal amounts cost little.
+  ``ReachableSums`` has the possible sums.
 
 A read is *final* if the history file marks it with ``:final?``. If no read is marked, the last read of each process
 counts as final, provided that it was called after all adds had ended.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, islice, pairwise
+from math import gcd
+from typing import Final
 
 from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.workload_result import (
+    MOST_VALUES,
     WorkloadResult,
     describe_some,
     group_by_key,
@@ -30,8 +36,10 @@ from assay.harness.core.operation import Completed, Outcome
 
 OUT_OF_BOUNDS = "counter-out-of-bounds"
 WRONG_SUM = "counter-wrong-sum"
-MOST_INTERVALS = 100_000
+MOST_INTERVALS: Final = 100_000
 """Number of disjoint intervals of reachable sums at which a counter is not judged further."""
+MOST_STEPS: Final = 5_000_000
+"""Number of intervals, added up over all amounts, at which a counter is not judged further. They take seconds."""
 
 
 def check_bounds(operations: Sequence[Completed]) -> WorkloadResult:
@@ -58,7 +66,8 @@ def check_bounds(operations: Sequence[Completed]) -> WorkloadResult:
             most = sums["begun", 1][possible] - sums["acked", -1][certain]
             value = read.completion.result
             if not least <= value <= most:
-                result.add_finding(OUT_OF_BOUNDS, key, _describe_bounds(key, read, least, most, ones), [read])
+                claim = partial(_describe_bounds, key, read, least, most, ones)
+                result.add_finding(OUT_OF_BOUNDS, key, claim, [read])
             slack.append((read.call, value - least, most - value))
         result.count_claims(OUT_OF_BOUNDS, _expose_by_bounds(acked, slack))
         total += len(reads)
@@ -121,31 +130,23 @@ def check_final_sums(operations: Sequence[Completed]) -> WorkloadResult:
             result.doubts.append(f"{name} has too many adds of unknown outcome: its possible sums cannot be listed")
             continue
         total += len(finals)
-        values = {read.completion.result for read in finals}
-        needed = {
-            amount: any(not _is_reachable(value - amount, reachable) for value in values) for amount in set(amounts)
-        }
+        values = sorted({read.completion.result for read in finals})
+        are_mixed = len({value % reachable.stride for value in values}) > 1
+        needed = {amount: are_mixed or not reachable.has_all(values, amount) for amount in set(amounts)}
         result.count_claims(WRONG_SUM, (needed[amount] for amount in amounts))
         for read in finals:
             value = read.completion.result
-            if not _is_reachable(value, reachable):
-                ranges = [str(low) if low == high else f"{low} to {high}" for low, high in reachable]
+            if not reachable.has(value):
                 result.add_finding(
                     WRONG_SUM,
                     key,
                     f"{name_object(key, 'counter')}: the final read by operation {read.index} shows {value}, called at "
                     f"{format_seconds(read.call)}; the acknowledged adds make {certain}, and with adds of unknown "
-                    f"outcome the sum may be {describe_some(ranges)}.",
+                    f"outcome the sum may be {reachable}.",
                     [read],
                 )
     result.examined = {WRONG_SUM: total}
     return result
-
-
-def _is_reachable(value: int, sums: Sequence[tuple[int, int]]) -> bool:
-    """Returns whether one of the sorted disjoint intervals holds the value."""
-    place = bisect_right(sums, value, key=lambda pair: pair[0]) - 1
-    return place >= 0 and value <= sums[place][1]
 
 
 def find_final_reads(operations: Sequence[Completed]) -> list[Completed]:
@@ -160,18 +161,72 @@ def find_final_reads(operations: Sequence[Completed]) -> list[Completed]:
     return list(last.values())
 
 
-def find_reachable_sums(certain: int, amounts: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Returns the sums of ``certain`` and any of the amounts, as sorted disjoint intervals; None if there are too
-    many."""
-    intervals = [(certain, certain)]
-    for amount in sorted(amounts, key=abs):
-        both = sorted([*intervals, *((low + amount, high + amount) for low, high in intervals)])
+@dataclass(frozen=True)
+class ReachableSums:
+    """The sums ``base + stride * number``, for each number in the sorted disjoint intervals.
+
+    ``stride`` is the greatest common divisor of the amounts, so that equal amounts make one interval.
+    """
+
+    base: int
+    stride: int
+    intervals: Sequence[tuple[int, int]]
+
+    def has(self, value: int) -> bool:
+        number, rest = divmod(value - self.base, self.stride)
+        place = bisect_right(self.intervals, number, key=lambda pair: pair[0]) - 1
+        return rest == 0 and place >= 0 and number <= self.intervals[place][1]
+
+    def has_all(self, values: Sequence[int], amount: int) -> bool:
+        """Returns whether it has ``value - amount`` for each value. Values are sorted, and differ by whole strides."""
+        if not values:
+            return True
+        if not (self.has(values[0] - amount) and self.has(values[-1] - amount)):
+            return False
+        if len(self.intervals) > len(values):
+            return all(self.has(value - amount) for value in values)
+        start = self.base + amount
+        gaps = ((former[1], later[0]) for former, later in pairwise(self.intervals))
+        return all(
+            bisect_right(values, start + self.stride * end) == bisect_left(values, start + self.stride * begin)
+            for end, begin in gaps
+        )
+
+    def __str__(self) -> str:
+        """Returns the first ranges of sums, and the number of the others."""
+        if self.stride == 1:
+            ranges = [str(low + self.base) + (f" to {high + self.base}" if high > low else "")
+                      for low, high in self.intervals[:MOST_VALUES]]  # fmt: skip
+            return describe_some(ranges, len(self.intervals))
+        numbers = islice((number for low, high in self.intervals for number in range(low, high + 1)), MOST_VALUES)
+        total = sum(high - low + 1 for low, high in self.intervals)
+        return describe_some([self.base + self.stride * number for number in numbers], total)
+
+
+def find_reachable_sums(certain: int, amounts: Sequence[int]) -> ReachableSums | None:
+    """Returns the sums of ``certain`` and any of the amounts; None if there are too many.
+
+    If an amount occurs 7 times, any multiple of it up to 7 is a sum of 1, 2 and 4 times the amount. So equal amounts
+    take few steps.
+    """
+    stride = gcd(*amounts) or 1
+    steps = list[int]()
+    for amount, count in Counter(amounts).items():
+        multiple = 1
+        while count > 0:
+            steps.append(min(multiple, count) * (amount // stride))
+            count -= multiple
+            multiple *= 2
+    intervals, total = [(0, 0)], 0
+    for step in sorted(filter(None, steps), key=abs):
+        both = sorted([*intervals, *((low + step, high + step) for low, high in intervals)])
         intervals = [both[0]]
         for low, high in both[1:]:
             if low <= intervals[-1][1] + 1:
                 intervals[-1] = (intervals[-1][0], max(high, intervals[-1][1]))
             else:
                 intervals.append((low, high))
-        if len(intervals) > MOST_INTERVALS:
+        total += len(intervals)
+        if len(intervals) > MOST_INTERVALS or total > MOST_STEPS:
             return None
-    return intervals
+    return ReachableSums(certain, stride, intervals)

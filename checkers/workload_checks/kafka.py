@@ -47,6 +47,7 @@ from assay.checkers.transactions.words import to_links
 from assay.checkers.workload_checks.visibility import freeze
 from assay.checkers.workload_checks.workload_result import (
     ALWAYS,
+    MOST_VALUES,
     NO_FIELDS,
     Fields,
     WorkloadAnomaly,
@@ -204,14 +205,17 @@ class _Log:
     """How often answers show each value with its offset."""
     returned: dict[Any, int] = field(default_factory=dict)
     """The highest offset that a send of the value returned."""
+    _seen: set[tuple[int, Any]] = field(default_factory=set)
+    """Each offset with each of its values."""
 
     def record(self, offset: int | None, value: Any) -> None:
         if offset is None:
             return
         self.shown[offset] += 1
         self.shown_values[value] += 1
-        if value not in self.offsets.setdefault(offset, []):
-            self.offsets[offset].append(value)
+        if (offset, value) not in self._seen:
+            self._seen.add((offset, value))
+            self.offsets.setdefault(offset, []).append(value)
             self.places.setdefault(value, []).append(offset)
 
     def record_sent(self, offset: int | None, value: Any) -> None:
@@ -237,6 +241,11 @@ class _Log:
         if former not in self.index or value not in self.index:
             return 1
         return self.index[value] - self.index[former]
+
+    def describe_between(self, former: Any, value: Any) -> str:
+        """Returns the first values between two values, and the number of the others."""
+        first, end = self.index[former] + 1, self.index[value]
+        return describe_some(self.order[first : min(end, first + MOST_VALUES)], end - first)
 
 
 def check_kafka(operations: Sequence[Completed], fields: Fields = NO_FIELDS, strict: bool = False) -> WorkloadResult:
@@ -361,12 +370,19 @@ class _KafkaCheck:
             if value in log.places:
                 first = log.rank[min(log.places[value])]
                 last[key] = max(last.get(key, (-1, None)), (first, value), key=lambda pair: pair[0])
+        readers = {
+            pair: next(step.operation for step in self.pollers[pair] if step.is_acknowledged)
+            for pair in {(key, shown) for key, (_, shown) in last.items()}
+        }
+        polled_of = {
+            step.operation.index: polled_pairs.intersection(_iterate_values(step.sent))
+            for step in self.steps.values()
+            if not step.is_acknowledged
+        }
         for (key, value), step in self.sender.items():
             one, is_ok = step.operation, step.is_acknowledged
             # A polled value proves that all values of its transaction were committed.
-            is_committed = is_ok or any(
-                other in polled_pairs for other in _iterate_values(step.sent) if other != (key, value)
-            )
+            is_committed = is_ok or len(polled_of[one.index]) > ((key, value) in polled_of[one.index])
             log, (highest, shown) = self.logs[key], last.get(key, (-1, None))
             if is_committed:
                 place = log.rank[log.returned[value]] if value in log.returned else highest
@@ -376,7 +392,7 @@ class _KafkaCheck:
                 continue
             by = f"{key}: {value} was sent by operation {one.index} at {format_seconds(one.call)}"
             if value in log.places and log.rank[max(log.places[value])] <= highest:
-                reader = next(step.operation for step in self.pollers[key, shown] if step.is_acknowledged)
+                reader = readers[key, shown]
                 claim = f"{by} and never polled, though operation {reader.index} polled {shown}, which comes after it."
                 self.result.add_finding(LOST, key, claim, [one, reader])
             elif is_ok:
@@ -404,8 +420,11 @@ class _KafkaCheck:
             for former, value in pairwise(of_key):
                 jump = log.measure_jump(former, value)
                 if jump != 1:
-                    between = log.order[log.index[former] + 1 : log.index[value]]
-                    why = f"between which the log has {describe_some(between)}" if jump > 1 else "which go back"
+                    why = (
+                        f"between which the log has {log.describe_between(former, value)}"
+                        if jump > 1
+                        else "which go back"
+                    )
                     claim = f"{key}: operation {one.index} {verb} {former} and then {value}, {why}."
                     self.result.add_finding(skip if jump > 1 else back, key, claim, [one])
 
@@ -444,9 +463,8 @@ class _KafkaCheck:
                     self.result.count_claims(skip, [known and log.has_later(of_key[0])])
                 jump = log.measure_jump(value, of_key[0])
                 if jump < 1 or (jump > 1 and skip is not None):
-                    between = log.order[log.index[value] + 1 : log.index[of_key[0]]]
                     place = (
-                        f"the log has {describe_some(between)} between them"
+                        f"the log has {log.describe_between(value, of_key[0])} between them"
                         if jump > 1
                         else f"in the log, {of_key[0]} does not come after {value}"
                     )
@@ -504,8 +522,8 @@ class _KafkaCheck:
                 self.result.count_claims(CIRCLE, [one.index in were_polled])
                 self.result.count_claims(TIME_CIRCLE, [one.index in were_polled or is_later])
             if step.polled or step.sent:
-                others = (senders.get(key, set()) - {one.index} for key in {*step.sent, *step.polled})
-                self.result.count_claims(SEND_CIRCLE, [any(others)])
+                others = (senders.get(key, set()) for key in {*step.sent, *step.polled})
+                self.result.count_claims(SEND_CIRCLE, [any(len(ops) > (one.index in ops) for ops in others)])
 
     def _find_circles(
         self, edges: Sequence[tuple[int, int, int]], *, with_time: bool

@@ -15,11 +15,12 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from typing import Any
 
 from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.workload_result import (
+    MOST_VALUES,
     NO_FIELDS,
     Fields,
     WorkloadResult,
@@ -53,6 +54,7 @@ def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
             key=lambda pair: pair[0],
         )
         ended = [ret for ret, _ in acked]
+        rank = {value: number for number, (_, value) in enumerate(acked)}
         reads = select_ok(ones, "read")
         total += len(reads)
         for read in reads:
@@ -61,18 +63,19 @@ def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
             if not known:
                 continue
             latest = max(known, key=lambda one: one.call)
-            earlier_writes = acked[: bisect_left(ended, latest.call)]
-            result.count_claims(CAUSAL_REVERSE, [bool(earlier_writes)])
-            missing = [value for _, value in earlier_writes if value not in shown]
-            if missing:
+            number = bisect_left(ended, latest.call)  # of writes that had been acknowledged
+            result.count_claims(CAUSAL_REVERSE, [number > 0])
+            lacking = number - sum(rank.get(value, number) < number for value in shown)
+            if lacking:
+                missing = list(islice((value for _, value in acked if value not in shown), min(lacking, MOST_VALUES)))
                 earlier = writes[missing[0]]
                 result.add_finding(
                     CAUSAL_REVERSE,
                     key,
                     f"{name_object(key)}: the read by operation {read.index}, called at {format_seconds(read.call)}, "
                     f"shows {latest.operation.argument}, whose write was called at {format_seconds(latest.call)}, but "
-                    f"lacks {describe_some(missing)}: the write of {missing[0]} by operation {earlier.index} had been "
-                    f"acknowledged at {format_seconds(earlier.ret or 0)}.",
+                    f"lacks {describe_some(missing, lacking)}: the write of {missing[0]} by operation {earlier.index} "
+                    f"had been acknowledged at {format_seconds(earlier.ret or 0)}.",
                     [earlier, latest, read],
                 )
     if not total:
@@ -132,16 +135,15 @@ def check_causal(operations: Sequence[Completed], fields: Fields = NO_FIELDS) ->
                 pending.add(one.operation.argument)
             if one.completion.outcome is not Outcome.OK:
                 continue
-            held = {value, *pending}
             if one.operation.f == "write":
                 shown = one.operation.argument
-                wrong = shown - 1 not in held
+                wrong = shown - 1 != value and shown - 1 not in pending
                 done = f"wrote {shown}, and the next value was {value + 1}"
             else:
                 total += 1
                 shown = one.completion.result
                 result.count_claims(NONCAUSAL, [value != 0] if shown is not None else [])
-                wrong = shown is not None and shown not in held
+                wrong = shown is not None and shown != value and shown not in pending
                 done = f"read {shown}, and the register held {value}"
             more = fields.get(one.index, {})
             link = more.get("link", INIT)

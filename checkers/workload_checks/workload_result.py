@@ -1,7 +1,7 @@
 """Collects the findings of a check of a workload, and makes the judgement."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ ALWAYS = "always"
 Fields = Mapping[int, Mapping[str, Any]]
 """Further fields of completions with plain values, by the index of the operation."""
 NO_FIELDS: Final[Fields] = {}
+MOST_VALUES: Final = 5
+"""Maximum number of values that a claim names."""
 NO_KEY_NAME = "the history"
 """Name of the object of operations without a key."""
 
@@ -66,13 +68,14 @@ class WorkloadResult:
         self,
         anomaly: str,
         key: str | None,
-        claim: str,
+        claim: str | Callable[[], str],
         operations: Iterable[Completed],
         *,
         cycle: bool = False,
         reasons: Iterable[str] = (),
     ) -> None:
-        """Adds a finding. ``claim``: its sentence. ``operations`` contradict each other; the last one shows it.
+        """Adds a finding. ``claim``: its sentence, or a function that returns it and is called only if the finding is
+        kept. ``operations`` contradict each other; the last one shows it.
 
         ``cycle``: each operation comes before the next, and the last before the first. ``reasons`` says why.
         """
@@ -85,7 +88,7 @@ class WorkloadResult:
             Finding(
                 anomaly=anomaly,
                 key=key,
-                claim=shorten_times(claim),
+                claim=shorten_times(claim if isinstance(claim, str) else claim()),
                 operations=tuple(one.index for one in involved[:MOST_OPERATIONS]),
                 omitted=max(0, len(involved) - MOST_OPERATIONS),
                 time=max(moments, default=None),
@@ -148,7 +151,11 @@ def list_elements(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def describe_some(values: Sequence[Any], most: int = 5) -> str:
-    """Returns the first values and the number of the others: ``1, 2, 3 and 4 more``."""
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return f"{', '.join(map(str, values[:most]))}{more}"
+def describe_some(values: Sequence[Any], total: int | None = None) -> str:
+    """Returns the first values and the number of the others: ``1, 2, 3, 4, 5 and 4 more``.
+
+    ``total``: the number of all values, if ``values`` has only the first ``MOST_VALUES`` of them.
+    """
+    others = (len(values) if total is None else total) - MOST_VALUES
+    more = f" and {others} more" if others > 0 else ""
+    return f"{', '.join(map(str, values[:MOST_VALUES]))}{more}"

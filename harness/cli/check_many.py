@@ -14,6 +14,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.engine.duck import DEFAULT_MEMORY
 from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import Verdict
+from assay.harness.cli.check import LongReading
 from assay.harness.cli.command import ExitCode, InputError, note, note_wait, show
 from assay.harness.cli.time_estimate import show_estimate
 from assay.harness.core.history import HistoryError
@@ -79,7 +80,8 @@ def _judge_files(
     for request in requests:
         try:
             with note_wait(request.path) as end_wait:
-                judged = check(request, engines, registry, _call_first(end_wait, progress))
+                reading = LongReading(request.seconds)
+                judged = check(request, engines, registry, _call_all(end_wait, reading, progress))
         except (HistoryError, OSError) as error:
             yield BatchResult(request.path, None, str(error))
             continue
@@ -88,12 +90,13 @@ def _judge_files(
             raise KeyboardInterrupt
 
 
-def _call_first(end_wait: Callable[[], None], progress: ProgressCallback) -> ProgressCallback:
-    """Returns a function that calls ``end_wait``, because something has been read, and then ``progress``."""
+def _call_all(end_wait: Callable[[], None], reading: LongReading, progress: ProgressCallback) -> ProgressCallback:
+    """Returns a function that calls ``end_wait``, because something has been read, and then the others."""
 
     def show_progress(stage: str, done: int, total: int) -> None:
         end_wait()
         progress(stage, done, total)
+        reading.step(stage, done, total)
 
     return show_progress
 

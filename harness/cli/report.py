@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings
+from assay.harness.cli.check import LongReading, add_engine_options, add_file_options, make_request, note_findings
 from assay.harness.cli.command import ExitCode, InputError, note, note_wait, show_path
 
 if TYPE_CHECKING:
@@ -107,10 +107,12 @@ def _judge_file(arguments: argparse.Namespace, request: "CheckRequest", file: Pa
     from assay.harness.stored.foreign_page import render_file
 
     with _open_engines(arguments) as (engines, progress, report), note_wait(file) as end_wait:
+        reading = LongReading(arguments.seconds)
 
         def show_progress(stage: str, done: int, total: int) -> None:
             end_wait()
             progress(stage, done, total)
+            reading.step(stage, done, total)
 
         judged = judge_file(request, file, engines, show_progress, report)
     note(f"the verdict is {judged.judgement.verdict}")

@@ -26,6 +26,8 @@ NAMES: Final = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4"}
 
 _GZIP_WINDOW = 31
 """zlib's ``wbits`` for a gzip header and the largest window."""
+_GZIP_PIECE = 4096
+"""Bytes of compressed data that zlib gets at once."""
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK = 32 * 1024
@@ -71,18 +73,27 @@ def _compress_gzip(data: bytes, magic: int) -> bytes:
 
 
 def _decompress_gzip(data: bytes, magic: int, limit: int) -> bytes:
-    """Decompresses all members in turn, because gzip allows several."""
+    """Decompresses all members in turn, because gzip allows several.
+
+    The data are given to zlib in pieces, because zlib copies what follows a member. With all data in one piece, the
+    time would be quadratic in the number of members.
+    """
     parts: list[bytes] = []
     size = 0
-    while data:
-        decompressor = zlib.decompressobj(wbits=_GZIP_WINDOW)
-        parts.append(decompressor.decompress(data, limit - size + 1))
-        size += len(parts[-1])
-        if size > limit:
-            raise ExpandsTooFar(f"gzip: more than {limit} bytes")
-        if not decompressor.eof:
-            raise CompressionError("gzip: ends too early")
-        data = decompressor.unused_data
+    decompressor = None
+    for start in range(0, len(data), _GZIP_PIECE):
+        piece = data[start : start + _GZIP_PIECE]
+        while piece:
+            decompressor = decompressor or zlib.decompressobj(wbits=_GZIP_WINDOW)
+            parts.append(decompressor.decompress(piece, limit - size + 1))
+            size += len(parts[-1])
+            if size > limit:
+                raise ExpandsTooFar(f"gzip: more than {limit} bytes")
+            piece = decompressor.unused_data
+            if decompressor.eof:
+                decompressor = None
+    if decompressor is not None:
+        raise CompressionError("gzip: ends too early")
     return b"".join(parts)
 
 

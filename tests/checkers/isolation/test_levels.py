@@ -47,6 +47,10 @@ CIRCULAR = store(("wx1", "ry=1"), ("wy1", "rx=1"))
 UNREPEATABLE = store(("wx1",), ("wx2",), ("rx=1", "rx=2"))
 
 
+UNUSED_READS = store(("wx1",), ("wx2",), ("rx=1", "rx=2", "ry=1", "wz1"), ("rz=1", "wy1"))
+"""The third transaction reads two versions of x. Its circle with the fourth one does not use these reads."""
+
+
 def empty_of(made: Store) -> Store:
     """Returns the store with reads of empty lists as reads of registers."""
     for txn in made.txns:
@@ -67,6 +71,7 @@ def empty_of(made: Store) -> Store:
         (empty_of(LONG_FORK), "causal", "snapshot-isolation", "a long fork"),
         (CIRCULAR, "read-uncommitted", "read-committed", "circular information flow"),
         (UNREPEATABLE, "read-committed", "read-atomic", "a non-repeatable read"),
+        (UNUSED_READS, "read-uncommitted", "read-committed", "circular information flow"),
     ],
 )
 def test_an_anomaly_passes_one_level_and_fails_the_next(made: Store, passes: str, fails: str, term: str) -> None:

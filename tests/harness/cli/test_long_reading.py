@@ -39,6 +39,18 @@ def test_reading_does_not_count(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("verb", ["check", "report"])
+def test_other_commands_say_so_for_each_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    paths = [tmp_path / f"{name}.edn" for name in ("a", "b")]
+    for path in paths:
+        path.write_text(edn([*done(0, "write", "1"), *done(0, "read", "nil", "1")]))
+    given = list(map(str, paths)) if verb == "check" else [str(paths[0])]
+    assert main([verb, *given, "--model=register", "--time-limit=0.000001"]) == ExitCode.PASS
+    lines = capsys.readouterr().err.splitlines()
+    for path in paths[: len(given)]:
+        assert f"assay: reading {path.name}: 100%; --time-limit counts from the end of the reading" in lines
+
+
 def test_the_line_is_printed_once_and_only_about_reading(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter([0.0, 4.0, 6.0])
     reading = LongReading(5.0, lambda: next(times))

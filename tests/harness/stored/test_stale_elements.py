@@ -33,9 +33,8 @@ def make_filled_effects(done: Sequence[Completed], request: CheckRequest) -> Wor
         for element in {one.operation.argument for one in adds}:
             acks = [one.ret for one in adds if one.operation.argument == element and is_ok(one, "add")]
             showing = [read for read in reads if element in shown[read.index]]
-            known = min(
-                [moment for moment in (*acks, *(read.ret for read in showing)) if moment is not None], default=-1
-            )
+            moments = [*acks, *(read.ret for read in showing)]
+            known = min([moment for moment in moments if moment is not None], default=-1)
             if showing and max(read.call for read in showing) == max(read.call for read in reads):
                 for read in reads:
                     if read.call > known and read not in showing:
@@ -86,7 +85,7 @@ def test_the_judgement_is_that_of_filled_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, verdicts, allowed = random.Random(3), set(), 0
-    for _ in range(60):
+    for _ in range(30):
         (tmp_path / "h.edn").write_text(edn(draw_events(chance)))
         both = []
         for maker in (by_workload.EFFECT_MAKERS["set-full"], make_filled_effects):
@@ -95,7 +94,7 @@ def test_the_judgement_is_that_of_filled_reads(
                 main(["check", str(tmp_path / "h.edn"), "--workload=set-full", "--keys=tuples", "--json"])
             both.append(msgspec.json.decode(capsys.readouterr().out, type=Judgement))
         own, filled = both
-        allowed += "were missing from a read for a while" in (own.examined[0].note or "")
+        allowed += "were missing from a read for a while" in "".join(one.note or "" for one in own.examined)
         verdicts.add(own.verdict)
         assert (own.verdict, own.anomalies, own.unknown, own.kinds) == (
             filled.verdict, filled.anomalies, filled.unknown, filled.kinds,
@@ -108,4 +107,4 @@ def test_the_judgement_is_that_of_filled_reads(
         differing = [pair for pair in zip(*counts, strict=True) if pair[0] != pair[1] and pair[0][0] != "set-phantom"]
         assert not differing
     assert len(verdicts) == 2
-    assert allowed > 20
+    assert allowed > 10

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.workload_checks.counters import find_reachable_sums
+from assay.checkers.workload_checks.workload_result import describe_some
 from assay.harness.cli.main import main
 from assay.harness.foreign import ForeignFormat
 from assay.harness.stored.recognised_workload import recognise_workload
@@ -784,10 +785,19 @@ def test_reachable_sums_are_those_of_all_subsets(certain: int, amounts: list[int
     sums = {
         certain + sum(chosen) for size in range(len(amounts) + 1) for chosen in itertools.combinations(amounts, size)
     }
-    intervals = find_reachable_sums(certain, amounts)
-    assert intervals is not None
-    assert {value for low, high in intervals for value in range(low, high + 1)} == sums
-    assert all(high + 1 < low for (_, high), (low, _) in itertools.pairwise(intervals))
+    reachable = find_reachable_sums(certain, amounts)
+    assert reachable is not None
+    around = range(certain - 80, certain + 80)
+    assert {value for value in around if reachable.has(value)} == sums
+    assert all(high + 1 < low for (_, high), (low, _) in itertools.pairwise(reachable.intervals))
+    ranges: list[tuple[int, int]] = []
+    for value in sorted(sums):
+        is_next = bool(ranges) and value == ranges[-1][1] + 1
+        ranges[-1 if is_next else len(ranges) :] = [(ranges[-1][0] if is_next else value, value)]
+    assert str(reachable) == describe_some([str(low) if low == high else f"{low} to {high}" for low, high in ranges])
+    for amount in range(-3, 4):
+        for values in ([certain], [certain - reachable.stride, certain], sorted(sums)):
+            assert reachable.has_all(values, amount) == all(value - amount in sums for value in values)
 
 
 RECOGNISED: dict[str, tuple[list[Event], str | None, str | None, str]] = {

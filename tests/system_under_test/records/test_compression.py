@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import struct
+import time
 
 import cramjam
 import lz4.frame
@@ -70,6 +71,20 @@ def test_snappy_of_several_blocks_is_framed_as_the_java_library_does() -> None:
     assert struct.unpack_from(">ii", packed, 8) == (1, 1)
     (first,) = struct.unpack_from(">i", packed, 16)
     assert bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + first])) == data[:32768]
+
+
+def test_many_gzip_members_take_linear_time() -> None:
+    """The time of 45,000 members, compared with that of the standard library for the same bytes."""
+    data = gzip.compress(b"") * 45_000 + gzip.compress(b"abc")
+    begun = time.process_time()
+    assert gzip.decompress(data[: len(data) // 4 // 20 * 20]) == b""
+    middle = time.process_time()
+    assert decompress(GZIP, data, 1, 3) == b"abc"
+    assert time.process_time() - middle < 20 * (middle - begun) + 0.5
+    with pytest.raises(CompressionError):
+        decompress(GZIP, data[:-1], 1, 3)
+    with pytest.raises(CompressionError):
+        decompress(GZIP, data + b"x", 1, 3)
 
 
 def test_gzip_is_the_standard_librarys() -> None:
