@@ -38,7 +38,7 @@ OUT_OF_BOUNDS = "counter-out-of-bounds"
 WRONG_SUM = "counter-wrong-sum"
 MOST_INTERVALS: Final = 100_000
 """Number of disjoint intervals of reachable sums at which a counter is not judged further."""
-MOST_STEPS: Final = 5_000_000
+MOST_STEPS: Final = 3_000_000
 """Number of intervals, added up over all amounts, at which a counter is not judged further. They take seconds."""
 
 
