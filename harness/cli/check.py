@@ -7,7 +7,6 @@ import math
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.cluster.operating_system import measure_age
 from assay.harness.cli.command import EXITS, PATIENCE, ExitCode, add_plugin_options, note, note_wait
-from assay.harness.cli.time_estimate import describe_progress
+from assay.harness.cli.time_estimate import LongReading
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import (
@@ -27,7 +26,6 @@ from assay.harness.stored.request import (
     MODEL_NAMES,
     MODELS,
     ORDERS,
-    READING,
     WORKLOADS,
     CheckRequest,
 )
@@ -263,27 +261,6 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print("assay: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     return EXITS[judgement.verdict]
-
-
-class LongReading:
-    """Prints a line once if reading a file takes longer than ``--time-limit``, which does not count it.
-
-    ``seconds``: the limit that the user gave; None: no line is printed. ``clock``: returns seconds.
-    """
-
-    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._begun = clock()
-
-    def step(self, stage: str, done: int, total: int) -> None:
-        """Receives the progress of a stage, as :meth:`TimeEstimate.step` does."""
-        if self._seconds is None or not stage.startswith(READING):
-            return
-        elapsed = self._clock() - self._begun
-        if elapsed > self._seconds:
-            self._seconds = None
-            note(f"{describe_progress(stage, done, total, elapsed)}; --time-limit counts from the end of the reading")
 
 
 @contextmanager

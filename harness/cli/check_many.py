@@ -14,9 +14,8 @@ from assay.checkers.engine import Engines
 from assay.checkers.engine.duck import DEFAULT_MEMORY
 from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import Verdict
-from assay.harness.cli.check import LongReading
 from assay.harness.cli.command import ExitCode, InputError, note, note_wait, show
-from assay.harness.cli.time_estimate import show_estimate
+from assay.harness.cli.time_estimate import LongReading, show_estimate
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import join_some
 from assay.harness.run import store

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.check import LongReading, add_engine_options, add_file_options, make_request, note_findings
+from assay.harness.cli.check import add_engine_options, add_file_options, make_request, note_findings
 from assay.harness.cli.command import ExitCode, InputError, note, note_wait, show_path
+from assay.harness.cli.time_estimate import LongReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

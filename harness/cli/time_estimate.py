@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from assay.harness.cli.command import note
+from assay.harness.stored.request import READING
+
 MIN_ELAPSED: Final = 1.0
 """Seconds before the remaining time is estimated, because work that has just begun has no speed yet."""
 INTERVAL: Final = 0.2
@@ -67,3 +70,24 @@ def show_estimate() -> Iterator[TimeEstimate]:
         yield TimeEstimate(live.note)
     finally:
         live.close()
+
+
+class LongReading:
+    """Prints a line once if reading a file takes longer than ``--time-limit``, which does not count it.
+
+    ``seconds``: the limit that the user gave; None: no line is printed. ``clock``: returns seconds.
+    """
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._begun = clock()
+
+    def step(self, stage: str, done: int, total: int) -> None:
+        """Receives the progress of a stage, as :meth:`TimeEstimate.step` does."""
+        if self._seconds is None or not stage.startswith(READING):
+            return
+        elapsed = self._clock() - self._begun
+        if elapsed > self._seconds:
+            self._seconds = None
+            note(f"{describe_progress(stage, done, total, elapsed)}; --time-limit counts from the end of the reading")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.cli.check import LongReading
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.cli.time_estimate import LongReading
 
 from helpers.workload_files import done, edn
 
