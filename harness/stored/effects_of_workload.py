@@ -34,6 +34,8 @@ from assay.harness.stored.transaction_reads import (
 
 LIMIT: Final = 2**63
 """Numbers of the checks in SQL are below this limit."""
+MOST_EMPTY: Final = 5_000_000
+"""Maximum number of balances that reads of a bank lack. Each of them counts as 0, and they take seconds."""
 SHIFT: Final = 2
 """Nanoseconds by which the times of all operations are shifted, so that an added operation comes before them. It is the
 opening of a bank, or the drain of a queue that need not be drained."""
@@ -122,6 +124,7 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
     for key, operations in banks.items():
         reads = [(read, _read_balances(read)) for read in operations if is_ok(read, "read")]
         accounts[key] = tuple(dict.fromkeys(account for _, balances in reads for account in balances))
+        _require_few_empty_accounts(key, accounts[key], [balances for _, balances in reads])
         totals = Counter(sum(value or 0 for value in balances.values()) for _, balances in reads)
         if not totals:
             continue
@@ -141,6 +144,16 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         "; ".join(notes),
         added=(first, opening),
     )
+
+
+def _require_few_empty_accounts(key: str, accounts: Sequence[str], reads: Sequence[Mapping[str, int | None]]) -> None:
+    """Raises ``HistoryError`` if reads lack so many accounts that their balances of 0 would not fit into memory."""
+    empty = sum(len(accounts) - len(balances) for balances in reads)
+    if empty > MOST_EMPTY:
+        raise HistoryError(
+            f"the reads of {key} lack {empty:,} balances of its {len(accounts):,} accounts, and each would count as 0; "
+            f"at most {MOST_EMPTY:,} can be judged: are the values [key value], which --keys=tuples separates?"
+        )
 
 
 def _find_initial_balances(

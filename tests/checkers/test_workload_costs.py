@@ -14,7 +14,9 @@ import pytest
 
 from assay.checkers.workload_checks.catalog import CHECKS
 from assay.checkers.workload_checks.counters import find_reachable_sums
+from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.stored.effects_of_workload import make_bank_effects
 from assay.harness.stored.set_and_queue_effects import make_set_effects
 
 SMALL: Final = 2_000
@@ -139,6 +141,15 @@ def test_elements_that_are_missing_for_a_while_take_linear_time(shown: str) -> N
     assert time.process_time() - begun < 5
     assert sum(len(effects) for _, effects in made.rows) <= 3 * n + reads * (len(elements) + 1)
     assert made.note.startswith(f"{n} elements" if shown == "nothing" else "1 element")
+
+
+def test_banks_with_too_many_empty_accounts_are_refused() -> None:
+    """Each read shows an account of its own, and lacks those of all other reads."""
+    rows = [("read", None, {str(number): 1}, "ok") for number in range(3_000)]
+    begun = time.process_time()
+    with pytest.raises(HistoryError, match="lack 8,997,000 balances of its 3,000 accounts"):
+        make_bank_effects(make_operations(rows), None)
+    assert time.process_time() - begun < 5
 
 
 def test_amounts_with_too_many_sums_are_given_up_soon() -> None:
