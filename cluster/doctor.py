@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
 from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, run_labels
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
+from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import run_on_host
 from assay.cluster.hosts.inventory import InventoryHost
@@ -118,6 +120,9 @@ def _memory() -> DoctorFinding:
 
 
 def _disk() -> DoctorFinding:
+    with suppress(EndpointError):
+        if (endpoint := resolve_endpoint()).scheme != "unix":
+            return DoctorFinding("disk", True, f"not examined: the engine is at {endpoint}", enables="Docker clusters")
     root = Path("/var/lib/docker")
     place = root if root.is_dir() else Path("/")
     try:
@@ -135,10 +140,19 @@ def _engine() -> DoctorFinding:
         with open_docker(timeout=5) as client:
             version = client.version()["Version"]
     except DockerEngineError as error:
-        installed = shutil.which("dockerd") is not None
-        remedy = "as root: " + ("" if installed else f"{INSTALL_DOCKER}, then ") + "`dockerd`"
-        return DoctorFinding("docker engine", False, _first_line(error), remedy, enables)
-    return DoctorFinding("docker engine", True, str(version), enables=enables)
+        detail, _, remedy = _first_line(error).rpartition("; ")
+        if _is_default_endpoint():
+            installed = shutil.which("dockerd") is not None
+            remedy = "as root: " + ("" if installed else f"{INSTALL_DOCKER}, then ") + "`dockerd`"
+        return DoctorFinding("docker engine", False, detail, remedy, enables)
+    return DoctorFinding("docker engine", True, f"{version}, at {resolve_endpoint()}", enables=enables)
+
+
+def _is_default_endpoint() -> bool:
+    try:
+        return resolve_endpoint().is_default
+    except EndpointError:
+        return False
 
 
 def _image() -> DoctorFinding:

@@ -96,9 +96,10 @@ def parse_owner(text: str) -> Owner:
 def read_machine_id() -> str:
     """Returns the id that distinguishes this machine from others, stable over reboots; empty if it has none."""
     try:
-        return MACHINE.read_text().strip()
+        found = MACHINE.read_text().strip()
     except OSError:
         return read_hardware_id()
+    return "" if found == "uninitialized" else found  # machine-id(5): this text is in images of machines
 
 
 def find_machine_label(state: Path) -> str:

@@ -1,6 +1,7 @@
 """A cluster of containers on this machine's Docker engine.
 
 - ``engine``: access to the engine, labels, undo of journal entries, frozen containers
+- ``ssh_transport``: connections to an engine on another machine
 - ``layer``: lower layer of the node image
 - ``image_contents``: which of the programs that a node needs are in an image
 - ``image``: the node image

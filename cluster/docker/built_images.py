@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.cluster.docker import image, image_usage, layer, software, tools, user_images
+from assay.cluster.journal import state_folder
+from assay.cluster.owner import find_machine_label
 
 DERIVED = ("software", user_images.NAME, "tools")
 """Values of the label ``assay`` on derived images, which are built on the node image or on a user's image. If
@@ -108,6 +110,8 @@ def _is_used(name: str, labels: dict[str, str]) -> bool:
     if name in {layer.IMPORTED_BASE, layer.LAYER_IMAGE, image.image_reference(), user_images.bundle_reference()}:
         return True
     if labels["assay"] == user_images.NAME:  # built from a user's Dockerfile
+        if labels.get(tools.MACHINE_LABEL, here := find_machine_label(state_folder())) != here:
+            return True  # the Dockerfile is on another machine that uses this engine
         return Path(labels[user_images.DOCKERFILE_LABEL]).is_file()
     if labels.get(tools.NODE_IMAGE_LABEL) != image.image_reference():  # made for the node image of another version
         return False

@@ -8,10 +8,8 @@ event loop run them in an executor.
 import contextlib
 import re
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +22,18 @@ from docker.tls import TLSConfig
 from assay.cluster import journal, owner
 from assay.cluster.docker import disk
 from assay.cluster.docker.layer import command_environment
-from assay.cluster.docker_endpoint import CA, CERTIFICATE, KEY, Endpoint, EndpointError, Tls, resolve_endpoint
+from assay.cluster.docker.ssh_transport import SshAdapter, require_ssh
+from assay.cluster.docker.tools import MACHINE_LABEL
+from assay.cluster.docker_endpoint import (
+    CA,
+    CERTIFICATE,
+    KEY,
+    LOCAL_SOCKET,
+    Endpoint,
+    EndpointError,
+    Tls,
+    resolve_endpoint,
+)
 from assay.cluster.journal import EngineRecord, UndoJournal, Unpause
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.command_stream import StreamCommand
@@ -32,8 +41,6 @@ from assay.cluster.ssh.command_stream import StreamCommand
 LABEL = "assay"
 RUN_LABEL = "assay.run"
 OWNER_LABEL = "assay.owner"
-MACHINE_LABEL = "assay.machine"
-"""Label with :func:`assay.cluster.owner.find_machine_label`. Objects of earlier versions lack it."""
 
 CALL_TIMEOUT = 60
 """Maximum seconds of one call to the engine. On a busy machine the removal of a container takes several seconds."""
@@ -54,17 +61,29 @@ class _ApiClient(docker.APIClient):
     ``REQUESTS_CA_BUNDLE`` would replace the engine's own certificates, and a proxy would get calls to this machine.
     """
 
+    def __init__(self, ssh: SshAdapter | None, **options: Any) -> None:
+        self._ssh = ssh
+        super().__init__(**options)
+
+    def get_adapter(self, url: Any) -> Any:
+        return super().get_adapter(url) if self._ssh is None else self._ssh
+
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         host = urlsplit(str(url)).hostname or ""
-        if host == "localhost" or host == "::1" or host.startswith("127."):
+        if host in ("localhost", "::1") or host.startswith("127."):
             proxies = {"no_proxy": host} | (proxies or {})
         chosen = self.verify if verify is None else verify
         return super().merge_environment_settings(url, proxies, stream, chosen, cert)
 
+    def close(self) -> None:
+        super().close()
+        if self._ssh is not None:
+            self._ssh.close()
+
 
 class _Client(docker.DockerClient):
-    def __init__(self, **options: Any) -> None:
-        self.api = _ApiClient(**options)
+    def __init__(self, ssh: SshAdapter | None = None, **options: Any) -> None:
+        self.api = _ApiClient(ssh, **options)
 
 
 @contextlib.contextmanager
@@ -94,8 +113,8 @@ def _connect(endpoint: Endpoint, timeout: float) -> docker.DockerClient:
     """Returns a client. Raises ``OSError`` or ``DockerException`` if no engine answers."""
     url, seconds = endpoint.host, int(timeout)
     if endpoint.scheme == "ssh":
-        _require_ssh(endpoint, timeout)
-        return _Client(base_url=_add_ssh_port(url), timeout=seconds, use_ssh_client=True)
+        require_ssh(endpoint, timeout)
+        return _Client(SshAdapter(endpoint, timeout), base_url=LOCAL_SOCKET, timeout=seconds)
     _require_listener(endpoint, timeout)
     tls = False if endpoint.tls is None else _make_tls(endpoint.tls)
     return _Client(base_url=url, timeout=seconds, tls=tls)
@@ -123,37 +142,6 @@ def _require_listener(endpoint: Endpoint, timeout: float) -> None:
     else:
         url = urlsplit(endpoint.host)
         socket.create_connection((url.hostname, url.port), timeout).close()
-
-
-@cache
-def _require_ssh(endpoint: Endpoint, timeout: float) -> None:
-    """Raises ``OSError`` unless SSH reaches an engine. The SDK would wait for ever, for example for a password.
-
-    The success is remembered, because the SDK starts ``ssh`` for each call anyway.
-    """
-    url = urlsplit(endpoint.host)
-    port = [f"-p{url.port}"] if url.port else []
-    login = ["-l", url.username] if url.username else []
-    options = ["-oBatchMode=yes", f"-oConnectTimeout={max(1, int(timeout))}"]
-    argv = ["ssh", *options, *port, *login, "--", str(url.hostname), "docker system dial-stdio"]
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout + 5,
-                              check=False, errors="replace")  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise OSError(f"`ssh {url.hostname}` did not end within {timeout + 5:g} s") from None
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        raise OSError(f"`ssh {url.hostname} docker system dial-stdio` exited {done.returncode}: {said}")
-
-
-@cache
-def _add_ssh_port(url: str) -> str:
-    """Returns the URL with the port of the user's SSH configuration, because the SDK would take 22."""
-    if (parts := urlsplit(url)).port is not None:
-        return url
-    done = subprocess.run(["ssh", "-G", "--", str(parts.hostname)], capture_output=True, text=True, check=False)
-    port = re.search(r"^port (\d+)$", done.stdout, re.MULTILINE)
-    return f"{url}:{port[1]}" if port else url
 
 
 def _describe_remedy(endpoint: Endpoint, reason: str = "") -> str:

@@ -17,6 +17,9 @@ NODE_IMAGE_LABEL = "assay.node-image"
 """Label that names the node image for which, or on which, the image was built."""
 USER_IMAGE_LABEL, USER_IMAGE_ID_LABEL = "assay.own", "assay.own-id"
 """Labels with the name and the id of the user's image."""
+MACHINE_LABEL = "assay.machine"
+"""Label of containers, networks and images that only one machine knows. The value is
+:func:`assay.cluster.owner.find_machine_label`. Objects of earlier versions lack it."""
 RECIPE_LABEL = "assay.recipe"
 """Label with the :func:`recipe_hash` by which the image was built."""
 

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from assay.cluster.docker import image, image_contents, layer, tools
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
+from assay.cluster.journal import state_folder
+from assay.cluster.owner import find_machine_label
 
 NAME = "assay-own"
-"""Name of images built from a user's Dockerfile. The tag is a hash of its path."""
+"""Name of images built from a user's Dockerfile. The tag is a hash of the machine's label and the path there."""
 TOOLS_IMAGE = "assay-tools"
 """Name of the image with copies of the node image's programs (``tools.BUNDLE_DOCKERFILE``)."""
 DOCKERFILE_LABEL = "assay.dockerfile"
@@ -39,13 +41,15 @@ class UserImage:
 
 def build_dockerfile(path: Path, progress: Progress) -> UserImage:
     """Builds the image of a Dockerfile, with the engine's cache. Raises :class:`ImageError`."""
-    name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    machine = find_machine_label(state_folder())
+    name = f"{NAME}:{hashlib.sha256(f'{machine} {path}'.encode()).hexdigest()[:12]}"
 
     def report_step(step: str) -> None:
         if " LABEL assay" not in step:  # that step was added by this project
             progress(f"{path}: {step}")
 
     options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
+    options.append(f"--label={tools.MACHINE_LABEL}={machine}")
     try:
         layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], report_step)
     except ImageError as error:

@@ -58,6 +58,14 @@ def test_an_engine_error_says_how_to_get_one() -> None:
         pytest.fail("there is no engine to talk to")
 
 
+def test_an_engine_elsewhere_is_named_and_the_advice_is_not_to_start_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    found = {finding.name: finding for finding in doctor.diagnose()}
+    assert found["docker engine"].detail.startswith("no Docker engine answers: tcp://127.0.0.1:1 (from DOCKER_HOST): ")
+    assert found["docker engine"].remedy == "start the engine there, or correct or unset DOCKER_HOST"
+    assert found["disk"].detail == "not examined: the engine is at tcp://127.0.0.1:1 (from DOCKER_HOST)"
+
+
 def test_a_missing_program_is_an_error_with_a_remedy() -> None:
     with pytest.raises(layer.ImageError, match="no-such-program-of-assay is not installed"):
         layer.run_command(["no-such-program-of-assay"])

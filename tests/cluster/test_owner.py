@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,27 @@ def test_an_owner_of_another_pid_namespace_cannot_be_judged_and_counts_as_alive(
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an owner"):
         owner.parse_owner(text)
+
+
+def test_a_machines_label_is_stable_and_hides_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").write_text("0123456789abcdef0123456789abcdef\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "here")
+    label = owner.find_machine_label(tmp_path / "state")
+    assert label == owner.find_machine_label(tmp_path / "another")
+    assert "0123456789" not in label
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_machine_without_an_id_keeps_a_random_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "")
+    with ThreadPoolExecutor(8) as executor:
+        labels = set(executor.map(owner.find_machine_label, [tmp_path / "state"] * 32))
+    assert len(labels) == 1, "sessions that start together agree"
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["machine-id"]
+    assert owner.find_machine_label(tmp_path / "another") not in labels
+
+
+def test_an_image_of_a_machine_that_never_booted_has_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "id").write_text("uninitialized\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "id")
+    assert owner.read_machine_id() == ""

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
 
 from assay.cluster.docker_endpoint import VARIABLES
@@ -153,6 +155,83 @@ def _connect(path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     return connection
+
+
+class _Login(paramiko.ServerInterface):
+    """A user of the engine's machine. Each command gets the engine as its own."""
+
+    def __init__(self, engine: SecondEngine) -> None:
+        self._engine = engine
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        threading.Thread(target=_execute, args=(channel, command.decode(), self._engine), daemon=True).start()
+        return True
+
+
+def _execute(channel: paramiko.Channel, command: str, engine: SecondEngine) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    near, far = socket.socketpair()
+    with (
+        near,
+        subprocess.Popen(
+            ["sh", "-c", command],
+            stdin=far,
+            stdout=far,
+            stderr=subprocess.PIPE,
+            env=environment | {"DOCKER_HOST": engine.host},
+        ) as run,
+    ):
+        far.close()
+        sending: Any = channel
+        threading.Thread(target=_copy, args=(sending, near), daemon=True).start()
+        with suppress(OSError):
+            while data := near.recv(1 << 16):
+                channel.sendall(data)
+        assert run.stderr is not None
+        with suppress(OSError):
+            channel.sendall_stderr(run.stderr.read())
+            channel.send_exit_status(run.wait())
+            channel.close()
+
+
+@contextmanager
+def ssh_machine_of(engine: SecondEngine, folder: Path) -> Iterator[tuple[int, Path]]:
+    """Yields the port of an SSH server on the engine's machine, and a folder for PATH whose ``ssh`` trusts it."""
+    key = paramiko.ECDSAKey.generate()
+    folder.mkdir()
+    key.write_private_key_file(str(folder / "key"))
+    script = f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n'
+    (folder / "ssh").write_text(script)
+    (folder / "ssh").chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+        (folder / "config").write_text(
+            f"Host *\n Port {port}\n IdentityFile {folder}/key\n IdentitiesOnly yes\n LogLevel ERROR\n"
+            " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"
+        )
+        threading.Thread(target=_serve_ssh, args=(server, engine), daemon=True).start()
+        yield port, folder
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def _serve_ssh(server: socket.socket, engine: SecondEngine) -> None:
+    host_key = paramiko.ECDSAKey.generate()
+    with suppress(OSError):
+        while True:
+            transport = paramiko.Transport(server.accept()[0])
+            transport.add_server_key(host_key)
+            with suppress(paramiko.SSHException, EOFError):
+                transport.start_server(server=_Login(engine))
 
 
 def main(path: str, port: int) -> None:

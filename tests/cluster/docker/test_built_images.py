@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.cluster import owner
 from assay.cluster.docker import built_images, image, image_usage, layer, tools
 from assay.cluster.docker.layer import ImageError
 from assay.harness.cli.main import main
@@ -95,6 +96,18 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     assert set(built_images.prune()) == of_no_use
     assert set(image_usage.read_usage()) == {digest(5), digest(4)}, "what is gone is forgotten"
     assert {one["name"] for one in json.loads(images.read_text())} == used | {"theirs:7", "<none>:<none>"}
+
+
+def test_an_image_of_another_machines_dockerfile_stays(images: Path, tmp_path: Path) -> None:
+    """Machines share an engine, and only one of them has the Dockerfile."""
+    here = owner.find_machine_label(tmp_path / "state" / "assay")
+    gone = {"assay": "assay-own", "assay.dockerfile": str(tmp_path / "No")}
+    rows = [
+        made("assay-own:1", 11, gone | {tools.MACHINE_LABEL: here}),
+        made("assay-own:2", 12, gone | {tools.MACHINE_LABEL: "0123456789abcdef"}),
+    ]
+    images.write_text(json.dumps(rows))
+    assert list(built_images.prune()) == ["assay-own:1"]
 
 
 def test_that_nothing_can_be_noted_is_said_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

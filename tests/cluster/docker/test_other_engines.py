@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
+import os
+import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -13,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from assay.cluster import journal, leftovers, owner
-from assay.cluster.docker import layer
+from assay.cluster.docker import DockerCluster, layer
 from assay.cluster.docker.engine import (
-    MACHINE_LABEL,
     DockerEngineError,
     identify_engine,
     is_answering,
@@ -24,10 +27,12 @@ from assay.cluster.docker.engine import (
     reach_engine,
     run_labels,
 )
+from assay.cluster.docker.tools import MACHINE_LABEL
 from assay.cluster.docker_endpoint import VARIABLES, Endpoint
 
+from helpers.echo_system import Echo
 from helpers.live_cluster import run_of_its_own
-from helpers.second_engine import SecondEngine, second_engine, tcp_pipe
+from helpers.second_engine import SecondEngine, second_engine, ssh_machine_of, tcp_pipe
 
 pytestmark = pytest.mark.docker
 
@@ -107,6 +112,37 @@ def test_the_sdk_and_the_docker_command_use_the_same_engine(
     assert layer.exists(IMAGE)
 
 
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh command")
+@pytest.mark.parametrize("with_port", [True, False])
+def test_ssh_reaches_the_engine_of_another_machine(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_port: bool
+) -> None:
+    """Without a port in the address, the port of the SSH configuration counts, for the SDK as well."""
+    with ssh_machine_of(second, tmp_path / "ssh") as (port, folder):
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        host = f"ssh://me@127.0.0.1:{port}" if with_port else f"ssh://me@host-{port}.invalid"
+        if not with_port:
+            (folder / "config").write_text((folder / "config").read_text() + " HostName 127.0.0.1\n")
+        monkeypatch.setenv("DOCKER_HOST", host)
+        engine = identify_engine()
+        assert (engine.folder, engine.endpoint.host) == (str(second.folder / "data"), host)
+        assert layer.exists(IMAGE)
+        name = leave_container(tmp_path, run_of_its_own(f"test-ssh-{with_port}"))
+        monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+        assert [line for line in leftovers.heal(state=tmp_path).undone if name in line]
+        assert names(second) == []
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh command")
+def test_a_machine_that_ssh_does_not_reach_is_named_with_the_last_line_of_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("DOCKER_HOST", f"ssh://me@127.0.0.1:{port}")
+    said = r"ssh://me@127.0.0.1:\d+ \(from DOCKER_HOST\): `ssh 127.0.0.1 docker .*` exited 255: .* refused; start the"
+    with pytest.raises(DockerEngineError, match=said):
+        identify_engine(5)
+
+
 def test_what_is_on_another_engine_that_is_gone_is_kept_and_said(
     second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +179,7 @@ def test_another_engine_at_the_old_address_is_not_taken_for_the_old_one(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", second.host)
     here = identify_engine()
-    for other in (dataclass_with(here, id="AAAA"), dataclass_with(here, folder="/elsewhere")):
+    for other in (change_record(here, id="AAAA"), change_record(here, folder="/elsewhere")):
         with pytest.raises(DockerEngineError, match="answers another engine"):
             reach_engine(other)
         undo = journal.UndoJournal(tmp_path, "other", DEAD, other)
@@ -155,7 +191,22 @@ def test_another_engine_at_the_old_address_is_not_taken_for_the_old_one(
         undo.path.unlink()
 
 
-def dataclass_with(record: journal.EngineRecord, **changes: str) -> journal.EngineRecord:
+def test_a_run_whose_engine_was_replaced_forgets_nothing_at_its_end(
+    second: SecondEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", second.host)
+    run_id = run_of_its_own("test-replaced")
+    cluster = DockerCluster(Echo(tmp_path / "echo"), {"broker": 1}, run_id=run_id, seed=1, state_dir=tmp_path)
+    before = change_record(identify_engine(), id="AAAA")
+    cluster._journal = journal.UndoJournal(tmp_path, run_id, DEAD, before)
+    cluster._engine = before
+    cluster._journal.append(journal.RemoveContainer("n1"))
+    with pytest.raises(DockerEngineError, match="answers another engine"):
+        asyncio.run(cluster.close())
+    assert [action for _, action in journal.read_journal(cluster._journal.path).actions]
+
+
+def change_record(record: journal.EngineRecord, **changes: str) -> journal.EngineRecord:
     fields = {"id": record.id, "folder": record.folder} | changes
     return journal.EngineRecord(fields["id"], fields["folder"], record.endpoint)
 
