@@ -39,6 +39,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.times import format_seconds
 from assay.checkers.transactions.edges import WR, WW
 from assay.checkers.transactions.graph import ORDER, Graph, ShortCycles, classify
@@ -564,7 +565,8 @@ class _KafkaCheck:
                 reasons.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
         claim = f"{len(cycle)} operations come before each other in a circle: {'; '.join(reasons[:6])}."
         operations = [self.steps[op].operation for op in cycle]
-        self.result.add_finding(anomaly, None, claim, operations, cycle=True, reasons=reasons)
+        listed = reasons if len(cycle) <= MOST_OPERATIONS else ()  # a longer circle is not drawn
+        self.result.add_finding(anomaly, None, claim, operations, cycle=True, reasons=listed)
 
 
 _LOG_VERBS: Final = ("send", "poll", "txn")

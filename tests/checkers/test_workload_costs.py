@@ -1,39 +1,43 @@
 """Checks of workloads take linear time, whatever a history repeats: claims, unknown outcomes, anomalies.
 
-Each case is judged twice, with four times as many operations the second time. Processor time that grows as their square
-would grow sixteenfold. The larger one must stay below ten times the smaller one, and ``ALLOWED`` seconds are no growth.
+Each case is judged twice, with eight times as many operations the second time. Time that grows as the square of them
+would be 64 times as long. It must stay below ``GROWTH`` times the first one, and ``ALLOWED`` seconds are no growth.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
+import msgspec
 import pytest
 
+from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.workload_checks.catalog import CHECKS
 from assay.checkers.workload_checks.counters import find_reachable_sums
+from assay.checkers.workload_checks.kafka import _KafkaCheck, _Log
 from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.stored.effects_of_workload import make_bank_effects
 from assay.harness.stored.set_and_queue_effects import make_set_effects
 
-SMALL: Final = 2_000
-GROWTH: Final = 10
+SMALL: Final = 1_000
+LARGE: Final = 8 * SMALL
+GROWTH: Final = 20
 ALLOWED: Final = 0.6
 
 Ops = Sequence[tuple[str, Any, Any, str]]
 """Verb, argument, result and outcome."""
 
 
-def make_operations(rows: Ops, processes: int = 0) -> list[Completed]:
-    """Makes operations that do not overlap. ``processes``: their number; 0: each operation has its own process."""
+def make_operations(rows: Ops) -> list[Completed]:
+    """Makes operations that do not overlap, each with a process of its own."""
     return [
         Completed(
-            index=index, process=index % (processes or len(rows)), worker="w", call=2 * index,
+            index=index, process=index, worker="w", call=2 * index, ret=None if outcome == "info" else 2 * index + 1,
             operation=Operation(f, argument=argument), completion=Completion(Outcome(outcome), result),
-            ret=None if outcome == "info" else 2 * index + 1,
         )
         for index, (f, argument, result, outcome) in enumerate(rows)
     ]  # fmt: skip
@@ -53,26 +57,18 @@ def polled(*values: int) -> tuple[str, Any, Any, str]:
 
 def make_unknown_transaction(n: int) -> Ops:
     """Many sends of one transaction, none of which was polled."""
-    sends = [send(0, value) for value in range(10 * n)]
+    sends = [send(0, value) for value in range(2 * n)]
     return [sent(0, -1, 0), ("poll", [["poll"]], [["poll", {"0": [[0, -1]]}]], "ok"), ("txn", sends, None, "info")]
 
 
 def make_log(n: int) -> Ops:
-    return [sent(0, value) for value in range(2 * n)]
-
-
-def put_all_at_one_offset(n: int) -> Ops:
-    return [sent(0, value, 5) for value in range(2 * n)]
+    return [sent(0, value) for value in range(n)]
 
 
 def lose_values(n: int) -> Ops:
     """Polls of unknown outcome show the last value before the acknowledged poll does."""
     last = [["poll", {"0": [[n - 1, n - 1]]}]]
-    return [*make_log(n // 2), *[("poll", [["poll"]], last, "info")] * n, polled(n - 1)]
-
-
-def skip_values(n: int) -> Ops:
-    return [*make_log(n), *[polled(0, 2 * n - 1)] * (2 * n)]
+    return [*make_log(n), *[("poll", [["poll"]], last, "info")] * n, polled(n - 1)]
 
 
 def read_below_bounds(n: int) -> Ops:
@@ -95,37 +91,51 @@ def read_last_write(n: int) -> Ops:
 
 
 def read_unknown_writes(n: int) -> Ops:
-    writes: Ops = [("write", value + 1, None, "info") for value in range(n)]
-    reads: Ops = [("read", None, value, "ok") for value in range(n)]
+    writes: Ops = [("write", value + 1, None, "info") for value in range(2 * n)]
+    reads: Ops = [("read", None, value, "ok") for value in range(2 * n)]
     return [*writes, *reads]
 
 
-CASES: dict[Callable[[int], Ops], tuple[str, int]] = {
-    make_unknown_transaction: ("kafka", 0),
-    make_log: ("kafka", 0),
-    put_all_at_one_offset: ("kafka", 0),
-    lose_values: ("kafka", 0),
-    skip_values: ("kafka", 2),
-    read_below_bounds: ("counter", 0),
-    add_equal_amounts: ("final-sum", 0),
-    read_often: ("final-sum", 0),
-    read_last_write: ("causal-reverse", 0),
-    read_unknown_writes: ("causal", 0),
+CASES: dict[Callable[[int], Ops], str] = {
+    make_unknown_transaction: "kafka",
+    lose_values: "kafka",
+    read_below_bounds: "counter",
+    add_equal_amounts: "final-sum",
+    read_often: "final-sum",
+    read_last_write: "causal-reverse",
+    read_unknown_writes: "causal",
 }
-"""Functions that make operations, each with the check and the number of processes (0: each operation has its own)."""
+"""Functions that make operations, each with the check."""
 
 
-def measure(check: str, done: Sequence[Completed]) -> float:
+def measure(work: Callable[[], object]) -> float:
     begun = time.process_time()
-    CHECKS[check].judge(done)
+    work()
     return time.process_time() - begun
+
+
+def require_linear(small: float, large: float) -> None:
+    assert large < GROWTH * small + ALLOWED, f"{small:.2f} s, and {large:.2f} s for eight times as many"
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_a_check_takes_linear_time(make: Callable[[int], Ops]) -> None:
-    check, processes = CASES[make]
-    small, large = (measure(check, make_operations(make(n), processes)) for n in (SMALL, 4 * SMALL))
-    assert large < GROWTH * small + ALLOWED, f"{small:.2f} s, and {large:.2f} s for four times as many"
+    small, large = (make_operations(make(n)) for n in (SMALL, LARGE))
+    require_linear(*(measure(partial(CHECKS[CASES[make]].judge, done)) for done in (small, large)))
+
+
+def test_circles_of_a_log_are_counted_in_linear_time() -> None:
+    small, large = (_KafkaCheck(make_operations(make_log(n)), {}, False) for n in (2 * SMALL, 2 * LARGE))
+    require_linear(*(measure(partial(check._expose_circles, set())) for check in (small, large)))
+
+
+def test_many_values_at_one_offset_are_recorded_in_linear_time() -> None:
+    def record(n: int) -> None:
+        log = _Log()
+        for value in range(n):
+            log.record(5, value)
+
+    require_linear(*(measure(partial(record, n)) for n in (3 * SMALL, 3 * LARGE)))
 
 
 @pytest.mark.parametrize("shown", ["nothing", "all but one"])
@@ -141,6 +151,19 @@ def test_elements_that_are_missing_for_a_while_take_linear_time(shown: str) -> N
     assert time.process_time() - begun < 5
     assert sum(len(effects) for _, effects in made.rows) <= 3 * n + reads * (len(elements) + 1)
     assert made.note.startswith(f"{n} elements" if shown == "nothing" else "1 element")
+
+
+@pytest.mark.parametrize("size", [MOST_OPERATIONS, MOST_OPERATIONS + 1])
+def test_only_a_circle_that_is_drawn_has_its_reasons(size: int) -> None:
+    """Each operation polls the value that the next one sends. They overlap."""
+    rows: Ops = [
+        ("txn", [send(key, 1), ["poll"]],
+         [["send", key, [0, 1]], ["poll", {str((key + 1) % size): [[0, 1]]}]], "ok")
+        for key in range(size)
+    ]  # fmt: skip
+    done = [msgspec.structs.replace(one, call=0, ret=1) for one in make_operations(rows)]
+    (finding,) = (one for one in CHECKS["kafka"].judge(done).findings if one.cycle)
+    assert len(finding.reasons) == (size if size <= MOST_OPERATIONS else 0)
 
 
 def test_banks_with_too_many_empty_accounts_are_refused() -> None:
