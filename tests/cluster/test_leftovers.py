@@ -17,8 +17,19 @@ from hypothesis import strategies as st
 from assay.cluster import journal, leftovers, owner
 from assay.cluster.docker import disk as disks
 from assay.cluster.docker import engine as docker_engine
-from assay.cluster.journal import RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer, UndoJournal
+from assay.cluster.docker_endpoint import Endpoint
+from assay.cluster.journal import (
+    EngineRecord,
+    RemoveContainer,
+    RemoveDisk,
+    RemoveFile,
+    RemoveNetwork,
+    RunInContainer,
+    UndoJournal,
+)
 from assay.cluster.operating_system import read_start_time
+from assay.harness.cli.command import ExitCode
+from assay.harness.cli.main import main
 
 from helpers.examples import some_of
 from helpers.small_disk import small_disk
@@ -119,6 +130,52 @@ def test_without_an_engine_nothing_is_forgotten(tmp_path: Path) -> None:
     assert one.path.exists()
     assert len(report.failed) == 1
     assert "assay heal" in report.failed[0]
+
+
+GONE = EngineRecord("ABCD", "/var/lib/docker", Endpoint("tcp://127.0.0.1:1", "context far, from DOCKER_CONTEXT"))
+
+
+def test_each_entry_names_its_engine(tmp_path: Path) -> None:
+    one = UndoJournal(tmp_path, "run", engine=GONE)
+    numbers = [one.append(RemoveNetwork("n")), one.append(RunInContainer("c", ("true",)))]
+    one.close(finished=False)
+    assert journal.read_journal(one.path).engines == dict.fromkeys(numbers, GONE)
+
+
+def test_heal_keeps_and_lists_what_is_on_an_engine_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one = UndoJournal(journal.state_folder(), "dead", DEAD, GONE)
+    one.append(RemoveNetwork("net-1"))
+    one.append(RemoveContainer("node-1"))
+    one.append(RunInContainer("node-1", ("iptables", "-F")))
+    one.close(finished=False)
+    assert main(["heal"]) == ExitCode.FAIL
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("failed: run dead: its Docker engine is not reached, so these are kept: container node-1, n")
+    assert (
+        "network net-1; it is the engine ABCD with its data in /var/lib/docker, last at tcp://127.0.0.1:1 (con" in said
+    )
+    assert said.endswith("`DOCKER_HOST=tcp://127.0.0.1:1 assay heal`")
+    assert one.path.exists()
+
+
+def test_a_journal_of_an_earlier_version_is_undone_on_the_engine_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entries name no engine."""
+    one = UndoJournal(tmp_path, "dead", DEAD)
+    one.append(RemoveNetwork("n"))
+    one.close(finished=False)
+    assert "engine" not in one.path.read_text()
+    undone: list[journal.Action] = []
+    monkeypatch.setattr(docker_engine, "is_answering", lambda: False)
+    monkeypatch.setattr(docker_engine, "open_docker", lambda endpoint: contextlib.nullcontext(endpoint))
+    monkeypatch.setattr(docker_engine, "undo_action", lambda client, action: undone.append(action) is None)
+    leftovers.sweep(tmp_path)
+    assert undone == [RemoveNetwork("n")]
+    assert not one.path.exists()
 
 
 def test_a_kept_run_survives_the_sweep_but_not_heal(tmp_path: Path) -> None:
