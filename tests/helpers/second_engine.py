@@ -197,7 +197,7 @@ def _execute(channel: paramiko.Channel, command: str, engine: SecondEngine) -> N
             while data := near.recv(1 << 16):
                 channel.sendall(data)
         assert run.stderr is not None
-        with suppress(OSError):
+        with suppress(OSError, EOFError):  # the client may be gone
             channel.sendall_stderr(run.stderr.read())
             channel.send_exit_status(run.wait())
             channel.close()

@@ -136,7 +136,7 @@ def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from
     path = dockerfile(tmp_path / "mine", f"FROM {image.image_reference()}\nCOPY greeting /greeting\n")
     steps: list[str] = []
     first = user_images.build_dockerfile(path, steps.append)
-    assert steps == [f"{path}: step 2/4, COPY greeting /greeting"]
+    assert steps == [f"{path}: step 2/5, COPY greeting /greeting"]
     assert user_images.build_dockerfile(path, steps.append) == first
     assert len(steps) == 1, "it came from the cache"
     (path.parent / "greeting").write_text("good day")
