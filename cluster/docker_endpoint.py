@@ -87,6 +87,10 @@ class Endpoint:
         """Whether nothing but the default names the endpoint."""
         return self.host == LOCAL_SOCKET and not self.context
 
+    def leads_to(self, other: "Endpoint") -> bool:
+        """Returns whether both are the same address, whatever names them."""
+        return (self.host, self.tls) == (other.host, other.tls)
+
     def variables(self) -> dict[str, str]:
         """Returns the environment variables with which the docker command uses this endpoint.
 

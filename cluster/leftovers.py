@@ -205,7 +205,8 @@ def _describe_kept(
     return (
         f"run {journal.run_id}: its Docker engine is not reached, so these are kept: {', '.join(name_changes(actions))}"
         f"; it is the engine {engine}, last at {engine.endpoint}; {error}; start it, or name "
-        f"the address where it answers now: `{engine.endpoint.prefix()} assay heal`"
+        f"the address where it answers now: `{engine.endpoint.prefix()} assay heal`; if it is gone for good, "
+        f"delete {journal.path}"
     )
 
 

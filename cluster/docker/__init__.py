@@ -1,4 +1,4 @@
-"""A cluster of containers on this machine's Docker engine.
+"""A cluster of containers on a Docker engine.
 
 - ``engine``: access to the engine, labels, undo of journal entries, frozen containers
 - ``ssh_transport``: connections to an engine on another machine

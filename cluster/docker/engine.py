@@ -173,8 +173,9 @@ def reach_engine(engine: EngineRecord, timeout: float = PROBE_TIMEOUT) -> Endpoi
     """
     candidates, reasons = [engine.endpoint], []
     with contextlib.suppress(EndpointError):
-        candidates.append(resolve_endpoint())
-    for endpoint in dict.fromkeys(candidates):
+        if not engine.endpoint.leads_to(chosen := resolve_endpoint()):
+            candidates.append(chosen)
+    for endpoint in candidates:
         try:
             found = identify_engine(timeout, endpoint)
         except DockerEngineError as error:

@@ -75,10 +75,12 @@ class World(Protocol):
 
 def choose_default_cluster() -> tuple[str, str]:
     """Returns ``docker`` if an engine answers, else ``sim``, and the reason."""
+    from assay.cluster.docker_endpoint import resolve_endpoint
     from assay.cluster.doctor import docker_available
 
     if docker_available():
-        return DOCKER, "a Docker engine answers"
+        endpoint = resolve_endpoint()
+        return DOCKER, "a Docker engine answers" + ("" if endpoint.is_default else f" at {endpoint}")
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 

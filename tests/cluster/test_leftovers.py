@@ -157,7 +157,7 @@ def test_heal_keeps_and_lists_what_is_on_an_engine_that_does_not_answer(
     assert (
         "network net-1; it is the engine ABCD with its data in /var/lib/docker, last at tcp://127.0.0.1:1 (con" in said
     )
-    assert said.endswith("`DOCKER_HOST=tcp://127.0.0.1:1 assay heal`")
+    assert said.endswith(f"`DOCKER_HOST=tcp://127.0.0.1:1 assay heal`; if it is gone for good, delete {one.path}")
     assert one.path.exists()
 
 

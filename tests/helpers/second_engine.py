@@ -6,6 +6,8 @@ Only its socket is shared, through the file system. It ends with all its contain
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import os
 import shutil
 import signal
@@ -22,8 +24,12 @@ from typing import Any
 
 import paramiko
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from assay.cluster.docker_endpoint import VARIABLES
+from assay.cluster.docker_endpoint import CA, CERTIFICATE, KEY, VARIABLES
 
 START_SECONDS, END_SECONDS = 60.0, 20.0
 DAEMON = """
@@ -98,6 +104,57 @@ def _wait_for(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], lo
         time.sleep(0.1)
 
 
+TLS_PORT = 2376
+"""The port at which an engine with :func:`tls_options` speaks TLS, in its own network."""
+
+
+def tls_options(folder: Path) -> list[str]:
+    """Returns the options of an engine whose clients need a certificate. ``folder`` gets the files of a client.
+
+    The certificates are for 127.0.0.1, and are signed by an authority of their own.
+    """
+    folder.mkdir(parents=True)
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority = _certify("authority", authority_key, "authority", authority_key)
+    (folder / CA).write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    for name, (certificate_file, key_file) in {
+        "client": (CERTIFICATE, KEY),
+        "server": ("server", "server-key"),
+    }.items():
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _certify(name, key, "authority", authority_key)
+        (folder / certificate_file).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        (folder / key_file).write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+    files = f"--tlscacert={folder / CA} --tlscert={folder / 'server'} --tlskey={folder / 'server-key'}"
+    return [f"--host=tcp://127.0.0.1:{TLS_PORT}", "--tlsverify", files]
+
+
+def _certify(
+    name: str, key: ec.EllipticCurvePrivateKey, issuer: str, issuer_key: ec.EllipticCurvePrivateKey
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
+    )
+    if name != issuer:
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
 @contextmanager
 def tcp_pipe(target: Path) -> Iterator[int]:
     """Yields a TCP port of 127.0.0.1 that leads to a socket in the file system."""
@@ -119,6 +176,7 @@ def namespace_pipe(engine: SecondEngine, port: int) -> Iterator[Path]:
     finally:
         process.kill()
         process.wait()
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -236,8 +294,9 @@ def _serve_ssh(server: socket.socket, engine: SecondEngine) -> None:
 
 def main(path: str, port: int) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
+        server.bind(f"{path}.new")
         server.listen()
+        os.rename(f"{path}.new", path)
         _accept_all(server, lambda: socket.create_connection(("127.0.0.1", port)), ExitStack())
 
 

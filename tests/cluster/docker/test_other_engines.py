@@ -11,10 +11,12 @@ import socket
 import subprocess
 import sys
 import tarfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from urllib3.exceptions import InsecureRequestWarning
 
 from assay.cluster import journal, leftovers, owner
 from assay.cluster.docker import DockerCluster, layer
@@ -32,7 +34,15 @@ from assay.cluster.docker_endpoint import VARIABLES, Endpoint
 
 from helpers.echo_system import Echo
 from helpers.live_cluster import run_of_its_own
-from helpers.second_engine import SecondEngine, second_engine, ssh_machine_of, tcp_pipe
+from helpers.second_engine import (
+    TLS_PORT,
+    SecondEngine,
+    namespace_pipe,
+    second_engine,
+    ssh_machine_of,
+    tcp_pipe,
+    tls_options,
+)
 
 pytestmark = pytest.mark.docker
 
@@ -58,7 +68,8 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
-    with second_engine(tmp_path_factory.mktemp("e")) as engine:
+    folder = tmp_path_factory.mktemp("e")
+    with second_engine(folder, *tls_options(folder / "tls")) as engine:
         nothing = io.BytesIO()
         tarfile.open(fileobj=nothing, mode="w").close()
         engine.docker("import", "-", IMAGE, stdin=nothing.getvalue())
@@ -110,6 +121,56 @@ def test_the_sdk_and_the_docker_command_use_the_same_engine(
     assert identify_engine().folder == folder
     assert layer.run_command(["docker", "info", "--format={{.DockerRootDir}}"]).stdout.strip() == folder
     assert layer.exists(IMAGE)
+
+
+@pytest.fixture(scope="module")
+def tls_host(second: SecondEngine) -> Iterator[str]:
+    with namespace_pipe(second, TLS_PORT) as path, tcp_pipe(path) as port:
+        yield f"tcp://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("by", ["variables", "context", "context that skips the check"])
+def test_tls_needs_the_certificates_of_the_variables_or_of_the_context(
+    second: SecondEngine, tls_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Other certificates that the environment names for the requests of the SDK do not count."""
+    files = second.folder / "tls"
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(Path(__file__)))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    if by == "variables":
+        monkeypatch.setenv("DOCKER_HOST", tls_host)
+        monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+        monkeypatch.setenv("DOCKER_CERT_PATH", str(files))
+    else:
+        checks = "skip-tls-verify=true" if by != "context" else f"ca={files / 'ca.pem'}"
+        endpoint = f"host={tls_host},{checks},cert={files / 'cert.pem'},key={files / 'key.pem'}"
+        second.docker("context", "create", "far", "--docker", endpoint)
+        second.docker("context", "use", "far")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InsecureRequestWarning)
+        assert identify_engine().folder == str(second.folder / "data")
+    assert layer.exists(IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("tls", "files", "said"),
+    [
+        (None, "tls", "HTTP request to an HTTPS server.*; set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH"),
+        ("1", "other", r"CERTIFICATE_VERIFY_FAILED.*; compare its certificate with ca.pem, .* in .*/other"),
+    ],
+)
+def test_an_engine_with_other_certificates_is_one_line_with_a_remedy(
+    second: SecondEngine, tls_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: str | None, files: str,
+    said: str
+) -> None:  # fmt: skip
+    tls_options(tmp_path / "other")
+    monkeypatch.setenv("DOCKER_HOST", tls_host)
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path / files))
+    if tls is not None:
+        monkeypatch.setenv("DOCKER_TLS_VERIFY", tls)
+    with pytest.raises(DockerEngineError, match=said) as raised:
+        identify_engine()
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh command")
