@@ -50,18 +50,24 @@ def get_create_time(message: Message) -> int | None:
 def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
     """Returns the complete messages of a response, up to the first damage. They may begin below ``offset``.
 
+    Stops after ``MAX_MESSAGES``, because small compressed sets may hold many messages.
+
     If the damage comes before any message at ``offset`` or above, returns no messages and a description of the damage.
     """
     messages: list[Message] = []
     try:
         for message in message_set.iterate_messages(read_records(found.records), check_crcs=check_crcs):
             messages.append(message)
+            if len(messages) >= MAX_MESSAGES and message.offset >= offset:
+                break
     except RecordError as damage:
         if not any(message.offset >= offset for message in messages):
             return [], str(damage)
     return messages, None
 
 
+MAX_MESSAGES = 256 * 1024
+"""Maximum messages that one response yields; the next fetch continues after them. May be exceeded to make progress."""
 SHORT_GRACE = 0.2
 """Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, if other brokers are queried, too."""
 

@@ -32,9 +32,12 @@ from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import Message
+from assay.system_under_test.records.steps import REWRITE_STEP, STEP_BYTES, run_beside
 
 YIELD_BYTES: Final = 64 * 1024
-"""Bytes read or written before other tasks run."""
+"""Bytes read or written before other tasks run. The content of compressed entries counts by ``EXPANDED_SHARE``."""
+EXPANDED_SHARE: Final = STEP_BYTES // YIELD_BYTES
+"""So many decompressed bytes count as one byte."""
 DIGEST_SIZE: Final = 16
 """Bytes of a key's digest. Digests are remembered instead of keys, because keys may be long."""
 
@@ -166,15 +169,17 @@ class _Pass:
         for segment in self._plan.segments:
             if segment.next_offset <= self._plan.dirty_from:
                 continue
-            for data in self._iterate_blocks(segment):
-                for message in message_set.iterate_messages(data, check_crcs=False):
+            for data, work in self._iterate_blocks(segment):
+                for number, message in enumerate(message_set.iterate_stored(data), start=1):
+                    if not number % REWRITE_STEP:
+                        await asyncio.sleep(0)
                     if message.offset < self._plan.dirty_from or message.key is None:
                         continue
                     key = _digest(message.key)
                     if key not in last and len(last) >= max_keys:
                         return message.offset, last
                     last[key] = message.offset
-                await self._yield_after(len(data))
+                await self._yield_after(work)
         return self._plan.end, last
 
     async def rewrite(self, group: Sequence[Segment], end: int, last: dict[bytes, int]) -> None:
@@ -202,14 +207,16 @@ class _Pass:
         try:
             file.truncate(0)
             for segment in group:
-                for data in self._iterate_blocks(segment):
-                    file.append(message_set.select(data, is_kept))
-                    await self._yield_after(len(data))
+                for data, work in self._iterate_blocks(segment):
+                    file.append(await run_beside(message_set.select_in_steps(data, is_kept)))
+                    await self._yield_after(work)
             if len(group) == 1 and not dropped:
                 return
-            scan = SegmentScan(file, group[0].base_offset, log.config)
+            scan, expanded = SegmentScan(file, group[0].base_offset, log.config), 0
             while scan.step():
-                await self._yield_after(log.config.index_interval_bytes)
+                work = log.config.index_interval_bytes + (scan.expanded - expanded) // EXPANDED_SHARE
+                expanded = scan.expanded
+                await self._yield_after(work)
             if scan.problem is not None:
                 raise CorruptLog(path, scan.position, scan.next_offset, scan.problem)
             await file.fsync()
@@ -231,8 +238,8 @@ class _Pass:
         self.freed += size - scan.position
         self._on_replaced(len(group))
 
-    def _iterate_blocks(self, segment: Segment) -> Iterator[bytes]:
-        """Yields the bytes of each block, checked again even if they were checked before.
+    def _iterate_blocks(self, segment: Segment) -> Iterator[tuple[bytes, int]]:
+        """Yields the bytes of each block, checked again even if they were checked before, and their work.
 
         The disk may have damaged them since. If damage raised the last offset of a block, only the next block or the
         segment's end shows it.
@@ -251,7 +258,7 @@ class _Pass:
             if block is None:
                 return
             expected = found.next_offset
-            yield data
+            yield data, len(data) + found.expanded // EXPANDED_SHARE
 
     async def _yield_after(self, size: int) -> None:
         """Counts ``size`` bytes as processed, and lets other tasks run after every ``YIELD_BYTES``."""

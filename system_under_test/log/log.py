@@ -122,13 +122,21 @@ class Log(SegmentList):
         A partial last message is ignored. Raises ``CorruptMessage``, and appends nothing, for a bad CRC or a wrong
         offset. Offsets must follow ``end_offset`` without gaps; with ``config.compacted`` they must only rise.
         """
-        found = message_set.check(data, self.end_offset, gaps=self.config.compacted)
+        self.append_some_replicated(data, None)
+        return self.end_offset
+
+    def append_some_replicated(self, data: bytes, max_expanded: int | None) -> int:
+        """Appends entries as :meth:`append_replicated`, and returns how many bytes it appended.
+
+        Ends after the first entry with which the check has decompressed ``max_expanded`` bytes.
+        """
+        found = message_set.check(data, self.end_offset, gaps=self.config.compacted, max_expanded=max_expanded)
         if found.problem is not None:
             raise CorruptMessage(f"{self.directory}: from the leader at byte {found.size}: {found.problem}")
         if found.count:
             whole = data if found.size == len(data) else data[: found.size]
             self.append_entries(whole, found.times, found.first, found.next_offset - 1)
-        return self.end_offset
+        return found.size
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:
         """Returns at most ``max_bytes`` of whole messages from ``offset`` on, all below the offset ``limit``.

@@ -36,7 +36,7 @@ from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
 YIELD_BYTES = 1 << 20
-"""Bytes scanned before other tasks run."""
+"""Bytes scanned or decompressed before other tasks run."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +217,10 @@ async def _load_segment(
 
 
 async def _run_scan(scan: SegmentScan) -> None:
-    yield_at = scan.position + YIELD_BYTES
+    yield_at = scan.position + scan.expanded + YIELD_BYTES
     while scan.step():
-        if scan.position >= yield_at:
-            yield_at = scan.position + YIELD_BYTES
+        if scan.position + scan.expanded >= yield_at:
+            yield_at = scan.position + scan.expanded + YIELD_BYTES
             await asyncio.sleep(0)
 
 

@@ -44,6 +44,8 @@ class SegmentScan:
         self.next_offset = base_offset if next_offset is None else next_offset
         self._last_block = (self.position, self.next_offset)
         """``position`` and ``next_offset`` before the last block that had a good entry."""
+        self.expanded = 0
+        """How many bytes were decompressed for the scan."""
         self.problem: str | None = None
         """Why the scan ended before the end of the file, or None."""
         self.entries: list[tuple[int, int]] = []
@@ -56,6 +58,7 @@ class SegmentScan:
         if self.position >= self._end or self.problem is not None:
             return False
         found = self._read_next_block()
+        self.expanded += found.expanded
         if found.count:
             self._last_block = (self.position, self.next_offset)
         if found.count and self.position > self.start:

@@ -27,6 +27,7 @@ from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.times import SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
 from assay.system_under_test.records.message_set import SetTimes, read_first_offset, scan
+from assay.system_under_test.records.steps import STEP_BYTES
 from assay.system_under_test.runtime import File, IrregularFileError, Slice, Storage
 
 RECENT_APPENDS = 256
@@ -112,6 +113,8 @@ class Segment:
         """All bytes from this position on were checked when the segment was opened, or when they were appended."""
         self._verified: set[int] = set()
         """Positions of the blocks before ``_trusted_from`` that were checked."""
+        self._expanded = 0
+        """How many bytes were decompressed for these checks."""
         self._recent: dict[int, int] = {}
         """Offsets and positions of the last appends."""
 
@@ -178,7 +181,7 @@ class Segment:
         if target >= end:
             return end
         if start < self._trusted_from:
-            self._check_blocks(start, target)
+            self._check_blocks(start, target, STEP_BYTES)
         boundary = begin = max(start, self.index.floor_position(target))
         for position, size, _ in scan(self._read_block(begin)):
             if begin + position + size > target:
@@ -200,7 +203,8 @@ class Segment:
         if stop <= start:
             return LogSlice(self, start, 0)
         if start < self._trusted_from:
-            self._check_blocks(start, stop)
+            self._check_blocks(start, stop, STEP_BYTES)
+            stop = self._find_checked_end(start, stop)
         return LogSlice(self, start, stop - start)
 
     def load(self, limit: int | None = None) -> SegmentScan | None:
@@ -367,14 +371,17 @@ class Segment:
             self._check_blocks(position, position + 1)
         return self.read(position, self.index.ceiling_position(position, self.size) - position)
 
-    def _check_blocks(self, start: int, end: int) -> bool:
+    def _check_blocks(self, start: int, end: int, max_expanded: int | None = None) -> bool:
         """Checks the unchecked blocks between two positions.
 
-        Returns True if the index was bad and has been rebuilt. The caller must then repeat its lookups.
+        Ends after the first block with which the checks have decompressed ``max_expanded`` bytes. Returns True if the
+        index was bad and has been rebuilt. The caller must then repeat its lookups.
         """
         end = min(end, self._trusted_from)
-        position = self.index.floor_position(start)
+        position, expanded = self.index.floor_position(start), self._expanded
         while position < end:
+            if max_expanded is not None and self._expanded - expanded >= max_expanded:
+                break
             stop = min(self.index.ceiling_position(position, self.size), self._trusted_from)
             if position not in self._verified:
                 if not self._is_block_good(position, self.read(position, stop - position)):
@@ -384,10 +391,20 @@ class Segment:
             position = stop
         return False
 
+    def _find_checked_end(self, start: int, end: int) -> int:
+        """Returns the end of the checked bytes from ``start`` on, at most ``end``. The first block must be checked."""
+        position = self.index.floor_position(start)
+        while position < min(end, self._trusted_from):
+            if position not in self._verified:
+                return position
+            position = min(self.index.ceiling_position(position, self.size), self._trusted_from)
+        return end
+
     def _is_block_good(self, position: int, data: bytes) -> bool:
         """Returns whether ``data`` consists of whole, valid entries, and the first one has the offset of the index."""
         offset, end = self.index.offset_at(position), position + len(data)
         found = self.config.check(data, offset, self.base_offset)
+        self._expanded += found.expanded
         # The first block has no index entry, and a compacted segment need not begin at its base offset.
         promised = not position or (found.count > 0 and found.first == offset)
         # If gaps are allowed, only the next block shows that the last offset of this one is too high.

@@ -14,7 +14,7 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.index import TimeIndex
 from assay.system_under_test.records.message import NO_TIMESTAMP
-from assay.system_under_test.records.message_set import SetTimes, iterate_messages, iterate_timestamps
+from assay.system_under_test.records.message_set import SetTimes, iterate_stored, iterate_timestamps
 
 
 class SegmentBlocks(Protocol):
@@ -107,7 +107,7 @@ class SegmentTimes:
         position = self._segment.locate(self._index.floor(timestamp - 1))
         for newest, _, end in self._iterate_timestamps(position):
             if newest >= timestamp:
-                for message in iterate_messages(self._segment.read(position, end - position)):
+                for message in iterate_stored(self._segment.read(position, end - position)):
                     if message.timestamp is not None and message.timestamp >= timestamp:
                         return message.timestamp, message.offset
             position = end

@@ -6,6 +6,7 @@ Modules, in reading order:
 - ``message_set``: a sequence of messages
 - ``wrapper``: several messages compressed into one
 - ``compression``: the codecs
+- ``steps``: work on compressed messages in steps, between which other tasks run
 - ``produced``: validates a producer's message set, and sets its offsets before the append
 
 The package imports nothing of the broker. The broker's log, replication and groups import it, and so do clients.

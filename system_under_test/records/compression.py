@@ -10,7 +10,7 @@ Callers set a limit on the decompressed size. Larger data are rejected before th
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 import cramjam
@@ -28,6 +28,8 @@ _GZIP_WINDOW = 31
 """zlib's ``wbits`` for a gzip header and the largest window."""
 _GZIP_PIECE = 4096
 """Bytes of compressed data that zlib gets at once."""
+COMPRESSION_PIECE: Final = 256 * 1024
+"""Bytes that gzip, by far the slowest codec, compresses before other tasks run."""
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK = 32 * 1024
@@ -51,6 +53,19 @@ def compress(codec: int, data: bytes, magic: int) -> bytes:
     Raises :class:`CompressionError` for an unknown codec.
     """
     return _find_codec(_COMPRESS, codec)(data, magic)
+
+
+def compress_in_steps(codec: int, data: bytes | bytearray, magic: int) -> Generator[None, None, bytes]:
+    """Compresses as :func:`compress`, but yields after each piece."""
+    if codec != GZIP:
+        return compress(codec, bytes(data), magic)
+    view, compressor = memoryview(data), zlib.compressobj(wbits=_GZIP_WINDOW)
+    parts: list[bytes] = []
+    for start in range(0, len(view), COMPRESSION_PIECE):
+        if start:
+            yield
+        parts.append(compressor.compress(view[start : start + COMPRESSION_PIECE]))
+    return b"".join((*parts, compressor.flush()))
 
 
 def decompress(codec: int, data: bytes, magic: int, limit: int) -> bytes:

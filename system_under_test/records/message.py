@@ -45,7 +45,8 @@ TIMESTAMP_TYPE_BIT = 0x08
 NO_TIMESTAMP = -1
 LAST_CODEC = 3
 
-_BODY = (struct.Struct(">bb"), struct.Struct(">bbq"))
+BODY_HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))
+"""Magic, attributes and, in magic 1, the timestamp; by magic."""
 _NULL = INT32.pack(-1)
 
 
@@ -59,6 +60,10 @@ class CorruptMessage(RecordError):
 
 class MessageTooLarge(RecordError):
     """Raised for a message above ``message.max.bytes`` (Kafka's error 10)."""
+
+
+class SetTooLarge(RecordError):
+    """Raised for a set whose compressed entries hold too much in total (Kafka's error 18)."""
 
 
 class InvalidTimestamp(RecordError):
@@ -80,11 +85,11 @@ def encode(message: Message) -> bytes:
     """Returns the entry's bytes. Raises ``ValueError`` for an unknown magic, or for a timestamp in magic 0."""
     magic, timestamp = message.magic, message.timestamp
     if magic == 1:
-        head = _BODY[1].pack(1, message.attributes, NO_TIMESTAMP if timestamp is None else timestamp)
+        head = BODY_HEADS[1].pack(1, message.attributes, NO_TIMESTAMP if timestamp is None else timestamp)
     elif magic == 0:
         if timestamp is not None:
             raise ValueError(f"message {message.offset}: magic 0 has no place for timestamp {timestamp}")
-        head = _BODY[0].pack(0, message.attributes)
+        head = BODY_HEADS[0].pack(0, message.attributes)
     else:
         raise ValueError(f"message {message.offset}: magic {magic} is neither 0 nor 1")
     key, value = message.key, message.value

@@ -21,13 +21,20 @@ from assay.system_under_test.records.message import (
     MINIMUM_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_POSITION,
-    TIMESTAMP_TYPE_BIT,
     Buffer,
     CorruptMessage,
     Message,
     RecordError,
 )
-from assay.system_under_test.records.wrapper import read_span, unwrap, wrap
+from assay.system_under_test.records.steps import ENTRY_COST, REWRITE_STEP, STEP_BYTES, Steps, run
+from assay.system_under_test.records.wrapper import (
+    MessageWriter,
+    OpenedEntry,
+    WrapperWriter,
+    read_span,
+    unwrap,
+    wrap,
+)
 
 MAX_OFFSET = 2**63 - 1
 """The greatest offset that an entry can have."""
@@ -62,7 +69,12 @@ class CheckResult:
     count: int
     times: SetTimes
     problem: str | None
-    """Why the entry at ``size`` is bad. None at the end of the data, or at an entry that is only incomplete."""
+    """Why the entry at ``size`` is bad.
+
+    None at the end of the data, at an entry that is only incomplete, or where ``max_expanded`` ended the check.
+    """
+    expanded: int = 0
+    """How many bytes were decompressed for the check."""
 
 
 def build(records: Sequence[Record], magic: int = 1, base_offset: int = 0) -> bytes:
@@ -118,15 +130,24 @@ def iterate_entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
     return (message.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
-def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = MAX_OFFSET) -> CheckResult:
+def check(
+    data: Buffer,
+    next_offset: int,
+    *,
+    gaps: bool = False,
+    highest: int = MAX_OFFSET,
+    max_expanded: int | None = None,
+) -> CheckResult:
     """Checks entries from the start of ``data``, up to the first one that is not valid. Never raises.
 
     A valid entry has a possible size, a matching CRC and the expected offset. The first expected offset is
     ``next_offset``, and each message adds one. With ``gaps``, an offset may be higher, up to ``highest``. The CRC does
     not cover offsets. So with ``gaps``, a damaged offset is found only if it falls or exceeds ``highest``.
+
+    Stops after the first entry with which the decompressed bytes reach ``max_expanded``.
     """
     unpack_prefix, unpack_int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
-    position = count = 0
+    position = count = expanded = 0
     begin, newest, newest_offset, has_unstamped = next_offset, NO_TIMESTAMP, NO_OFFSET, False
     problem = None
     while length - position >= MINIMUM_ENTRY_SIZE:
@@ -143,11 +164,14 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
             break
         first, number = offset, 1
         if codec_number:
+            if max_expanded is not None and expanded >= max_expanded:
+                break
             try:
-                first, number = read_span(view, position, end)
+                first, number, size = read_span(view, position, end)
             except RecordError as error:
                 problem = str(error)
                 break
+            expanded += size
             if first != next_offset and not (gaps and first > next_offset):
                 problem = f"offset {first}, in message {offset}, where {next_offset} belongs"
                 break
@@ -168,7 +192,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
     if problem is None:
         problem = _find_problem_of_rest(data, position, next_offset, gaps, highest)
     times = SetTimes(newest, newest_offset, has_unstamped)
-    return CheckResult(position, begin, next_offset, count, times, problem)
+    return CheckResult(position, begin, next_offset, count, times, problem, expanded)
 
 
 def _find_problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, highest: int) -> str | None:
@@ -205,11 +229,39 @@ def convert(data: Buffer, magic: int) -> bytes:
 
     Drops a partial last message. Raises the errors of :func:`decode`.
     """
-    entries = list(iterate_entries(data))
-    if all(entry.magic == magic for entry in entries):
-        *_, end = (0, *(position + size for position, size, _ in scan(data)))
-        return bytes(data[:end])
-    return b"".join(encode(convert_entry(entry, magic), entry.attributes & CODEC_MASK) for entry in entries)
+    return run(convert_in_steps(data, magic))[0]
+
+
+def convert_in_steps(data: Buffer, magic: int, max_expanded: int | None = None) -> Steps[tuple[bytes, int]]:
+    """Converts as :func:`convert`, in steps. Returns the result, and how many bytes were decompressed for it.
+
+    Stops after the first entry with which the decompressed bytes reach ``max_expanded``.
+    """
+    places = [(position, position + size) for position, size, _ in scan(data)]
+    if all(ENTRY_PREFIX.unpack_from(data, position)[3] == magic for position, _ in places):
+        return bytes(data[: places[-1][1]] if places else b""), 0
+    output = MessageWriter(magic)
+    expanded = work = 0
+    has_opened = False
+    for position, end in places:
+        codec_number = ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK
+        if codec_number and (not has_opened or work >= STEP_BYTES):
+            has_opened, work = True, 0
+            yield
+        opened = OpenedEntry.of(data, position, end, check_crc=True)
+        writer = WrapperWriter(magic, codec_number) if codec_number else None
+        add = output.add if writer is None else writer.add
+        for index, (place, offset) in enumerate(opened.iterate(), start=1):
+            add(opened, place, offset)
+            if not index % REWRITE_STEP:
+                yield
+        if writer is not None:
+            output.body += yield from writer.finish()
+            expanded += opened.size
+            work += opened.size + ENTRY_COST
+            if max_expanded is not None and expanded >= max_expanded:
+                break
+    return bytes(output.body), expanded
 
 
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
@@ -217,31 +269,37 @@ def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
 
     Rebuilds a compressed entry that loses messages. Drops a partial last message. Raises the errors of :func:`decode`.
     """
+    return run(select_in_steps(data, keep))
+
+
+def select_in_steps(data: Buffer, keep: Callable[[Message], bool]) -> Steps[bytes]:
+    """Selects as :func:`select`, in steps."""
     parts: list[Buffer] = []
     view = memoryview(data)
     for position, size, _ in scan(data):
-        entry = message.decode(data, position)
-        found = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
-        kept = [message for message in found if keep(message)]
-        if len(kept) == len(found):
+        codec_number = ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK
+        opened = OpenedEntry.of(data, position, position + size, check_crc=True)
+        kept, is_whole = [], True
+        for index, (place, offset) in enumerate(opened.iterate(), start=1):
+            if keep(opened.read(place, offset)):
+                kept.append((place, offset))
+            else:
+                is_whole = False
+            if not index % REWRITE_STEP:
+                yield
+        if is_whole:
             parts.append(view[position : position + size])
         elif kept:
-            parts.append(wrap(kept, entry.attributes & CODEC_MASK))
+            writer = WrapperWriter(opened.magic, codec_number)
+            for place, offset in kept:
+                writer.add(opened, place, offset)
+            parts.append((yield from writer.finish()))
     return b"".join(parts)
 
 
-def convert_entry(entry: Message, magic: int) -> list[Message]:
-    """Returns the messages of an entry in another format."""
-    return [
-        message._replace(
-            magic=magic,
-            attributes=message.attributes if magic else message.attributes & ~TIMESTAMP_TYPE_BIT,
-            timestamp=message.timestamp if magic else None,
-        )
-        for message in (unwrap(entry) if entry.attributes & CODEC_MASK else [entry])
-    ]
-
-
-def encode(messages: Sequence[Message], codec_number: int) -> bytes:
-    """Returns one entry with the messages, compressed by this codec. With codec 0 there must be exactly one message."""
-    return wrap(messages, codec_number) if codec_number else message.encode(messages[0])
+def iterate_stored(data: Buffer) -> Iterator[Message]:
+    """Yields all messages of entries that were checked before. Makes one object at a time, and checks no CRC."""
+    for position, size, _ in scan(data):
+        opened = OpenedEntry.of(data, position, position + size, check_crc=False)
+        for place, offset in opened.iterate():
+            yield opened.read(place, offset)

@@ -3,13 +3,15 @@
 The time per message limits a leader's throughput, so :func:`validate` reads a set once and collects all facts that the
 leader needs. They include the entries' positions for :func:`stamp`, and the newest timestamp for the time index.
 
+Compressed entries are checked and rebuilt as bytes, one after another, in steps (``steps``). The decompressed bytes of
+a set are limited, and counted while they are decompressed.
+
 A compressed entry is regular if its messages are numbered from 0 without gaps, and its timestamp is the newest of
 theirs. A set is regular if all its compressed entries are regular.
 """
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from zlib import crc32
 
@@ -37,8 +39,15 @@ from assay.system_under_test.records.message import (
     InvalidTimestamp,
     MessageTooLarge,
 )
-from assay.system_under_test.records.message_set import SetTimes, convert_entry, encode, iterate_entries, scan
-from assay.system_under_test.records.wrapper import unwrap, wrap
+from assay.system_under_test.records.message_set import SetTimes, scan
+from assay.system_under_test.records.steps import ENTRY_COST, PLAIN_COST, REWRITE_STEP, STEP_BYTES, Steps, run
+from assay.system_under_test.records.wrapper import (
+    Allowance,
+    MessageWriter,
+    OpenedEntry,
+    WrapperWriter,
+    inspect,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,13 @@ class ValidatedSet:
     """Whether :func:`stamp` accepts the set; otherwise :func:`rebuild` must make it regular first."""
     keyed: bool
     """Whether every message has a key."""
+    numbered_from: int | None = None
+    """The offset from which :func:`assign_offsets` has numbered a set of format 0; None before."""
+
+    @property
+    def holds_offsets(self) -> bool:
+        """Whether compressed entries hold absolute offsets, so that numbering the set must compress them again."""
+        return 0 in self.magics and self.codecs != {0}
 
 
 _STAMP_AND_KEY = Struct(">qi")
@@ -89,8 +105,15 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
 
     - :class:`CorruptMessage`
     - :class:`MessageTooLarge`
+    - :class:`SetTooLarge`
     - :class:`InvalidTimestamp`, if the producer set the timestamp type "append"
     """
+    return run(validate_in_steps(data, max_message_bytes, Allowance()))
+
+
+def validate_in_steps(data: Buffer, max_message_bytes: int, allowance: Allowance) -> Steps[ValidatedSet]:
+    """Checks a set as :func:`validate`, in steps. ``allowance`` limits the content of its compressed entries."""
+    work, has_opened = 0, False
     prefix, stamp_and_key, int32 = ENTRY_PREFIX.unpack_from, _STAMP_AND_KEY.unpack_from, INT32.unpack_from
     view, length = memoryview(data), len(data)
     positions: list[int] = []
@@ -120,7 +143,19 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
             number, earliest = 1, timestamp
             kinds |= _PLAIN
         else:
-            entry = _validate_entry(data, position, end)
+            if attributes & CODEC_MASK:
+                if not has_opened or work >= STEP_BYTES:
+                    has_opened, work = True, 0
+                    yield
+                before = allowance.size
+                entry = yield from _validate_wrapper(data, position, end, allowance)
+                work += ENTRY_COST + before - allowance.size
+            else:
+                work += PLAIN_COST
+                if work >= STEP_BYTES:
+                    work = 0
+                    yield
+                entry = _validate_plain(data, position, end)
             number, timestamp, earliest, has_key = entry.number, entry.newest, entry.oldest, entry.keyed
             regular = regular and entry.regular
             kinds |= 1 << (magic * _CODECS + (attributes & CODEC_MASK))
@@ -154,24 +189,30 @@ class _EntryFacts:
     regular: bool
 
 
-def _validate_entry(data: Buffer, position: int, end: int) -> _EntryFacts:
-    """Validates an entry of any kind after its CRC check. Raises the errors of :func:`validate`."""
-    offset, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
+def _validate_plain(data: Buffer, position: int, end: int) -> _EntryFacts:
+    """Validates an entry of any kind after its CRC check, but does not open it. Raises the errors of :func:`validate`.
+
+    The facts are those of an uncompressed message.
+    """
+    _, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
     key_start, key_end, _, _ = message.find_key_and_value(data, position, end, magic, attributes)
     timestamp = NO_TIMESTAMP
     if magic:
         if attributes & TIMESTAMP_TYPE_BIT:
             raise InvalidTimestamp(f"message at byte {position}: only a log sets the time of the append")
         (timestamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
-    if not attributes & CODEC_MASK:
-        return _EntryFacts(1, timestamp, timestamp, key_end >= key_start, regular=True)
-    inner = unwrap(message.decode(memoryview(data)[position:end], check_crc=False))
-    number = len(inner)
-    times = [NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner]
-    newest = max(times)
-    dense = all(m.offset == index for index, m in enumerate(inner, start=offset - number + 1))
-    regular = offset == number - 1 and dense and timestamp == newest
-    return _EntryFacts(number, newest, min(times), all(m.key is not None for m in inner), regular)
+    return _EntryFacts(1, timestamp, timestamp, key_end >= key_start, regular=True)
+
+
+def _validate_wrapper(data: Buffer, position: int, end: int, allowance: Allowance) -> Steps[_EntryFacts]:
+    """Validates a compressed entry after its CRC check, in steps. Raises the errors of :func:`validate`."""
+    timestamp = _validate_plain(data, position, end).newest
+    offset, _, _, magic, _ = ENTRY_PREFIX.unpack_from(data, position)
+    inner = yield from inspect(message.decode(memoryview(data)[position:end], check_crc=False), allowance)
+    # Offsets are relative in format 1, absolute in format 0.
+    numbered = inner.consecutive and (magic > 0 or inner.first == offset - inner.number + 1)
+    regular = offset == inner.number - 1 and numbered and timestamp == inner.newest
+    return _EntryFacts(inner.number, inner.newest, inner.oldest, inner.keyed, regular)
 
 
 _CODECS = LAST_CODEC + 1
@@ -201,8 +242,9 @@ def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = No
     data = produced.data
     if produced.size != len(data):
         raise CorruptMessage(f"no whole message at byte {produced.size} of {len(data)}")
-    if 0 in produced.magics and produced.codecs != {0}:
-        return _repack(data, base_offset), SetTimes(NO_TIMESTAMP, -1, has_unstamped=True)
+    if produced.holds_offsets:
+        numbered = produced if produced.numbered_from == base_offset else run(assign_offsets(produced, base_offset))
+        return bytes(numbered.data), SetTimes(NO_TIMESTAMP, -1, has_unstamped=True)
     stamped = bytearray(data)
     pack = INT64.pack_into
     if produced.codecs == {0}:
@@ -231,30 +273,57 @@ def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) ->
         UINT32.pack_into(stamped, position + HEADER_SIZE, crc)
 
 
-def _repack(data: Buffer, base_offset: int) -> bytes:
-    """Sets the offsets of a set of format 0; decompresses and compresses its entries again."""
-    parts, offset = [], base_offset
-    for entry in iterate_entries(data):
-        inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
-        numbered = [m._replace(offset=offset + index) for index, m in enumerate(inner)]
-        parts.append(encode(numbered, entry.attributes & CODEC_MASK))
-        offset += len(inner)
-    return b"".join(parts)
+def assign_offsets(produced: ValidatedSet, base_offset: int) -> Steps[ValidatedSet]:
+    """Gives a set of format 0 its offsets from ``base_offset`` on, in steps, and compresses its entries again.
+
+    :func:`stamp` then does not have to, if the set is appended at that offset.
+    """
+    data = yield from _rewrite(produced.data, 0, None, base_offset)
+    return replace(produced, data=data, size=len(data), numbered_from=base_offset)
 
 
 def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
     """Rebuilds a producer's set in this format, and makes it :attr:`regular <ValidatedSet.regular>`.
 
+    The set must be valid.
+
     - ``codec_number`` None: each entry keeps its codec
     - ``codec_number`` 0: each message becomes its own entry
     - any other ``codec_number``: all messages become one entry of that codec
     """
-    parts = []
-    if codec_number is not None:
-        inner = itertools.chain.from_iterable(convert_entry(entry, magic) for entry in iterate_entries(data))
-        found = [m._replace(offset=index) for index, m in enumerate(inner)]
-        return wrap(found, codec_number) if codec_number else b"".join(message.encode(m) for m in found)
-    for entry in iterate_entries(data):
-        found = [m._replace(offset=index) for index, m in enumerate(convert_entry(entry, magic))]
-        parts.append(encode(found, entry.attributes & CODEC_MASK))
-    return b"".join(parts)
+    return run(rebuild_in_steps(data, magic, codec_number))
+
+
+def rebuild_in_steps(data: Buffer, magic: int, codec_number: int | None) -> Steps[bytes]:
+    """Rebuilds a set as :func:`rebuild`, in steps."""
+    return _rewrite(data, magic, codec_number, None)
+
+
+def _rewrite(data: Buffer, magic: int, codec_number: int | None, base_offset: int | None) -> Steps[bytes]:
+    """Rewrites a set in steps. ``base_offset``: the offset of the first message; None numbers each entry from 0."""
+    yield
+    output = MessageWriter(magic)
+    whole = WrapperWriter(magic, codec_number) if codec_number else None
+    offset, work = base_offset or 0, 0
+    for position, size, _ in scan(data):
+        codec = codec_number
+        if codec is None:
+            codec = ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK
+            offset = 0 if base_offset is None else offset
+        if work >= STEP_BYTES:
+            work = 0
+            yield
+        opened = OpenedEntry.of(data, position, position + size, check_crc=False)
+        wrapper = whole or (WrapperWriter(magic, codec) if codec else None)
+        add = output.add if wrapper is None else wrapper.add
+        for index, (place, _) in enumerate(opened.iterate(), start=1):
+            add(opened, place, offset)
+            offset += 1
+            if not index % REWRITE_STEP:
+                yield
+        work += opened.size + ENTRY_COST
+        if wrapper is not None and whole is None:
+            output.body += yield from wrapper.finish()
+    if whole is not None:
+        output.body += yield from whole.finish()
+    return bytes(output.body)

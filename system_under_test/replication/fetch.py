@@ -16,8 +16,9 @@ from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.schema import measure_records
+from assay.system_under_test.protocol.schema import measure_records, read_records
 from assay.system_under_test.records import message_set
+from assay.system_under_test.records.wrapper import MAX_EXPANDED
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.replication.partition import Partition
@@ -33,7 +34,9 @@ FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 """Maximum bytes of records in one answer to a consumer. An answer stays in memory until the consumer has read it."""
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""Maximum bytes if messages must be converted to another format. Other requests wait during a conversion."""
+"""Maximum bytes if messages must be converted to another format. Uncompressed messages are converted in one step."""
+MAX_CONVERTED_EXPANDED = 4 * MAX_EXPANDED
+"""Maximum decompressed bytes of compressed messages that are converted for one request."""
 
 
 class _CopiedSlice:
@@ -97,6 +100,8 @@ async def fetch(
         if out_of_range:
             await asyncio.gather(*(_confirm_out_of_range(manager, zookeeper, one) for one in out_of_range))
         if failed or not readers or size >= request.min_bytes or loop.time() >= deadline:
+            if context.api_version < FIRST_VERSION_WITH_MAGIC_1:
+                await _convert(manager, topics, response)
             return response
         await _wait_for_change(readers, deadline)
 
@@ -161,6 +166,8 @@ def _read(
                 # The waiting readers of the next commit, or of the next append.
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
                 read = measure_records(answer.records)
+                if version < FIRST_VERSION_WITH_MAGIC_1:
+                    read = min(read, max(wanted.max_bytes, 0))  # ``_convert`` truncates the records
                 size += read
                 bytes_left = max(0, bytes_left - read)
             parts.append(answer)
@@ -194,10 +201,36 @@ def _read_partition(
         return answer
     records = found.read()
     if version < FIRST_VERSION_WITH_MAGIC_1:
-        records = message_set.convert(records, 0)
+        answer.records = records  # ``_convert`` converts and truncates them
+        return answer
     # before version 3, a message above the limit is truncated, and the client asks again with a larger limit
-    answer.records = records if whole else records[: max(wanted.max_bytes, 0)]
+    answer.records = records if whole else _truncate(records, wanted)
     return answer
+
+
+def _truncate(records: bytes, wanted: messages.FetchPartition) -> bytes:
+    return records[: max(wanted.max_bytes, 0)]
+
+
+async def _convert(
+    manager: ReplicaManager, wanted: Sequence[messages.FetchTopic], response: messages.FetchResponse
+) -> None:
+    """Converts the records of all answers to message format 0, in steps.
+
+    Once the content of compressed sets has reached the limit, the remaining partitions get no records. Their consumer
+    asks again.
+    """
+    expanded_left = MAX_CONVERTED_EXPANDED
+    for topic, answered in zip(wanted, response.topics, strict=True):
+        for partition, answer in zip(topic.partitions, answered.partitions, strict=True):
+            records = read_records(answer.records)
+            if records and expanded_left > 0:
+                steps = message_set.convert_in_steps(records, 0, min(expanded_left, MAX_EXPANDED))
+                records, expanded = await manager.turns.run(steps)
+                expanded_left -= expanded
+                answer.records = _truncate(records, partition)
+            else:
+                answer.records = b""
 
 
 def _read_log(partition: Partition, offset: int, size: int, limit: int | None, *, at_least_one: bool) -> Slice:

@@ -8,6 +8,7 @@ Truncation uses leader epochs, never the high watermark (KIP-101, KIP-279):
    that epoch.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from assay.system_under_test.protocol.internal import EpochAnswer, PartitionStat
 from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.records.message_set import scan
+from assay.system_under_test.records.steps import STEP_BYTES
 from assay.system_under_test.replication.replica import Replica
 from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
@@ -119,13 +121,18 @@ class FollowerTerm:
             try:
                 if not of_this_epoch:
                     raise CorruptMessage(f"the leader left out offsets from {log.end_offset} on")
-                log.append_replicated(of_this_epoch)
+                appended = log.append_some_replicated(of_this_epoch, STEP_BYTES)
                 replica.schedule_flush()
             except (CorruptMessage, DamagedLog) as damage:
                 _log.error("%s: %s", replica.key, damage)
                 replica.forget_epochs_ahead()  # epochs entered above the log end, whose records did not arrive
                 self._reconcile_later(now)
                 return
+            if 0 < appended < len(of_this_epoch):  # compressed entries are appended in steps
+                records = of_this_epoch[appended:] + records
+                await asyncio.sleep(0)
+                if self.over:
+                    return
         if self._enter_reached_epochs():
             await replica.epochs.flush()
         self.behind = log.end_offset < fetched.high_watermark

@@ -19,6 +19,7 @@ from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
+from assay.system_under_test.records.steps import Turns
 from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.isr_writer import IsrWriter
@@ -60,6 +61,8 @@ class ReplicaManager:
         self.broker_epoch = -1
         self.controller_epoch = -1
         self.throttles = Throttles()
+        self.turns = Turns()
+        """Runs the work on compressed sets, for one request at a time."""
         self._events = events
         self.incarnation = events.incarnation
         self._background = background

@@ -1,4 +1,8 @@
-"""Produce requests: validates records, appends them as the leader, and answers when ``acks`` is fulfilled."""
+"""Produce requests: validates records, appends them as the leader, and answers when ``acks`` is fulfilled.
+
+Compressed sets are validated and converted in steps, because a small one may hold millions of bytes. Other requests
+are answered meanwhile. The append itself is one step. The leader's term is looked up after the last wait.
+"""
 
 import asyncio
 
@@ -7,19 +11,24 @@ from assay.system_under_test.network.handler import CloseConnection, RequestCont
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import read_records
-from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
-from assay.system_under_test.records.produced import ValidatedSet, rebuild, validate
+from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge, SetTooLarge
+from assay.system_under_test.records.produced import ValidatedSet, assign_offsets, rebuild_in_steps, validate_in_steps
+from assay.system_under_test.records.steps import Steps, Turns
+from assay.system_under_test.records.wrapper import MAX_EXPANDED, MAX_INNER_MESSAGES, Allowance
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.purgatory import expire, to_wait_seconds
 from assay.system_under_test.replication.replica import PartitionError
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 MAX_SET_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of one partition's set, or ``max.message.bytes`` if that is more.
+"""Maximum bytes of one partition's set as it was sent, or ``max.message.bytes`` if that is more.
 
-Other requests wait while messages are validated, which takes some microseconds per 26 bytes at worst. (0.10.2 uses the
+Other requests wait while uncompressed messages are validated, which takes about a microsecond per 26 bytes at worst.
+``wrapper.MAX_EXPANDED`` and ``wrapper.MAX_INNER_MESSAGES`` limit the content of a compressed set. (0.10.2 uses the
 segment size as the limit, later versions the message size.)
 """
+MAX_EXPANDED_SETS = 4
+"""The compressed sets of one request may hold as much as so many sets of the greatest content."""
 MAX_CONVERTED_BYTES = 1024 * 1024
 """Maximum bytes of a set whose messages must be converted to another format or codec."""
 LONG_SET_BYTES = 64 * 1024
@@ -58,10 +67,11 @@ async def _append_all(
     This is a separate function so that no local variable keeps the records in memory.
     """
     topics = []
+    allowance = Allowance(MAX_EXPANDED_SETS * MAX_EXPANDED, MAX_EXPANDED_SETS * MAX_INNER_MESSAGES)
     for topic in request.topics:
         parts = []
         for partition in topic.partitions:
-            answer, waiting = _append(manager, topic.topic, partition, request.acks)
+            answer, waiting = await _append(manager, topic.topic, partition, request.acks, allowance)
             answers.append((answer, waiting))
             parts.append(answer)
             if len(read_records(partition.records)) > LONG_SET_BYTES:
@@ -86,16 +96,28 @@ async def _wait_for_commits(answers: list[Answer], timeout: float) -> None:
             timer.cancel()
 
 
-def _append(manager: ReplicaManager, topic: str, produced: messages.ProducePartition, acks: int) -> Answer:
+async def _append(
+    manager: ReplicaManager, topic: str, produced: messages.ProducePartition, acks: int, allowance: Allowance
+) -> Answer:
     try:
         if topic in INTERNAL_TOPICS:
             raise PartitionError(ErrorCode.INVALID_TOPIC)
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)
-        term = partition.require_leader()
-        records = _to_stored_format(read_records(produced.records), partition.config, partition.log.now_ms())
-        first, last, time = term.append(records, wait_for_all=acks == ACKS_ALL)
+        partition.require_leader()
+        records, config = read_records(produced.records), None
+        while config is None:
+            config = partition.config
+            converted = await _to_stored_format(manager.turns, records, config, partition.log.now_ms(), allowance)
+            async with partition.append_lock:
+                if converted.holds_offsets:
+                    converted = await manager.turns.run(assign_offsets(converted, partition.log.end_offset))
+                if partition.config == config:
+                    term = partition.require_leader()
+                    first, last, time = term.append(converted, wait_for_all=acks == ACKS_ALL)
+                else:
+                    config = None  # the topic's settings changed meanwhile
     except PartitionError as error:
         return messages.ProducePartitionResponse(
             partition=produced.partition, error_code=error.code, base_offset=-1
@@ -106,11 +128,14 @@ def _append(manager: ReplicaManager, topic: str, produced: messages.ProduceParti
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
 
 
-def _to_stored_format(records: bytes, config: TopicConfig, now_ms: int) -> ValidatedSet:
+async def _to_stored_format(
+    turns: Turns, records: bytes, config: TopicConfig, now_ms: int, allowance: Allowance
+) -> ValidatedSet:
     """Returns the set in the stored format. Raises ``PartitionError`` if it is invalid."""
     if len(records) > max(MAX_SET_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    validated = _validate(records, config)
+    steps = validate_in_steps(records, config.max_message_bytes, allowance.make_for_set())
+    validated = await _validate(turns, steps)
     if validated.count == 0 or validated.size != len(records):
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
     if config.compacts and not validated.keyed:
@@ -124,12 +149,21 @@ def _to_stored_format(records: bytes, config: TopicConfig, now_ms: int) -> Valid
         return validated
     if len(records) > max(MAX_CONVERTED_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    return _validate(rebuild(records, config.magic, config.codec), config)
+    return await _validate(turns, _rebuild(records, config))
 
 
-def _validate(records: bytes, config: TopicConfig) -> ValidatedSet:
+def _rebuild(records: bytes, config: TopicConfig) -> Steps[ValidatedSet]:
+    """Rebuilds and validates a set in one turn, because no other work may begin while the result is in memory."""
+    rebuilt = yield from rebuild_in_steps(records, config.magic, config.codec)
+    return (yield from validate_in_steps(rebuilt, config.max_message_bytes, Allowance()))
+
+
+async def _validate(turns: Turns, steps: Steps[ValidatedSet]) -> ValidatedSet:
+    """Does the work, and raises ``PartitionError`` for an invalid set."""
     try:
-        return validate(records, config.max_message_bytes)
+        return await turns.run(steps)
+    except SetTooLarge as error:
+        raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE) from error
     except MessageTooLarge as error:
         raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
     except InvalidTimestamp as error:

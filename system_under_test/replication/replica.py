@@ -93,6 +93,8 @@ class Replica:
         """Fetches that wait for an append, mostly of followers."""
         self.commit_readers = WaitingReaders()
         """Fetches of consumers, which wait for the high watermark to advance."""
+        self.append_lock = asyncio.Lock()
+        """Held by a leader while it numbers a producer's set, until the set is appended."""
         self.truncation_lock = asyncio.Lock()
         """Held while the log and its epoch history are truncated, until both are on disk.
 

@@ -51,7 +51,10 @@ def test_offsets_left_out_before_an_epochs_start_are_rejected_not_waited_for(fir
     """The log ends at 5, epoch 2 starts at 8, and the leader, whose disk lies, sends nothing below that."""
     appended: list[bytes] = []
     config = SimpleNamespace(compacted=False)
-    term = following(SimpleNamespace(end_offset=5, append_replicated=appended.append, config=config), [(2, 8)])
+    term = following(
+        SimpleNamespace(end_offset=5, append_some_replicated=lambda data, _: appended.append(data), config=config),
+        [(2, 8)],
+    )
     records = message_set.build([(None, b"x", 0)], base_offset=first)
     answer = ReplicaFetchedPartition(
         topic="orders", partition=0, error_code=0, high_watermark=5, log_start=0, records=records

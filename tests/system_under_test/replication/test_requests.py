@@ -31,6 +31,7 @@ from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.message import CODEC_MASK, ENTRY_PREFIX, TIMESTAMP_TYPE_BIT
+from assay.system_under_test.records.steps import Turns
 from assay.system_under_test.records.wrapper import wrap
 from assay.system_under_test.replication.produce import produce as handle_produce
 
@@ -62,9 +63,9 @@ def test_a_request_that_waits_for_the_followers_keeps_no_records() -> None:
         term = SimpleNamespace(append=lambda records, wait_for_all: (7, 8, -1))
         partition = SimpleNamespace(
             config=TopicConfig(), require_leader=lambda: term, log=SimpleNamespace(now_ms=lambda: 1_700_000_000_000),
-            wait_for_commit=lambda last: committed,
+            wait_for_commit=lambda last: committed, append_lock=asyncio.Lock(),
         )  # fmt: skip
-        manager: Any = SimpleNamespace(get=lambda topic, number: partition)
+        manager: Any = SimpleNamespace(get=lambda topic, number: partition, turns=Turns())
         request, released = produce(built(b"a", b"b")), asyncio.Event()
         answer = asyncio.ensure_future(
             handle_produce(manager, request, RequestContext(0, 2, 1, "client", "peer", release=released.set))
