@@ -133,7 +133,7 @@ def find_endpoint(variables: Mapping[str, str]) -> Endpoint:
     Raises :class:`EndpointError`.
     """
     place = variables.get("DOCKER_CONFIG")
-    folder = Path(place) if place else Path.home() / ".docker"
+    folder = Path(place).absolute() if place else Path.home() / ".docker"
     if host := variables.get("DOCKER_HOST"):
         return _from_variables(host, "from DOCKER_HOST", variables, folder)
     if name := variables.get("DOCKER_CONTEXT"):
@@ -154,7 +154,8 @@ def _from_variables(host: str, origin: str, variables: Mapping[str, str], folder
     url = _complete(host or LOCAL_SOCKET, origin, PORT)
     if not with_tls or not url.startswith("tcp://"):
         return Endpoint(url, origin)
-    tls = Tls(variables.get("DOCKER_CERT_PATH") or str(folder), verify)
+    # The journal names the folder, and `assay heal` may run in another one.
+    tls = Tls(str(Path(variables.get("DOCKER_CERT_PATH") or folder).absolute()), verify)
     if tls.find(CA) is None:
         switch = "DOCKER_TLS_VERIFY" if verify else "DOCKER_TLS"
         raise EndpointError(

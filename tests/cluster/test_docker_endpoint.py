@@ -128,6 +128,21 @@ def test_a_context_has_its_own_certificates(tmp_path: Path) -> None:
     assert not lax.tls.verify
 
 
+def test_folders_of_certificates_are_known_in_any_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").touch()
+    write_context(tmp_path, "far", describe_context("far", "tcp://far:2376"), "ca.pem")
+    for variables in (
+        {"DOCKER_HOST": "tcp://h:1", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "."},
+        {"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": "."},
+    ):
+        tls = find_endpoint(variables).tls
+        assert tls is not None
+        assert Path(tls.folder).is_absolute()
+
+
 def test_a_context_without_certificates_is_named_by_its_address(store: Path) -> None:
     found = find_endpoint({"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": str(store)})
     assert found.variables() == {"DOCKER_HOST": CONTEXTS["far"]}
