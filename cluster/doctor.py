@@ -17,7 +17,7 @@ from pathlib import Path
 
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
-from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, run_labels
+from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, require_shared_kernel, run_labels
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
 from assay.cluster.hosts import inventory, upkeep
@@ -213,6 +213,7 @@ def _cut_power() -> None:
 
     If this process crashes, the next session removes the disk's image.
     """
+    require_shared_kernel()
     path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
     try:
         device = disk.make_disk(path)

@@ -29,6 +29,7 @@ from assay.cluster.docker.engine import (
     make_stream_command,
     open_docker,
     reach_engine,
+    require_shared_kernel,
     run_labels,
     undo_action,
 )
@@ -183,6 +184,10 @@ class DockerCluster(SshCluster):
             return "this cluster was started without separate disks for its nodes"
         if not isinstance(self._system, SupportsDataFolder):
             return f"{self._system.name} does not say where its data are (`data_folder`)"
+        try:
+            require_shared_kernel()
+        except OSError as error:
+            return str(error)
         devices = {}
         for item in self._plans:
             if not self._is_server(item):

@@ -6,6 +6,7 @@ event loop run them in an executor.
 """
 
 import contextlib
+import platform
 import re
 import socket
 from collections.abc import Iterator
@@ -218,6 +219,20 @@ def is_answering(timeout: float = 3) -> bool:
             return bool(client.ping())
     except DockerEngineError:
         return False
+
+
+def require_shared_kernel() -> None:
+    """Raises :class:`assay.cluster.docker.disk.DiskImageError` if the engine runs on another kernel than this process.
+
+    A local socket may lead into a virtual machine, as with Docker Desktop. Its loop devices are others.
+    """
+    with open_docker() as client:
+        kernel = str(client.info().get("KernelVersion"))
+    if kernel != platform.release():
+        raise disk.DiskImageError(
+            f"the Docker engine runs on another kernel ({kernel}, here {platform.release()}), so it is in a virtual "
+            "machine or elsewhere, and its loop devices cannot be made here"
+        )
 
 
 def run_labels(run_id: str, creator: owner.Owner, state: Path) -> dict[str, str]:

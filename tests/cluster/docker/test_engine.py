@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from assay.cluster.docker import engine as module
+from assay.cluster.docker.disk import DiskImageError
 from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
 from assay.cluster.docker_endpoint import LOCAL_SOCKET
 
@@ -86,3 +89,14 @@ def test_an_engine_that_refuses_need_not_be_started(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("error", [DockerException("no answer"), requests.ConnectionError("reset")])
 def test_one_that_breaks_off_may_have_to_be_started(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     assert "`dockerd`" in advice(monkeypatch, error)
+
+
+def test_an_engine_in_a_virtual_machine_gets_no_loop_devices_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device of the same name there would be another one."""
+    kernel = platform.release()
+    client = SimpleNamespace(info=lambda: {"KernelVersion": kernel})
+    monkeypatch.setattr(module, "open_docker", lambda: nullcontext(client))
+    module.require_shared_kernel()
+    kernel = "5.15.49-linuxkit"
+    with pytest.raises(DiskImageError, match=r"another kernel \(5.15.49-linuxkit, here "):
+        module.require_shared_kernel()
