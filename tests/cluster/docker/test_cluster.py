@@ -230,6 +230,16 @@ def test_a_command_of_the_user_runs_as_root_and_any_end_of_it_is_an_answer(live:
     live.run(body())
 
 
+def test_a_node_has_no_folder_and_no_device_of_this_machine(live: Any) -> None:
+    """The engine may be on another machine. Only power loss needs a device (``disk.container_options``)."""
+    with open_docker() as client:
+        found = [client.containers.get(f"assay-{live.cluster.run_id}-{node.name}").attrs for node in live.cluster.nodes]
+    for one in found:
+        settings = one["HostConfig"]
+        assert not any(settings.get(name) for name in ("Binds", "Mounts", "Devices", "VolumesFrom"))
+        assert one["Mounts"] == []
+
+
 def test_a_change_of_the_user_is_taken_back_by_its_undo_or_else_from_the_journal(live: Any) -> None:
     def noted() -> list[Any]:
         (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
