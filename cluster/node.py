@@ -5,8 +5,9 @@ Faults, systems and trials use only these interfaces. Every method that takes ti
 
 from __future__ import annotations
 
+import asyncio
 import enum
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -450,6 +451,16 @@ class Cluster(Protocol):
 
     async def close(self) -> None:
         """Removes everything that the cluster created. Idempotent."""
+
+
+Dial = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection to an address and a port."""
+
+
+def get_dial(node: Node) -> Dial:
+    """Returns how the harness connects to a node's ports: directly, unless the cluster has its own way."""
+    dial: Dial = getattr(node, "dial", asyncio.open_connection)
+    return dial
 
 
 def by_role(cluster: Cluster, role: str) -> list[Node]:

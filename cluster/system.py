@@ -128,6 +128,27 @@ class SupportsClientSoftware(Protocol):
     def client_software(self) -> Software: ...
 
 
+@dataclass(frozen=True)
+class WorkerDescription:
+    """The process that runs clients and network calls, in a container on the network of the nodes.
+
+    - ``argv``: the command. It serves on its standard input and output.
+    - ``source``: folders and modules of this machine's Python path that the process imports (see ``System.source``)
+    """
+
+    argv: Sequence[str]
+    source: Sequence[str]
+    software: Software
+
+
+@runtime_checkable
+class SupportsNetworkWorker(Protocol):
+    """A system whose clients and network calls can run in a container on the network of its nodes."""
+
+    def describe_worker(self) -> WorkerDescription:
+        """Returns the process of that container. Raises ``DeploymentError`` if the clients cannot run there."""
+
+
 @runtime_checkable
 class SupportsClientRoles(Protocol):
     """A system whose clients only talk to some roles: to servers, for example, but not to their monitors."""

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.node import Cluster, Node, by_role, join_host_port
+from assay.cluster.node import Cluster, Dial, Node, by_role, get_dial, join_host_port
 from assay.cluster.system import ZOOKEEPER_PORT
 
 DATA = "/var/lib/zookeeper"
@@ -77,7 +77,7 @@ def server_files(node: Node, cluster: Cluster) -> dict[str, bytes]:
 
 async def is_ready(node: Node) -> bool:
     """Returns whether ``srvr`` reports a mode (standalone, leader, follower), not "not currently serving requests"."""
-    return await is_serving(node.address, ZOOKEEPER_PORT)
+    return await read_mode(node.address, ZOOKEEPER_PORT, dial=get_dial(node)) is not None
 
 
 async def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
@@ -85,14 +85,14 @@ async def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
     return await read_mode(host, port, timeout) is not None
 
 
-async def read_mode(host: str, port: int, timeout: float = 2.0) -> str | None:
+async def read_mode(host: str, port: int, timeout: float = 2.0, dial: Dial = asyncio.open_connection) -> str | None:
     """Returns the server's mode: ``standalone``, ``leader`` or ``follower``; None if it does not serve in time.
 
     ``timeout``: in seconds.
     """
     try:
         async with asyncio.timeout(timeout):
-            answer = await send_four_letter_word(host, port, b"srvr")
+            answer = await send_four_letter_word(host, port, b"srvr", dial=dial)
     except (OSError, TimeoutError):
         return None
     return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), None)
@@ -132,19 +132,21 @@ async def _ask_all(nodes: Sequence[Node], word: bytes, timeout: float) -> list[s
     async def ask(node: Node) -> str:
         try:
             async with asyncio.timeout(timeout):
-                return await send_four_letter_word(node.address, ZOOKEEPER_PORT, word, long=True)
+                return await send_four_letter_word(node.address, ZOOKEEPER_PORT, word, long=True, dial=get_dial(node))
         except OSError:  # a TimeoutError is one
             return ""
 
     return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
-async def send_four_letter_word(host: str, port: int, word: bytes, *, long: bool = False) -> str:
+async def send_four_letter_word(
+    host: str, port: int, word: bytes, *, long: bool = False, dial: Dial = asyncio.open_connection
+) -> str:
     """Returns the answer to one of ZooKeeper's four-letter words.
 
     ``long``: the answer may arrive in pieces. Raises ``OSError``.
     """
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await dial(host, port)
     try:
         writer.write(word)
         return (await reader.read(-1 if long else 65536)).decode("utf-8", "replace")
@@ -154,6 +156,6 @@ async def send_four_letter_word(host: str, port: int, word: bytes, *, long: bool
 
 async def find_leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
     """Returns the only node that reports to be the leader within ``timeout`` seconds; None if there is not just one."""
-    modes = await asyncio.gather(*(read_mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
+    modes = await asyncio.gather(*(read_mode(node.address, ZOOKEEPER_PORT, timeout, get_dial(node)) for node in nodes))
     leaders = [node for node, found in zip(nodes, modes, strict=True) if found == "leader"]
     return leaders[0] if len(leaders) == 1 else None

@@ -12,6 +12,7 @@ import io
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from assay.cluster.docker.engine import (
     DockerEngineError,
     DockerFreezer,
     identify_engine,
+    make_exec_command,
     make_stream_command,
     open_docker,
     reach_engine,
@@ -34,14 +36,15 @@ from assay.cluster.docker.engine import (
     undo_action,
 )
 from assay.cluster.naming import PlannedNode, plan_nodes
-from assay.cluster.node import Node
+from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh import preloaded
+from assay.cluster.ssh.command_stream import StreamCommand
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import NodeDisk, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsNetworkWorker, System
 
 
 def generate_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
@@ -61,6 +64,8 @@ def archive_keys(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
     )
 
 
+CLIENT_CONTAINER = "clients"
+"""Name of the container in which clients run if this machine cannot reach the nodes' network."""
 HOME = f"/{code_archive.ROOT}"
 CONNECT_SECONDS = 30.0
 """Maximum seconds until a container's sshd answers."""
@@ -88,6 +93,7 @@ class DockerCluster(SshCluster):
         slow_disks: bool = False,
         own_memory: bool = False,
         spares: int = 0,
+        clients: str = "auto",
     ) -> None:
         """Prepares containers for the faults of the run.
 
@@ -96,6 +102,9 @@ class DockerCluster(SshCluster):
         - ``slow_disks``: the servers' disks can be made slow, or fail.
         - ``own_memory``: the servers have at most ``MEMORY``.
         - ``spares``: number of additional nodes of the main role that wait to join.
+        - ``clients``: ``container`` starts a container for clients, if the system has a worker process
+          (:class:`~assay.cluster.system.SupportsNetworkWorker`). ``auto`` does so only if this machine cannot reach
+          the nodes' addresses, and ``here`` never does.
         """
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
         self._plans = plan_nodes(system.roles, counts, spares)
@@ -112,6 +121,9 @@ class DockerCluster(SshCluster):
         """Names of the nodes that cannot load libraries compiled here."""
         self._prefix = f"assay-{run_id}"
         self._engine: undo_journal.EngineRecord | None = None
+        self._clients = clients
+        self.worker_command: StreamCommand | None = None
+        """The command that runs the worker process in the container for clients; None if there is no container."""
 
     @property
     def nodes(self) -> Sequence[SshNode]:
@@ -154,6 +166,8 @@ class DockerCluster(SshCluster):
         await gather_all(self._try_preloads(node) for node in self._all_nodes)
         await gather_all(self._give_disk(node, disks) for node in self._all_nodes)
         await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
+        if await self._needs_client_container(logins):
+            await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
         self.description = await self._in_thread(self._describe, images, net)
 
     @staticmethod
@@ -171,6 +185,29 @@ class DockerCluster(SshCluster):
             self._unable_to_load.add(node.name)
             reason = f"its image cannot load what was compiled here: {printed.strip().splitlines()[0]}"
             node.set_missing_preloads(clock=reason, slowness=reason)
+
+    async def _needs_client_container(self, logins: Mapping[str, Login]) -> bool:
+        if self._clients == "here" or not isinstance(self._system, SupportsNetworkWorker) or not logins:
+            return False
+        return self._clients != "auto" or not await self._in_thread(_is_reachable, next(iter(logins.values())))
+
+    def _start_client_container(
+        self,
+        net: network.RunNetwork,
+        hosts: Mapping[str, str],
+        secrets: bytes,
+        journal: undo_journal.UndoJournal,
+    ) -> None:
+        """Starts a container on the nodes' network, which is no node and is affected by no fault."""
+        assert isinstance(self._system, SupportsNetworkWorker)
+        worker = self._system.describe_worker()
+        image_id = software.ensure_software_image(worker.software, self._progress).id
+        item = PlannedNode(CLIENT_CONTAINER, CLIENT_ROLE, 0, len(self._plans))
+        addresses = {**hosts, item.name: net.address(item.number)}
+        code = code_archive.archive_code(list(worker.source))
+        self._make_container(item, image_id, net, addresses, [secrets, code], {}, journal)
+        environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1"}
+        self.worker_command = make_exec_command(self._name_container(item.name), environment, worker.argv)
 
     def _make_network(self, journal: undo_journal.UndoJournal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
@@ -337,6 +374,18 @@ class DockerCluster(SshCluster):
 
     def _name_container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
+
+
+def _is_reachable(login: Login) -> bool:
+    """Returns whether this machine reaches a node's address. The host key proves that it is this node."""
+    connection = SshConnection("the first node", replace(login, stream=None))
+    try:
+        connection.connect(time.monotonic())
+    except NodeError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def _perform(action: undo_journal.Action) -> str | None:

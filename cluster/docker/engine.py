@@ -9,7 +9,7 @@ import contextlib
 import platform
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,14 +188,20 @@ def reach_engine(engine: EngineRecord, timeout: float = PROBE_TIMEOUT) -> Endpoi
     raise DockerEngineError("; ".join(reasons))
 
 
-def make_stream_command(container: str) -> StreamCommand:
-    """Returns the command that starts an sshd in a container and connects it with its own input and output."""
-    sshd = 'exec "$(command -v sshd)" -i -e -f /etc/ssh/assay_sshd_config'
+def make_exec_command(container: str, environment: Mapping[str, str], argv: Sequence[str]) -> StreamCommand:
+    """Returns the command that runs a program as root in a container, with its standard streams connected."""
+    variables = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
     return StreamCommand(
-        ("docker", "exec", "-i", "-u", "0", container, "/bin/sh", "-c", sshd),
+        ("docker", "exec", "-i", "-u", "0", *variables, container, *argv),
         command_environment(),
         "is the container running, and not paused?",
     )
+
+
+def make_stream_command(container: str) -> StreamCommand:
+    """Returns the command that starts an sshd in a container and connects it with its own input and output."""
+    sshd = 'exec "$(command -v sshd)" -i -e -f /etc/ssh/assay_sshd_config'
+    return make_exec_command(container, {}, ["/bin/sh", "-c", sshd])
 
 
 def _find_remedy(error: APIError) -> str:

@@ -116,6 +116,11 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     return found
 
 
+def ensure_software_image(software: Software, progress: Progress) -> NodeImage:
+    """Returns an image with this software. Raises ``ImageError``."""
+    return _ensure_image(image.ensure_node_image(progress), software, progress)
+
+
 def _ensure_image(base: str, software: Software, progress: Progress) -> NodeImage:
     if software.image is None and software.dockerfile is None:
         return NodeImage(_ensure_with_packages(base, software, progress), below=(base,))

@@ -16,6 +16,7 @@ from assay.harness.run import command_line
 from assay.harness.run import settings as run_settings
 from assay.harness.run.settings import (
     AUTO,
+    CLIENT_PLACES,
     CLUSTERS,
     COVERAGE_CHOICES,
     DEFAULT_HOSTS,
@@ -97,6 +98,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
     add("--workers", default=None, metavar="N",
         help="number of client nodes, for tests that use them (default: as many as --nodes, at most 3)")  # fmt: skip
+    add("--clients", default=run_settings.AUTO, metavar="|".join(CLIENT_PLACES),
+        help="where the clients of --cluster=docker run: in this process ('here', where breakpoints work), or in a "
+        "container on the network of the nodes ('container'); 'auto': here if this machine reaches it")  # fmt: skip
     add(
         "--seed",
         default=None,
@@ -242,6 +246,7 @@ def read_options(config: pytest.Config) -> Options:
         configuration=tuple(run_settings.parse_setting("--set", word) for word in config.getoption("--set")),
         watch=config.getoption("--watch") or config.getoption("--fail-fast"),
         fail_fast=config.getoption("--fail-fast"),
+        clients=run_settings.parse_choice("--clients", text("--clients"), CLIENT_PLACES),
         client_nodes=None if workers is None else run_settings.parse_count("--workers", workers),
     )
     return Options(

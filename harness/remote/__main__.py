@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import random
 import resource
 import signal
@@ -9,17 +10,29 @@ import sys
 from collections.abc import Sequence
 
 from assay.harness.remote.runtime import ClientRuntime
-from assay.harness.remote.server import parse_arguments, run_worker
+from assay.harness.remote.server import parse_arguments, run_worker, serve_streams
 
 
 async def serve(words: Sequence[str]) -> int:
-    """Serves until SIGTERM or SIGINT."""
-    task = asyncio.ensure_future(
-        run_worker(ClientRuntime(random.SystemRandom(), parse_arguments(words).zookeeper), words)
-    )
+    """Serves until SIGTERM or SIGINT, or until standard input ends if it serves on that."""
+    options = parse_arguments(words)
+    runtime = ClientRuntime(random.SystemRandom(), options.zookeeper)
+    serving = _serve_standard_streams(runtime, words) if options.streams else run_worker(runtime, words)
+    task = asyncio.ensure_future(serving)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await task
+
+
+async def _serve_standard_streams(runtime: ClientRuntime, words: Sequence[str]) -> int:
+    """Serves on standard input and output. Whatever clients print goes to standard error."""
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, output)
+    await serve_streams(runtime, words, reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    return 0
 
 
 if __name__ == "__main__":

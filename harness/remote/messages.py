@@ -4,6 +4,9 @@
 ``open``          makes a client and opens it at this endpoint -> ``opened``, or ``raised``
 ``invoke``        invokes one operation -> ``answered``, or ``raised`` with an exception of the client
 ``greet``         checks that the process answers -> ``opened``
+``call``          calls a method of the system -> ``called``, ``call-failed``, or ``raised``; before it answers, the
+                  worker may ask for methods of nodes: ``node-call``, each answered by a ``node-result``
+``relay``         connects to this address -> ``opened``, or ``call-failed``; all further bytes are relayed
 end of stream     the harness waits no longer: the running operation may end, then the client is closed
 ================  =========================================================================================
 
@@ -21,6 +24,8 @@ from assay.harness.core.operation import Completion, Operation
 PORT = 7070
 MAX_LINE = 64 << 20
 """Maximum length of a line in bytes."""
+MAX_RELAYED = 1 << 16
+"""Maximum bytes that a relay reads at a time."""
 
 
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
@@ -36,6 +41,28 @@ class Invoke(msgspec.Struct, frozen=True, tag="invoke"):
 
 class GreetRequest(msgspec.Struct, frozen=True, tag="greet"):
     """Only checks that the process answers."""
+
+
+class CallRequest(msgspec.Struct, frozen=True, tag="call"):
+    """``call``: a pickled ``SystemCall`` (``assay.harness.remote.system_calls``)."""
+
+    call: bytes
+
+
+class NodeResult(msgspec.Struct, frozen=True, tag="node-result"):
+    """``result``: what the node's method returned or, if ``raised``, the exception; pickled."""
+
+    number: int
+    result: bytes
+    raised: bool = False
+
+
+class RelayRequest(msgspec.Struct, frozen=True, tag="relay"):
+    """``timeout``: maximum seconds to connect."""
+
+    host: str
+    port: int
+    timeout: float
 
 
 class OpenedAnswer(msgspec.Struct, frozen=True, tag="opened"):
@@ -63,8 +90,31 @@ class RaisedAnswer(msgspec.Struct, frozen=True, tag="raised"):
     traceback: str
 
 
-Request = OpenRequest | Invoke | GreetRequest
-Answer = OpenedAnswer | InvokedAnswer | RaisedAnswer
+class CalledAnswer(msgspec.Struct, frozen=True, tag="called"):
+    """``result``: what the system's method returned, as MessagePack."""
+
+    result: bytes
+
+
+class FailedCallAnswer(msgspec.Struct, frozen=True, tag="call-failed"):
+    """An error that the harness knows by the name of its class, with the ``text`` of its message."""
+
+    kind: str
+    text: str
+    errno: int | None = None
+
+
+class NodeCallAnswer(msgspec.Struct, frozen=True, tag="node-call"):
+    """Asks for a method of a node. ``arguments``: positional and named arguments, as MessagePack."""
+
+    number: int
+    node: str
+    method: str
+    arguments: bytes
+
+
+Request = OpenRequest | Invoke | GreetRequest | CallRequest | NodeResult | RelayRequest
+Answer = OpenedAnswer | InvokedAnswer | RaisedAnswer | CalledAnswer | FailedCallAnswer | NodeCallAnswer
 
 M = TypeVar("M")
 

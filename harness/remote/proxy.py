@@ -6,7 +6,7 @@ it returned ``info`` itself. If no answer came at all, it is given up, because i
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,24 @@ from assay.harness.remote.messages import (
     encode_message,
     receive_message,
 )
+from assay.harness.remote.multiplexer import ByteWriter
+
+Connect = Callable[[Endpoint], Awaitable[tuple[asyncio.StreamReader, ByteWriter]]]
 
 WORKER_LOST = Completion(Outcome.INFO, error="worker-lost")
+
+
+async def connect_directly(endpoint: Endpoint) -> tuple[asyncio.StreamReader, ByteWriter]:
+    """Connects to the worker process of the endpoint's client node."""
+    return await asyncio.open_connection(*split_home(endpoint), limit=MAX_LINE)
+
+
+def split_home(endpoint: Endpoint) -> tuple[str, int]:
+    """Returns address and port of the worker process of the endpoint's client node."""
+    if endpoint.home is None:
+        raise ValueError(f"the endpoint of {endpoint.node} names no client node")
+    host, _, port = endpoint.home.address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 class RemoteError(Exception):
@@ -33,28 +49,31 @@ class RemoteError(Exception):
 
 
 class RemoteClient:
-    """Proxy for a client of class ``kind``, whose ``effects`` it uses. ``limit``: seconds for an operation."""
+    """Proxy for a client of class ``kind``, whose ``effects`` it uses.
 
-    def __init__(self, kind: type[Any], limit: float) -> None:
+    - ``limit``: seconds for an operation
+    - ``connect``: opens a connection to the worker process that the client of this endpoint lives in
+    """
+
+    def __init__(self, kind: type[Any], limit: float, connect: Connect) -> None:
         self.effects: Callable[[Completed], Sequence[Effect]] = find_effects(kind)
         self._limit = limit
+        self._connect = connect
         self.survives_info = False
         self._endpoint: Endpoint | None = None
         self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._writer: ByteWriter | None = None
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Opens the client. Raises ``OSError``, and :class:`RemoteError` for an exception of the client's ``open``."""
-        if endpoint.home is None:
-            raise ValueError(f"the endpoint of {endpoint.node} names no client node")
-        host, _, port = endpoint.home.address.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=MAX_LINE)
+        self._reader, self._writer = await self._connect(endpoint)
         self._endpoint = endpoint
         # An observed endpoint records whether the client reads addresses of other nodes. The node observes its copy.
         plain = endpoint.plain if isinstance(endpoint, ObservedEndpoint) else endpoint
         answer = await self._ask(OpenRequest(replace(plain, home=None), self._limit))
         if not isinstance(answer, OpenedAnswer):
-            raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
+            home = "the clients' container" if endpoint.home is None else endpoint.home.node
+            raise ConnectionError(f"the worker process of {home} was gone before the client was open")
         self.survives_info = answer.survives_info
         self._note_other_nodes(read=answer.read_other_nodes)
 

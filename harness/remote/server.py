@@ -7,18 +7,21 @@ connection drops no request: the running operation may end within its time limit
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from assay.cluster.node import Dial
 from assay.harness.core.blocking import adapt_client
 from assay.harness.core.client import Client, is_kept_after_info
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.core.report import describe_error
-from assay.harness.remote import messages
+from assay.harness.remote import messages, system_calls
+from assay.harness.remote.multiplexer import ByteWriter, Multiplexer
 from assay.harness.remote.runtime import import_object
 
 GREET_SECONDS: Final = 1.0
@@ -27,9 +30,13 @@ GREET_SECONDS: Final = 1.0
 _log = logging.getLogger("assay.worker")
 
 
-def make_worker_command(client: str, zookeeper: str | None) -> list[str]:
-    """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``."""
+def make_worker_command(client: str, zookeeper: str | None, *, streams: bool = False) -> list[str]:
+    """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``.
+
+    ``streams``: whether it serves on its standard input and output instead of a port.
+    """
     options = [] if zookeeper is None else ["--zookeeper", zookeeper]
+    options += ["--streams"] if streams else []
     return ["python3", "-m", "assay.harness.remote", "--client", client, *options]
 
 
@@ -37,6 +44,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m assay.harness.remote", description=__doc__)
     parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
     parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
+    parser.add_argument("--streams", action="store_true", help="serve on standard input and output instead of a port")
     parser.add_argument(
         "--port", type=int, default=messages.PORT, metavar="N", help=f"where to listen ({messages.PORT})"
     )
@@ -66,10 +74,53 @@ async def run_worker(runtime: Any, words: Sequence[str]) -> int:
     return 0
 
 
-async def is_ready(address: str, port: int = messages.PORT) -> bool:
+async def serve_streams(runtime: Any, words: Sequence[str], reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+    """Runs the process on one pair of byte streams, which carry all connections, until the pair ends.
+
+    The process imports the client when the first one is opened. An error of its module then reaches the harness.
+    """
+    options, running = parse_arguments(words), set[asyncio.Task[None]]()
+
+    def make_client() -> Any:
+        return import_object(options.client)()
+
+    def accept(reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+        task = asyncio.get_running_loop().create_task(_Connection(make_client, runtime, reader, writer).run())
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    await Multiplexer(reader, writer, accept).run()
+
+
+async def relay(request: messages.RelayRequest, reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+    """Connects to an address and relays all bytes between the two connections, until one of them ends."""
+    try:
+        async with asyncio.timeout(request.timeout):
+            far_reader, far_writer = await asyncio.open_connection(request.host, request.port)
+    except OSError as error:
+        writer.write(messages.encode_message(system_calls.make_failed_answer("OSError", error)))
+        return
+    writer.write(messages.encode_message(messages.OpenedAnswer()))
+    sending = asyncio.ensure_future(_copy(reader, far_writer))
+    try:
+        await _copy(far_reader, writer)
+    finally:
+        sending.cancel()
+        far_writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(messages.MAX_RELAYED):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+async def is_ready(address: str, port: int = messages.PORT, dial: Dial = asyncio.open_connection) -> bool:
     """Returns whether the worker process answers. Raises ``OSError`` if it cannot be reached."""
     async with asyncio.timeout(GREET_SECONDS):
-        reader, writer = await asyncio.open_connection(address, port)
+        reader, writer = await dial(address, port)
         try:
             writer.write(messages.encode_message(messages.GreetRequest()))
             return await messages.receive_message(reader, messages.Answer) is not None
@@ -84,7 +135,7 @@ class _Connection:
     make_client: Callable[[], Any]
     runtime: Any
     reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    writer: ByteWriter
     _client: Client | None = None
     _endpoint: ObservedEndpoint | None = None
     _limit: float = 0.0
@@ -93,6 +144,10 @@ class _Connection:
         next_request = self._receive_request()
         try:
             while (request := await next_request) is not None:
+                if isinstance(request, messages.CallRequest):
+                    return await self._serve_call(request)
+                if isinstance(request, messages.RelayRequest):
+                    return await relay(request, self.reader, self.writer)
                 next_request = self._receive_request()
                 answer = await self._answer(request, next_request)
                 if answer is not None:
@@ -106,12 +161,18 @@ class _Connection:
             self.writer.close()
             await self._close()
 
+    async def _serve_call(self, request: messages.CallRequest) -> None:
+        answer = await system_calls.serve_call(request, self.reader, self.writer, self.runtime)
+        if answer is not None:
+            self.writer.write(answer)
+            await self.writer.drain()
+
     def _receive_request(self) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.Request))
 
     async def _answer(self, request: messages.Request, next_request: asyncio.Task[Any]) -> bytes | None:
         """Returns the answer, or None if the harness has closed the connection, which ends ``next_request``."""
-        if isinstance(request, messages.GreetRequest):
+        if not isinstance(request, messages.OpenRequest | messages.Invoke):
             return messages.encode_message(messages.OpenedAnswer())
         if isinstance(request, messages.OpenRequest):
             self._limit = request.limit

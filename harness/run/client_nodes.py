@@ -7,7 +7,7 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Final
 
-from assay.cluster.node import Cluster, Node, by_role, join_host_port
+from assay.cluster.node import Cluster, Node, by_role, get_dial, join_host_port
 from assay.cluster.system import (
     CLIENT_ROLE,
     ZOOKEEPER_PORT,
@@ -22,7 +22,7 @@ from assay.harness.remote import PORT, server
 from assay.harness.run.import_by_name import find_packages
 from assay.nemesis.schedule.target import servers
 
-WORKER_CODE: Final = ("assay/harness/core", "assay/harness/remote")
+WORKER_CODE: Final = ("assay/cluster", "assay/harness/core", "assay/harness/remote")
 """The code that a worker process imports in addition to the system's source and the client's own package."""
 OWN_PACKAGE: Final = "assay"
 """This package is not copied to nodes as a whole, but only its part with the client."""
@@ -87,7 +87,9 @@ class SystemWithClientNodes:
         return () if node.role == CLIENT_ROLE else self._system.logs(node)
 
     def ready(self, node: Node) -> Coroutine[Any, Any, bool]:
-        return server.is_ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node)
+        if node.role == CLIENT_ROLE:
+            return server.is_ready(node.address, dial=get_dial(node))
+        return self._system.ready(node)
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         if list(argv) == self._argv:

@@ -95,6 +95,7 @@ def make_repeat_command(test: str, settings: Settings, operation_timeout: float 
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(defaults.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),
+        ("--clients", settings.clients, AUTO),
         ("--defect", settings.defect, None),
         ("--invariants", settings.invariants, AUTO),
         ("--seed", str(settings.seed), None),

@@ -125,7 +125,7 @@ def open_world(system: System, settings: Settings, *, run_id: str, needs: FaultR
         return RealWorld(system, settings, partial(HostCluster, hosts=settings.hosts, run_id=run_id))
     from assay.cluster.docker.cluster import DockerCluster
 
-    return RealWorld(system, settings, partial(DockerCluster, run_id=run_id, **asdict(needs)))
+    return RealWorld(system, settings, partial(DockerCluster, run_id=run_id, clients=settings.clients, **asdict(needs)))
 
 
 class SimWorld:

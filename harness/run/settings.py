@@ -36,6 +36,8 @@ ENGINES: Final = ("auto", "sqlite", "duckdb", "spark")
 AUTO: Final = "auto"
 INVARIANT_CHOICES: Final = (AUTO, "on", "off")
 COVERAGE_CHOICES: Final = INVARIANT_CHOICES
+HERE: Final = "here"
+CLIENT_PLACES: Final = (AUTO, HERE, "container")
 NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
@@ -99,6 +101,8 @@ class Settings:
     """Whether the first forbidden anomaly ends the run; requires ``watch``."""
     workload_mix: tuple[str, ...] = ()
     """Sorted names of the mixes that the workload adds, or ``random`` alone."""
+    clients: str = AUTO
+    """Where clients and the system's network calls run, in containers: a value of ``CLIENT_PLACES``."""
     invariants: str = AUTO
     """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANT_CHOICES``."""
 

@@ -39,6 +39,9 @@ from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, describe_with_location
 from assay.harness.core.timestamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
+from assay.harness.remote.multiplexer import ByteWriter
+from assay.harness.remote.network_worker import NetworkWorker
+from assay.harness.remote.proxy import connect_directly, split_home
 from assay.harness.run.client_nodes import assign_client_nodes, make_endpoints
 from assay.harness.run.drain_watchdog import NewRecordCounter, compute_drain_limit, wait_for_standstill
 from assay.harness.run.environments import FaultRequirements, World, open_world
@@ -63,6 +66,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.resource_recorder import ResourceRecorder
 from assay.harness.run.settings import Settings, derive_seed
 from assay.harness.run.store import RunOutput
+from assay.harness.run.system_on_network import SystemOnNetwork, may_leave_harness
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.reporter import FaultPhase, FaultRow
@@ -123,6 +127,9 @@ class Trial:
     """Judges the history while it grows, if requested."""
     resources: ResourceRecorder | None = None
     """Samples memory and disk space, if the run is kept."""
+    on_network: SystemOnNetwork | None = None
+    """The system, if its network calls may have to run on the network of its nodes."""
+    _worker: NetworkWorker | None = None
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
@@ -163,6 +170,7 @@ class Trial:
         """
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
+        await self._start_worker()
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
         for name in select_possible_faults(self.system, self.settings, self.faults):
             reason = await self.faults[name].probe(self._cluster, self.system)
@@ -217,6 +225,8 @@ class Trial:
             await self.keep_logs()
         finally:
             self._cluster = None
+            if self._worker is not None:
+                await self._worker.close()
             await self.world.close(keep=keep)
 
     async def _drive(self, history: History, stamps: Stamps) -> RunReport:
@@ -439,8 +449,28 @@ class Trial:
         return assign_client_nodes(endpoints, self.cluster) if self.experiment.client_nodes else endpoints
 
     def _make_client(self) -> Any:
-        kind = self.experiment.client
-        return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
+        kind, worker = self.experiment.client, self._worker
+        if worker is None and not self.experiment.client_nodes:
+            return kind()
+
+        async def connect_through_worker(endpoint: Endpoint) -> tuple[asyncio.StreamReader, ByteWriter]:
+            assert worker is not None
+            return worker.open_connection() if endpoint.home is None else await worker.relay(*split_home(endpoint))
+
+        connect = connect_directly if worker is None else connect_through_worker
+        return RemoteClient(kind, self.settings.operation_timeout, connect)
+
+    async def _start_worker(self) -> None:
+        """Starts the worker process if the cluster has a container for it. Then clients and network calls run there."""
+        command = getattr(self.cluster, "worker_command", None)
+        if command is None or self.on_network is None:
+            return
+        self.progress.note("clients run in a container, on the network of the nodes")
+        worker = self._worker = NetworkWorker(command)
+        await worker.start()
+        self.on_network.attach(worker, self.cluster, self.world.runtime())
+        for node in (*self.cluster.nodes, *self.cluster.spares):
+            node.dial = worker.relay  # type: ignore[attr-defined]
 
 
 def make_trial(
@@ -459,7 +489,10 @@ def make_trial(
     """
     configured = apply_settings(with_defect(experiment.system, settings.defect), settings.configuration)
     experiment = replace(experiment, contract=complete_contract(experiment.contract, configured))
-    system = experiment.deployed_system(configured)  # perhaps with client nodes
+    on_network = SystemOnNetwork(configured, experiment.client) if may_leave_harness(settings) else None
+    system = experiment.deployed_system(on_network or configured)  # perhaps with client nodes
     drawn = [registry.faults[name] for name in select_possible_faults(system, settings, registry.faults)]
     world = open_world(system, settings, run_id=run_id, needs=FaultRequirements.of_faults(drawn))
-    return Trial(experiment, system, settings, world, output, registry.faults, interrupt, progress)
+    return Trial(
+        experiment, system, settings, world, output, registry.faults, interrupt, progress, on_network=on_network
+    )

@@ -1,0 +1,128 @@
+"""A system whose network calls run on the network of its nodes, because the harness may be unable to reach it.
+
+That is so for engines in a virtual machine (Docker Desktop, Colima), rootless engines and engines on other machines.
+The cluster then starts a container for clients. A worker process in it runs the workload's clients, and the methods of
+the system that connect to nodes.
+"""
+
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import (
+    DeploymentError,
+    Software,
+    SupportsClientSoftware,
+    SupportsZooKeeperClient,
+    System,
+    WorkerDescription,
+)
+from assay.harness.remote import server
+from assay.harness.remote.network_worker import NetworkWorker
+from assay.harness.remote.system_calls import NETWORK_METHODS, SystemCall
+from assay.harness.run.client_nodes import OWN_PACKAGE, pin_packages, require_importable
+from assay.harness.run.settings import DOCKER, HERE, Settings
+
+
+def may_leave_harness(settings: Settings) -> bool:
+    """Returns whether clients and network calls of a run may have to leave the harness's process."""
+    return settings.cluster == DOCKER and settings.clients != HERE
+
+
+class SystemOnNetwork:
+    """A system, and the worker process that calls its methods once :meth:`attach` was called.
+
+    Satisfies :class:`System`, and every optional protocol that the system satisfies.
+    """
+
+    name: str
+    roles: Sequence[str]
+    defects: Sequence[str]
+    source: Sequence[str]
+    port: Callable[[str], int]
+    argv: Callable[[Node], Sequence[str]]
+    files: Callable[[Node, Cluster], Mapping[str, bytes]]
+    ready: Callable[[Node], Coroutine[Any, Any, bool]]
+    event_log: Callable[[Node], str | None]
+    logs: Callable[[Node], Sequence[str]]
+    entry: Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
+    set_up: Callable[[Cluster], Coroutine[Any, Any, None]]
+    find: Callable[..., Coroutine[Any, Any, Node | None]]
+    keys: Callable[[], Sequence[str]]
+
+    def __init__(self, system: System, client: type[Any]) -> None:
+        self.inner = system
+        self._client = client
+        self._worker: tuple[NetworkWorker, Cluster, Any] | None = None
+        for name in dir(system):
+            if not name.startswith("_") and name not in vars(SystemOnNetwork):
+                own = getattr(system, name)
+                vars(self)[name] = self._make_method(name, own) if name in NETWORK_METHODS else own
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+    def describe_worker(self) -> WorkerDescription:
+        """Returns the worker process, with all of ``assay`` and the modules next to the system's and the client's.
+
+        Raises ``DeploymentError`` if a container could not import the client.
+        """
+        inner = self.inner
+        try:
+            name = require_importable(self._client)
+        except ValueError as error:
+            raise DeploymentError(str(error)) from error
+        zookeeper = inner.zookeeper_client if isinstance(inner, SupportsZooKeeperClient) else None
+        package = Path(sys.modules[OWN_PACKAGE].__file__ or "").parent
+        source = [f"{OWN_PACKAGE}/{folder.name}" for folder in package.iterdir() if (folder / "__init__.py").is_file()]
+        source = [*sorted(source), *inner.source]
+        for kind in (type(inner), self._client):
+            source += _list_neighbours(kind.__module__.partition(".")[0])
+        own = inner.client_software.python if isinstance(inner, SupportsClientSoftware) else ()
+        packages = [*own, *pin_packages(self._client), *pin_packages(type(inner)), *pin_packages(_Pytest)]
+        return WorkerDescription(
+            server.make_worker_command(name, zookeeper, streams=True),
+            tuple(dict.fromkeys(source)),
+            Software(python=tuple(dict.fromkeys(packages))),
+        )
+
+    def attach(self, worker: NetworkWorker, cluster: Cluster, runtime: Any) -> None:
+        """Lets the worker process call the methods from now on. ``runtime``: the runtime of the harness's clients."""
+        self._worker = (worker, cluster, runtime)
+
+    def _make_method(self, name: str, own: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def call(*arguments: Any, **named: Any) -> Any:
+            if self._worker is None:
+                return await own(*arguments, **named)
+            worker, cluster, runtime = self._worker
+            return await worker.call(SystemCall(self.inner, name, arguments, named), cluster, runtime)
+
+        return call
+
+
+class _Pytest:
+    """Modules of tests import pytest."""
+
+    python = ("pytest",)
+
+
+def _list_neighbours(name: str) -> list[str]:
+    """Returns the loaded modules and packages of one folder of the Python path: those next to the module ``name``."""
+    if name == OWN_PACKAGE:
+        return []
+    place = _find_place(name)
+    others = (one for one in list(sys.modules) if "." not in one and one not in ("conftest", "__main__", OWN_PACKAGE))
+    installed = set(metadata.packages_distributions())
+    return sorted(one for one in others if one not in installed and _find_place(one) == place)
+
+
+def _find_place(name: str) -> Path | None:
+    """Returns the folder of the Python path that contains a loaded module; None if it has no file."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:
+        return None
+    path = Path(file)
+    return path.parent.parent if path.name == "__init__.py" else path.parent
