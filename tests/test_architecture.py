@@ -23,7 +23,7 @@ ALLOWED = {
     "harness/core": set(),
     "harness/foreign": {"harness/core"},
     "harness/synthetic": {"harness/core"},
-    "harness/remote": {"harness/core"},
+    "harness/remote": {"harness/core", "cluster"},
     "checkers": {"harness/core"},
     "reports": {"harness/core", "checkers"},
     "harness/run": {"harness/core", "harness/remote", "cluster", "nemesis", "checkers", "reports"},

@@ -201,7 +201,8 @@ class DockerCluster(SshCluster):
         """Starts a container on the nodes' network, which is no node and is affected by no fault."""
         assert isinstance(self._system, SupportsNetworkWorker)
         worker = self._system.describe_worker()
-        image_id = software.ensure_software_image(worker.software, self._progress).id
+        missing = [name for name in worker.software.python if name.partition("==")[0] not in image.REQUIREMENTS]
+        image_id = software.ensure_software_image(replace(worker.software, python=missing), self._progress).id
         item = PlannedNode(CLIENT_CONTAINER, CLIENT_ROLE, 0, len(self._plans))
         addresses = {**hosts, item.name: net.address(item.number)}
         code = code_archive.archive_code(list(worker.source))

@@ -30,7 +30,7 @@ class ByteWriter(Protocol):
 
 
 class Multiplexer:
-    """One end of the carrying pair. ``accept`` is called for each connection that the other side opens."""
+    """An end of the carrying pair. ``accept`` is called for each connection that the other side opens."""
 
     def __init__(
         self,

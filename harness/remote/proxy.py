@@ -31,6 +31,10 @@ Connect = Callable[[Endpoint], Awaitable[tuple[asyncio.StreamReader, ByteWriter]
 WORKER_LOST = Completion(Outcome.INFO, error="worker-lost")
 
 
+class RemoteError(Exception):
+    """An exception of a client on a node. Its traceback there is added as a note."""
+
+
 async def connect_directly(endpoint: Endpoint) -> tuple[asyncio.StreamReader, ByteWriter]:
     """Connects to the worker process of the endpoint's client node."""
     return await asyncio.open_connection(*split_home(endpoint), limit=MAX_LINE)
@@ -44,10 +48,6 @@ def split_home(endpoint: Endpoint) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class RemoteError(Exception):
-    """An exception of a client on a node. Its traceback there is added as a note."""
-
-
 class RemoteClient:
     """Proxy for a client of class ``kind``, whose ``effects`` it uses.
 
@@ -55,7 +55,7 @@ class RemoteClient:
     - ``connect``: opens a connection to the worker process that the client of this endpoint lives in
     """
 
-    def __init__(self, kind: type[Any], limit: float, connect: Connect) -> None:
+    def __init__(self, kind: type[Any], limit: float, connect: Connect = connect_directly) -> None:
         self.effects: Callable[[Completed], Sequence[Effect]] = find_effects(kind)
         self._limit = limit
         self._connect = connect

@@ -13,6 +13,7 @@ The experiment and its settings:
 The environment:
 
 - ``environments``: real machines, or the simulation.
+- ``system_on_network``: a system whose network calls run in a container on the nodes' network.
 - ``client_nodes``: clients on nodes of their own, and the addresses at which clients find the system.
 
 The execution:

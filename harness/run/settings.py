@@ -102,7 +102,7 @@ class Settings:
     workload_mix: tuple[str, ...] = ()
     """Sorted names of the mixes that the workload adds, or ``random`` alone."""
     clients: str = AUTO
-    """Where clients and the system's network calls run, in containers: a value of ``CLIENT_PLACES``."""
+    """Place in which clients and the system's network calls run, with containers: a value of ``CLIENT_PLACES``."""
     invariants: str = AUTO
     """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANT_CHOICES``."""
 

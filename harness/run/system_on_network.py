@@ -24,6 +24,7 @@ from assay.harness.remote import server
 from assay.harness.remote.network_worker import NetworkWorker
 from assay.harness.remote.system_calls import NETWORK_METHODS, SystemCall
 from assay.harness.run.client_nodes import OWN_PACKAGE, pin_packages, require_importable
+from assay.harness.run.imported_packages import find_imported_packages
 from assay.harness.run.settings import DOCKER, HERE, Settings
 
 
@@ -71,6 +72,7 @@ class SystemOnNetwork:
         Raises ``DeploymentError`` if a container could not import the client.
         """
         inner = self.inner
+        inner_module = type(inner).__module__
         try:
             name = require_importable(self._client)
         except ValueError as error:
@@ -79,10 +81,11 @@ class SystemOnNetwork:
         package = Path(sys.modules[OWN_PACKAGE].__file__ or "").parent
         source = [f"{OWN_PACKAGE}/{folder.name}" for folder in package.iterdir() if (folder / "__init__.py").is_file()]
         source = [*sorted(source), *inner.source]
-        for kind in (type(inner), self._client):
-            source += _list_neighbours(kind.__module__.partition(".")[0])
+        for module in (inner_module, self._client.__module__):
+            source += _list_neighbours(module.partition(".")[0])
         own = inner.client_software.python if isinstance(inner, SupportsClientSoftware) else ()
-        packages = [*own, *pin_packages(self._client), *pin_packages(type(inner)), *pin_packages(_Pytest)]
+        imported = find_imported_packages([inner_module, self._client.__module__])
+        packages = [*own, *pin_packages(self._client), *imported]
         return WorkerDescription(
             server.make_worker_command(name, zookeeper, streams=True),
             tuple(dict.fromkeys(source)),
@@ -101,12 +104,6 @@ class SystemOnNetwork:
             return await worker.call(SystemCall(self.inner, name, arguments, named), cluster, runtime)
 
         return call
-
-
-class _Pytest:
-    """Modules of tests import pytest."""
-
-    python = ("pytest",)
 
 
 def _list_neighbours(name: str) -> list[str]:

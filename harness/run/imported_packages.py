@@ -1,0 +1,78 @@
+"""The Python packages that a user's modules import, found in their source, and pinned to the versions installed here.
+
+Code that runs in a container needs them there. The search begins at the modules of the system and of the client, and
+follows imports of the user's own modules.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+OWN_PACKAGE: Final = "assay"
+DEVELOPMENT_EXTRAS: Final = re.compile(r"extra ?== ?['\"](dev|tests?|testing|docs?|lint|typing)['\"]")
+EXAMPLES: Final = ("assay.workloads", "assay.system_under_test")
+"""Packages of this project whose imports are followed: they are written like a user's own."""
+
+
+def find_imported_packages(modules: Sequence[str]) -> tuple[str, ...]:
+    """Returns the installed packages that the loaded modules import, each as ``name==version``, sorted.
+
+    An import inside a function counts, too.
+    """
+    distributions, waiting, seen, found = metadata.packages_distributions(), list(modules), set(modules), set[str]()
+    while waiting:
+        for name in _list_imports(waiting.pop()):
+            if name in seen:
+                continue
+            seen.add(name)
+            top = name.partition(".")[0]
+            if top in distributions and not _is_example(name):
+                found.update(distributions[top])
+            elif name in sys.modules and (top != OWN_PACKAGE or _is_example(name)):
+                waiting.append(name)
+    packages = {name for one in found for name in (one, *_list_installed_parts(one))}
+    return tuple(sorted(f"{name}=={metadata.version(name)}" for name in packages if name != OWN_PACKAGE))
+
+
+def normalize_name(name: str) -> str:
+    """Returns a distribution's name in the form that is equal for all its spellings (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_example(name: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in EXAMPLES)
+
+
+def _list_imports(module: str) -> Iterator[str]:
+    """Yields the dotted names that a loaded module imports, ``from a import b`` as ``a`` and ``a.b``."""
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    if file is None or not file.endswith(".py"):
+        return
+    package = (getattr(loaded, "__package__", None) or "").split(".")
+    for node in ast.walk(ast.parse(Path(file).read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            around = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*around, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{name.name}" for name in node.names)
+
+
+def _list_installed_parts(name: str) -> Iterator[str]:
+    """Yields the optional parts of a package that are installed here, such as ``psycopg-binary`` of ``psycopg``."""
+    for requirement in metadata.requires(name) or ():
+        match = re.match(r"[A-Za-z0-9._-]+", requirement)
+        if match is None or "extra" not in requirement or DEVELOPMENT_EXTRAS.search(requirement):
+            continue
+        if normalize_name(match[0]).startswith(f"{normalize_name(name)}-"):
+            try:
+                metadata.version(match[0])
+            except metadata.PackageNotFoundError:
+                continue
+            yield match[0]
