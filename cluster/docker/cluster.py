@@ -124,6 +124,7 @@ class DockerCluster(SshCluster):
         self._clients = clients
         self.worker_command: StreamCommand | None = None
         """The command that runs the worker process in the container for clients; None if there is no container."""
+        self.client_container = self._name_container(CLIENT_CONTAINER)
 
     @property
     def nodes(self) -> Sequence[SshNode]:

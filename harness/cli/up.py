@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from assay.cluster.system import System
 
 
+FORWARDED = (
+    "these are forwarded ports, because this machine cannot reach the nodes' network. They cannot serve a protocol in "
+    "which servers name each other's addresses, such as Kafka's metadata, MOVED of Redis Cluster, or Redis Sentinel. "
+    "For these, run the client on the network: {shell}"
+)
+
+
 def add(commands: Any) -> None:
     parser = commands.add_parser("up", help="run a broker cluster in Docker, until Ctrl-C", description=(
-        "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, which this machine reaches, "
-        "on one line of standard output, and removes everything at Ctrl-C. Topics are created on first use."),
+        "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, or the local ports that are "
+        "forwarded to them, on one line of standard output, and removes everything at Ctrl-C. Topics are created on "
+        "first use."),
         epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
     parser.add_argument("--nodes", type=parse_positive, metavar="N",
         help="brokers, or nodes of each role (as the system declares, else 3)")  # fmt: skip
@@ -46,6 +54,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print(addresses.bootstrap, flush=True)
         zookeeper = f", ZooKeeper at {addresses.zookeeper}" if addresses.zookeeper else ""
         note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C removes everything")
+        if addresses.shell is not None:
+            note(FORWARDED.format(shell=addresses.shell))
 
     try:
         serve_cluster(system, settings, note, print_addresses)

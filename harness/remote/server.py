@@ -30,19 +30,20 @@ GREET_SECONDS: Final = 1.0
 _log = logging.getLogger("assay.worker")
 
 
-def make_worker_command(client: str, zookeeper: str | None, *, streams: bool = False) -> list[str]:
-    """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``.
+def make_worker_command(client: str | None, zookeeper: str | None, *, streams: bool = False) -> list[str]:
+    """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``, if any.
 
     ``streams``: whether it serves on its standard input and output instead of a port.
     """
-    options = [] if zookeeper is None else ["--zookeeper", zookeeper]
+    options = [] if client is None else ["--client", client]
+    options += [] if zookeeper is None else ["--zookeeper", zookeeper]
     options += ["--streams"] if streams else []
-    return ["python3", "-m", "assay.harness.remote", "--client", client, *options]
+    return ["python3", "-m", "assay.harness.remote", *options]
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m assay.harness.remote", description=__doc__)
-    parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
+    parser.add_argument("--client", metavar="MODULE:CLASS", help="the workload's client, if it has one")
     parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
     parser.add_argument("--streams", action="store_true", help="serve on standard input and output instead of a port")
     parser.add_argument(
@@ -101,15 +102,16 @@ async def relay(request: messages.RelayRequest, reader: asyncio.StreamReader, wr
         writer.write(messages.encode_message(system_calls.make_failed_answer("OSError", error)))
         return
     writer.write(messages.encode_message(messages.OpenedAnswer()))
-    sending = asyncio.ensure_future(_copy(reader, far_writer))
+    sending = asyncio.ensure_future(copy_stream(reader, far_writer))
     try:
-        await _copy(far_reader, writer)
+        await copy_stream(far_reader, writer)
     finally:
         sending.cancel()
         far_writer.close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+async def copy_stream(reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+    """Copies all bytes from a connection to another one, and then closes it."""
     with contextlib.suppress(OSError):
         while data := await reader.read(messages.MAX_RELAYED):
             writer.write(data)

@@ -14,8 +14,8 @@ from typing import Final
 
 OWN_PACKAGE: Final = "assay"
 DEVELOPMENT_EXTRAS: Final = re.compile(r"extra ?== ?['\"](dev|tests?|testing|docs?|lint|typing)['\"]")
-EXAMPLES: Final = ("assay.workloads", "assay.system_under_test")
-"""Packages of this project whose imports are followed: they are written like a user's own."""
+GENERIC_PARTS: Final = ("checkers", "cluster", "harness", "nemesis", "reports")
+"""Packages of this project whose imports are not followed. All others are written like a user's own modules."""
 
 
 def find_imported_packages(modules: Sequence[str]) -> tuple[str, ...]:
@@ -30,9 +30,9 @@ def find_imported_packages(modules: Sequence[str]) -> tuple[str, ...]:
                 continue
             seen.add(name)
             top = name.partition(".")[0]
-            if top in distributions and not _is_example(name):
+            if top in distributions and top != OWN_PACKAGE:
                 found.update(distributions[top])
-            elif name in sys.modules and (top != OWN_PACKAGE or _is_example(name)):
+            elif name in sys.modules and not _is_generic(name):
                 waiting.append(name)
     packages = {name for one in found for name in (one, *_list_installed_parts(one))}
     return tuple(sorted(f"{name}=={metadata.version(name)}" for name in packages if name != OWN_PACKAGE))
@@ -43,8 +43,9 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _is_example(name: str) -> bool:
-    return any(name == package or name.startswith(f"{package}.") for package in EXAMPLES)
+def _is_generic(name: str) -> bool:
+    words = name.split(".")
+    return words[0] == OWN_PACKAGE and (len(words) == 1 or words[1] in GENERIC_PARTS)
 
 
 def _list_imports(module: str) -> Iterator[str]:

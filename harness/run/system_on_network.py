@@ -5,6 +5,7 @@ The cluster then starts a container for clients. A worker process in it runs the
 the system that connect to nodes.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import metadata
@@ -54,7 +55,8 @@ class SystemOnNetwork:
     find: Callable[..., Coroutine[Any, Any, Node | None]]
     keys: Callable[[], Sequence[str]]
 
-    def __init__(self, system: System, client: type[Any]) -> None:
+    def __init__(self, system: System, client: type[Any] | None) -> None:
+        """``client``: class of the clients that run in the worker process; None if only the harness connects."""
         self.inner = system
         self._client = client
         self._worker: tuple[NetworkWorker, Cluster, Any] | None = None
@@ -71,21 +73,22 @@ class SystemOnNetwork:
 
         Raises ``DeploymentError`` if a container could not import the client.
         """
-        inner = self.inner
-        inner_module = type(inner).__module__
-        try:
-            name = require_importable(self._client)
-        except ValueError as error:
-            raise DeploymentError(str(error)) from error
+        inner, modules, name = self.inner, [type(self.inner).__module__], None
+        if self._client is not None:
+            modules.append(self._client.__module__)
+            try:
+                name = require_importable(self._client)
+            except ValueError as error:
+                raise DeploymentError(str(error)) from error
         zookeeper = inner.zookeeper_client if isinstance(inner, SupportsZooKeeperClient) else None
         package = Path(sys.modules[OWN_PACKAGE].__file__ or "").parent
         source = [f"{OWN_PACKAGE}/{folder.name}" for folder in package.iterdir() if (folder / "__init__.py").is_file()]
         source = [*sorted(source), *inner.source]
-        for module in (inner_module, self._client.__module__):
+        for module in modules:
             source += _list_neighbours(module.partition(".")[0])
         own = inner.client_software.python if isinstance(inner, SupportsClientSoftware) else ()
-        imported = find_imported_packages([inner_module, self._client.__module__])
-        packages = [*own, *pin_packages(self._client), *imported]
+        declared = () if self._client is None else pin_packages(self._client)
+        packages = [*own, *declared, *find_imported_packages(modules)]
         return WorkerDescription(
             server.make_worker_command(name, zookeeper, streams=True),
             tuple(dict.fromkeys(source)),
@@ -96,6 +99,21 @@ class SystemOnNetwork:
         """Lets the worker process call the methods from now on. ``runtime``: the runtime of the harness's clients."""
         self._worker = (worker, cluster, runtime)
 
+    async def forward_port(self, node: Node, port: int) -> asyncio.Server:
+        """Forwards a free port of 127.0.0.1 to a node's port. Requires :meth:`attach`."""
+        assert self._worker is not None, "attach comes first"
+        worker = self._worker[0]
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                far_reader, far_writer = await worker.relay(node.address, port)
+            except OSError:
+                writer.close()
+                return
+            await asyncio.gather(server.copy_stream(reader, far_writer), server.copy_stream(far_reader, writer))
+
+        return await asyncio.start_server(accept, "127.0.0.1", 0)
+
     def _make_method(self, name: str, own: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def call(*arguments: Any, **named: Any) -> Any:
             if self._worker is None:
@@ -104,6 +122,29 @@ class SystemOnNetwork:
             return await worker.call(SystemCall(self.inner, name, arguments, named), cluster, runtime)
 
         return call
+
+
+async def start_worker(
+    system: SystemOnNetwork, cluster: Cluster, make_runtime: Callable[[], Any]
+) -> NetworkWorker | None:
+    """Starts the worker process if the cluster has a container for it, and lets it do the system's network calls.
+
+    ``make_runtime`` returns the runtime of the harness's clients. Returns None if this machine reaches the nodes'
+    addresses. Raises ``NodeError``.
+    """
+    command = getattr(cluster, "worker_command", None)
+    if command is None:
+        return None
+    worker = NetworkWorker(command)
+    try:
+        await worker.start()
+    except BaseException:
+        await worker.close()
+        raise
+    system.attach(worker, cluster, make_runtime())
+    for node in (*cluster.nodes, *cluster.spares):
+        node.dial = worker.relay  # type: ignore[attr-defined]
+    return worker
 
 
 def _list_neighbours(name: str) -> list[str]:

@@ -66,7 +66,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.resource_recorder import ResourceRecorder
 from assay.harness.run.settings import Settings, derive_seed
 from assay.harness.run.store import RunOutput
-from assay.harness.run.system_on_network import SystemOnNetwork, may_leave_harness
+from assay.harness.run.system_on_network import SystemOnNetwork, may_leave_harness, start_worker
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.reporter import FaultPhase, FaultRow
@@ -170,7 +170,10 @@ class Trial:
         """
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
-        await self._start_worker()
+        if self.on_network is not None:
+            self._worker = await start_worker(self.on_network, self._cluster, self.world.runtime)
+        if self._worker is not None:
+            self.progress.note("clients run in a container, on the network of the nodes")
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
         for name in select_possible_faults(self.system, self.settings, self.faults):
             reason = await self.faults[name].probe(self._cluster, self.system)
@@ -459,18 +462,6 @@ class Trial:
 
         connect = connect_directly if worker is None else connect_through_worker
         return RemoteClient(kind, self.settings.operation_timeout, connect)
-
-    async def _start_worker(self) -> None:
-        """Starts the worker process if the cluster has a container for it. Then clients and network calls run there."""
-        command = getattr(self.cluster, "worker_command", None)
-        if command is None or self.on_network is None:
-            return
-        self.progress.note("clients run in a container, on the network of the nodes")
-        worker = self._worker = NetworkWorker(command)
-        await worker.start()
-        self.on_network.attach(worker, self.cluster, self.world.runtime())
-        for node in (*self.cluster.nodes, *self.cluster.spares):
-            node.dial = worker.relay  # type: ignore[attr-defined]
 
 
 def make_trial(

@@ -216,6 +216,31 @@ def test_a_relayed_connection_reaches_the_address_and_names_its_error() -> None:
     assert run(main) == b"word\nword\n"
 
 
+def test_a_forwarded_port_reaches_the_node_until_it_is_closed() -> None:
+    async def main() -> list[bytes]:
+        async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write((await reader.readline()).upper())
+            writer.close()
+
+        served = await asyncio.start_server(shout, "127.0.0.1", 0)
+        system, cluster = SystemOnNetwork(Ticking(), None), make_cluster()
+        async with started() as worker:
+            system.attach(worker, cluster, RUNTIME)
+            ports = [served.sockets[0].getsockname()[1], 1]  # nothing listens at the second
+            answers = []
+            for port in ports:
+                forwarded = await system.forward_port(cluster.nodes[0], port)
+                reader, writer = await asyncio.open_connection(*forwarded.sockets[0].getsockname())
+                writer.write(b"word\n")
+                answers.append(await reader.read())
+                writer.close()
+                forwarded.close()
+        served.close()
+        return answers
+
+    assert run(main) == [b"WORD\n", b""]
+
+
 def test_methods_run_in_the_worker_process_and_call_nodes_in_the_harness() -> None:
     assert ask("ready", lambda cluster: cluster.nodes[0])[0] is True
     assert ask("set_up", "cluster")[0] is None
