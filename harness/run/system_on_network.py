@@ -29,6 +29,12 @@ from assay.harness.run.imported_packages import find_imported_packages
 from assay.harness.run.settings import DOCKER, HERE, Settings
 
 
+class _PytestModule:
+    """Stands for the modules of ``assay`` that a test module imports: they import pytest."""
+
+    python = ("pytest",)
+
+
 def may_leave_harness(settings: Settings) -> bool:
     """Returns whether clients and network calls of a run may have to leave the harness's process."""
     return settings.cluster == DOCKER and settings.clients != HERE
@@ -88,7 +94,7 @@ class SystemOnNetwork:
             source += _list_neighbours(module.partition(".")[0])
         own = inner.client_software.python if isinstance(inner, SupportsClientSoftware) else ()
         declared = () if self._client is None else pin_packages(self._client)
-        packages = [*own, *declared, *find_imported_packages(modules)]
+        packages = [*own, *declared, *find_imported_packages(modules), *pin_packages(_PytestModule)]
         return WorkerDescription(
             server.make_worker_command(name, zookeeper, streams=True),
             tuple(dict.fromkeys(source)),
