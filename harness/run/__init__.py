@@ -14,6 +14,7 @@ The environment:
 
 - ``environments``: real machines, or the simulation.
 - ``system_on_network``: a system whose network calls run in a container on the nodes' network.
+- ``imported_packages``: the Python packages that a test's modules import.
 - ``client_nodes``: clients on nodes of their own, and the addresses at which clients find the system.
 
 The execution:
