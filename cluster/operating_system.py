@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final
 
@@ -185,6 +187,26 @@ def read_own_memory() -> int:
     if psutil is not None:
         return int(psutil.Process().memory_info().rss)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if ON_MACOS else 1024)
+
+
+def list_local_networks() -> set[IPv4Network]:
+    """Returns the IPv4 networks to which this machine has a route of its own, apart from the default route.
+
+    Source: ``/proc/net/route``, which has addresses and masks as hexadecimal numbers in the order of this machine's
+    bytes; elsewhere the networks of the interfaces.
+    """
+    found = set()
+    if ON_LINUX:
+        with suppress(OSError):
+            for line in (PROC / "net/route").read_text().splitlines()[1:]:
+                address, mask = (int(line.split()[column], 16).to_bytes(4, sys.byteorder) for column in (1, 7))
+                found.add(IPv4Network((address, int.from_bytes(mask).bit_count()), strict=False))
+    elif (psutil := _load_psutil()) is not None:
+        for addresses in psutil.net_if_addrs().values():
+            for one in addresses:
+                if one.family == socket.AF_INET and one.netmask:
+                    found.add(IPv4Network(f"{one.address}/{one.netmask}", strict=False))
+    return {network for network in found if network.prefixlen}
 
 
 def list_open_files(pid: int) -> Iterator[os.stat_result]:

@@ -2,7 +2,9 @@
 
 Subnets come from 198.18.0.0/15, the range for tests of network devices (RFC 2544, RFC 6890), so they overlap with no
 LAN. Concurrent sessions of a user choose under one file lock, and ask the engine for used subnets. Sessions of other
-users have another lock. If two users choose the same subnet, the engine rejects the second one.
+users have another lock. If two users choose the same subnet, the engine rejects the second one. Two engines on one
+machine do not know of each other's networks, so a subnet to which this machine has a route counts as used, too.
+Otherwise the clients of one run could write into the cluster of another run.
 """
 
 import contextlib
@@ -17,6 +19,7 @@ from docker.types import IPAMConfig, IPAMPool
 
 from assay.cluster.docker.engine import DockerEngineError
 from assay.cluster.file_lock import LockHeldError, hold_lock
+from assay.cluster.operating_system import list_local_networks
 
 RANGE = ipaddress.IPv4Network("198.18.0.0/15")
 PREFIX = 24
@@ -52,8 +55,8 @@ def create_network(client: docker.DockerClient, name: str, labels: Mapping[str, 
         except LockHeldError as error:
             raise DockerEngineError(str(error)) from error
         rejected: set[ipaddress.IPv4Network] = set()
-        taken = list_used_subnets(client)
-        while (subnet := find_free_subnet(taken | rejected)) is not None:
+        local = list_local_networks()
+        while (subnet := choose_subnet(list_used_subnets(client) | rejected, local)) is not None:
             try:
                 client.networks.create(
                     name,
@@ -80,6 +83,16 @@ def list_used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]
             if isinstance(subnet, ipaddress.IPv4Network):
                 used.add(subnet)
     return used
+
+
+def choose_subnet(taken: set[ipaddress.IPv4Network], local: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | None:
+    """Returns a subnet that overlaps neither with ``taken`` nor with the networks of this machine.
+
+    If there is none, a network of this machine that is larger than a subnet may overlap, such as a VPN's whole range:
+    packets take the narrower route.
+    """
+    narrow = {network for network in local if network.prefixlen >= PREFIX}
+    return find_free_subnet(taken | local) or find_free_subnet(taken | narrow)
 
 
 def find_free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | None:

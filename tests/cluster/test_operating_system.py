@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -133,3 +135,36 @@ def test_a_boot_that_the_system_names_is_known(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(operating_system, "ON_LINUX", False)
     monkeypatch.setattr(operating_system, "_run", lambda *command: "5A-6B" if command[0] == "sysctl" else "")
     assert operating_system.read_boot_id() == "5A-6B"
+
+
+ROUTES = """\
+Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
+docker0	000011AC	00000000	0001	0	0	0	0000FFFF	0	0	0
+br-1	001012C6	00000000	0001	0	0	0	00FFFFFF	0	0	0
+"""
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the numbers are those of a little-endian machine")
+def test_the_networks_of_this_machine_are_those_of_its_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "route").write_text(ROUTES)
+    monkeypatch.setattr(operating_system, "ON_LINUX", True)
+    monkeypatch.setattr(operating_system, "PROC", tmp_path)
+    assert {str(found) for found in operating_system.list_local_networks()} == {"172.17.0.0/16", "198.18.16.0/24"}
+    (tmp_path / "net" / "route").unlink()
+    assert operating_system.list_local_networks() == set()
+
+
+def test_elsewhere_they_are_those_of_its_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interface(address: str, mask: str | None, family: int = socket.AF_INET) -> SimpleNamespace:
+        return SimpleNamespace(family=family, address=address, netmask=mask)
+
+    found = {
+        "lo0": [interface("127.0.0.1", "255.0.0.0")],
+        "utun3": [interface("198.18.0.1", None)],
+        "bridge100": [interface("192.168.64.1", "255.255.255.0"), interface("fe80::1", "ffff::", socket.AF_INET6)],
+    }
+    monkeypatch.setattr(operating_system, "ON_LINUX", False)
+    monkeypatch.setattr(operating_system, "_load_psutil", lambda: SimpleNamespace(net_if_addrs=lambda: found))
+    assert {str(each) for each in operating_system.list_local_networks()} == {"127.0.0.0/8", "192.168.64.0/24"}

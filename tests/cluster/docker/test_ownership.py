@@ -55,6 +55,18 @@ def test_the_lowest_subnet_that_meets_no_other_is_chosen() -> None:
     assert network.find_free_subnet({ipaddress.IPv4Network("198.0.0.0/8")}) is None
 
 
+def test_a_subnet_of_another_engine_on_this_machine_is_left_alone() -> None:
+    first, second = ipaddress.IPv4Network("198.18.0.0/24"), ipaddress.IPv4Network("198.18.1.0/24")
+    assert network.choose_subnet(set(), {first}) == second
+    assert network.choose_subnet({second}, {first}) == ipaddress.IPv4Network("198.18.2.0/24")
+
+
+def test_a_route_to_the_whole_range_is_overlapped_but_no_narrower_one() -> None:
+    vpn, bridge = network.RANGE, ipaddress.IPv4Network("198.18.0.0/25")
+    assert network.choose_subnet(set(), {vpn, bridge}) == ipaddress.IPv4Network("198.18.1.0/24")
+    assert network.choose_subnet({network.RANGE}, {vpn}) is None
+
+
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine_needed")
 def test_two_clusters_at_once_have_distinct_subnets_and_close_leaves_nothing(echo: Echo, state: Path) -> None:
