@@ -73,8 +73,11 @@ class NodeView:
         self.role = node.role
         self.index = node.index
         self.address = node.address
-        self._abilities = frozenset(name for name in dir(node) if not name.startswith("_"))
-        """Names of the node's attributes. A system may ask whether a node has an optional method."""
+        self._abilities = frozenset(name for name in dir(node) if not name.startswith("_") and name != "dial")
+        """Names of the node's attributes. A system may ask whether a node has an optional method.
+
+        ``dial`` is left out, because the worker process reaches the node's address itself.
+        """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._abilities:

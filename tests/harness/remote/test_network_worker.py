@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.node import Cluster, Node, NodeError, get_dial
 from assay.cluster.ssh.command_stream import StreamCommand
 from assay.cluster.system import DeploymentError, System
+from assay.cluster.zookeeper import read_mode
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.harness.remote import RemoteClient
@@ -82,6 +83,9 @@ class Ticking(System):
                 raise OddError("very")
             case "unable":
                 await cluster.nodes[0].fly()  # type: ignore[attr-defined]
+            case "dial":
+                node = cluster.nodes[0]
+                return None if await read_mode(node.address, 1, dial=get_dial(node)) else cluster.nodes[1]
             case "package":
                 import package_that_is_missing  # type: ignore[import-not-found]  # noqa: F401
         return None
@@ -140,7 +144,7 @@ def ask(method: str, *arguments: Any, system: Any = None) -> Any:
 
     async def main() -> Any:
         async with started() as worker:
-            cluster = make_cluster()
+            cluster = next((one for one in arguments if isinstance(one, SimpleNamespace)), None) or make_cluster()
             real = [cluster if one == "cluster" else one(cluster) if callable(one) else one for one in arguments]
             found = await worker.call(SystemCall(system or Ticking(), method, real), cluster, RUNTIME)
             return [found, cluster]
@@ -253,6 +257,16 @@ def test_nodes_arrive_and_return_as_the_nodes_that_they_are() -> None:
     assert found == [cluster.nodes[1]]
     found, _ = ask("move", "cluster", "k", lambda cluster: cluster.nodes)
     assert found == "k to ['n1', 'n2'] of fake True"
+
+
+def test_the_worker_process_connects_to_nodes_itself_although_the_harness_goes_through_it() -> None:
+    async def dial(host: str, port: int) -> Any:
+        raise NotImplementedError("the worker process must not ask the harness for a connection")
+
+    cluster = make_cluster()
+    cluster.nodes[0].dial = dial
+    found, cluster = ask("find", cluster, "dial")
+    assert found is cluster.nodes[1]
 
 
 def test_other_results_keep_their_shape() -> None:
