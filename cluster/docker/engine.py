@@ -10,7 +10,7 @@ import platform
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -201,7 +201,8 @@ def make_exec_command(container: str, environment: Mapping[str, str], argv: Sequ
 def make_stream_command(container: str) -> StreamCommand:
     """Returns the command that starts an sshd in a container and connects it with its own input and output."""
     sshd = 'exec "$(command -v sshd)" -i -e -f /etc/ssh/assay_sshd_config'
-    return make_exec_command(container, {}, ["/bin/sh", "-c", sshd])
+    command = make_exec_command(container, {}, ["/bin/sh", "-c", sshd])
+    return replace(command, print_file=("docker", "exec", "-u", "0", container, "cat", "--"))
 
 
 def _find_remedy(error: APIError) -> str:

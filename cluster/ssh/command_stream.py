@@ -23,15 +23,32 @@ LINE_LENGTH = 300
 @dataclass(frozen=True)
 class StreamCommand:
     """``argv``: the command; ``environment``: its environment variables, or None for those of this process;
-    ``remedy``: advice for a command that fails.
+    ``remedy``: advice for a command that fails; ``print_file``: a command that prints the file whose path is appended,
+    for large files. Empty: files are read through the connection.
     """
 
     argv: tuple[str, ...]
     environment: dict[str, str] | None = field(default=None, compare=False)
     remedy: str = ""
+    print_file: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return " ".join(self.argv)
+
+
+def print_file(command: StreamCommand, path: str, timeout: float) -> bytes:
+    """Returns a file's content, printed by the command's ``print_file``. Raises ``OSError`` with its last line."""
+    try:
+        done = subprocess.run(
+            [*command.print_file, path], stdin=subprocess.DEVNULL, capture_output=True, env=command.environment,
+            timeout=timeout, check=False, start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"{path} was not read within {timeout:g} s") from None
+    if done.returncode != 0:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OSError(lines[-1][:LINE_LENGTH] if lines else f"`{command.print_file[0]}` exited {done.returncode}")
+    return done.stdout
 
 
 class _StreamSocket(socket.socket):

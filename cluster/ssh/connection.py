@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import paramiko
 
 from assay.cluster.node import CommandResult, NodeError, join_host_port
-from assay.cluster.ssh.command_stream import CommandStream, StreamCommand
+from assay.cluster.ssh.command_stream import CommandStream, StreamCommand, print_file
 
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds of one attempt to connect."""
@@ -32,6 +32,10 @@ GRACE = 5.0
 """Seconds after a command's time limit until its machine must have reported the end."""
 KILLED = (-1, 137)
 """Exit codes of a command that a signal has ended: paramiko's and that of shells."""
+BULK_SIZE = 1 << 20
+"""Files of at least so many bytes are read by a command of their own, if the connection is carried by a command."""
+BULK_TIMEOUT = 300.0
+"""Maximum seconds to read such a file."""
 TAIL_LINES = 5
 PARTIAL_SUFFIX = ".assay-part"
 """Suffix of a file that is being written."""
@@ -187,9 +191,17 @@ class SshConnection:
 
     def read(self, path: str) -> bytes:
         """Returns a file's content. Raises ``FileNotFoundError``."""
-        with self._hold_sftp() as sftp, sftp.open(path, "rb") as file:
-            file.prefetch(sftp.stat(path).st_size)
-            return file.read()
+        stream = self._login.stream
+        with self._hold_sftp() as sftp:
+            size = sftp.stat(path).st_size or 0
+            if stream is None or not stream.print_file or size < BULK_SIZE:
+                with sftp.open(path, "rb") as file:
+                    file.prefetch(size)
+                    return file.read()
+        try:
+            return print_file(stream, path, BULK_TIMEOUT)
+        except OSError as error:
+            raise NodeError(f"{self._name}: {path} could not be read: {error}; {stream.remedy}") from error
 
     def read_range(self, path: str, position: int, size: int) -> bytes:
         """Returns a part of a file. Raises ``FileNotFoundError``."""

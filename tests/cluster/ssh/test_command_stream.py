@@ -12,7 +12,7 @@ import pytest
 
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.command_stream import CommandStream, StreamCommand
-from assay.cluster.ssh.connection import Login, RefusedError, SshConnection, UnansweredError
+from assay.cluster.ssh.connection import BULK_SIZE, Login, RefusedError, SshConnection, UnansweredError
 
 from helpers.ssh_machine import Machine, machine
 
@@ -84,6 +84,42 @@ def test_a_connection_whose_command_died_is_opened_again(tmp_path: Path) -> None
             deadline = time.monotonic() + 10
             while connection.run("echo here") and len((tmp_path / "pids").read_text().split()) == 1:
                 assert time.monotonic() < deadline
+        finally:
+            connection.close()
+
+
+@pytest.mark.parametrize("size", [BULK_SIZE - 1, BULK_SIZE])
+def test_large_files_are_printed_by_a_command_of_their_own(size: int, tmp_path: Path) -> None:
+    printed, file = tmp_path / "printed", tmp_path / "file"
+    file.write_bytes(os.urandom(size))
+    with machine() as there:
+        stream = relayed(there, tmp_path / "pids").stream
+        assert stream is not None
+        script = f'echo "$1" >> {printed}; exec cat "$1"'
+        login = replace(there.login, stream=replace(stream, print_file=("sh", "-c", script, "print")))
+        connection = SshConnection("n1", login)
+        try:
+            connection.connect(time.monotonic() + 10)
+            assert connection.read(str(file)) == file.read_bytes()
+            assert printed.exists() == (size >= BULK_SIZE)
+            with pytest.raises(FileNotFoundError):
+                connection.read(str(tmp_path / "missing"))
+        finally:
+            connection.close()
+
+
+def test_a_large_file_that_cannot_be_printed_is_named_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(BULK_SIZE))
+    with machine() as there:
+        stream = relayed(there, tmp_path / "pids").stream
+        assert stream is not None
+        failing = ("sh", "-c", "head -c 9 /dev/zero; echo the container is paused >&2; exit 1")
+        connection = SshConnection("n1", replace(there.login, stream=replace(stream, print_file=failing)))
+        try:
+            connection.connect(time.monotonic() + 10)
+            with pytest.raises(NodeError, match=r"n1: .*file could not be read: the container is paused; look"):
+                connection.read(str(file))
         finally:
             connection.close()
 
