@@ -22,9 +22,12 @@ LINE_LENGTH = 300
 
 @dataclass(frozen=True)
 class StreamCommand:
-    """``argv``: the command; ``environment``: its environment variables, or None for those of this process;
-    ``remedy``: advice for a command that fails; ``print_file``: a command that prints the file whose path is appended,
-    for large files. Empty: files are read through the connection.
+    """The command and what belongs to it.
+
+    - ``environment``: its environment variables; None means those of this process
+    - ``remedy``: advice for a command that fails
+    - ``print_file``: a command that prints the file whose path is appended. It reads large files. If it is empty, they
+      are read through the connection
     """
 
     argv: tuple[str, ...]
