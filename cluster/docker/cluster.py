@@ -170,6 +170,8 @@ class DockerCluster(SshCluster):
         if await self._needs_client_container(logins):
             await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
         self.description = await self._in_thread(self._describe, images, net)
+        if self.worker_command is not None:
+            self.description["clients"] = f"in a container, {self.client_container}"
 
     @staticmethod
     async def _connect(node: SshNode, deadline: float) -> None:
