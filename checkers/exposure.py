@@ -1,4 +1,4 @@
-"""Exposure: how many claims of a history later rows of the same history could have contradicted.
+"""Exposure: the number of a history's claims that later rows of the history could have contradicted.
 
 A *claim* is an assertion that a check tests: for ``set-lost``, an acknowledged add. A claim is *exposed* if the history
 has an observation that would contradict a false claim: a read of that set, called late enough. Without such an
@@ -9,8 +9,8 @@ or cut links (``exposure_bound``). Special cases:
 
 - A write of a transaction is observed by any read of another transaction (``at_any_time``), because a cycle of
   transactions needs no order of time.
-- A snapshot of the system counts as observed if it belongs to the last uninterrupted sequence of snapshots, which alone
-  is judged (``liveness.snapshots``).
+- For checks of the system's state, each snapshot is a claim. It is exposed if it belongs to the last uninterrupted
+  sequence of snapshots, because only this sequence is judged (``liveness.snapshots``).
 
 Data that the system may rightly remove is no claim: removed elements, records that retention or compaction may delete,
 and changes of unknown outcome. A value that was added more than once is no claim either, because the second addition
@@ -63,8 +63,11 @@ class Exposure:
     no_claims: str = ""
     """Clause that says why there are no claims: ``each element was added twice or removed``."""
     remedy: str = ""
-    """Advice that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any claim,
-    because it need not use the feature that the check is about."""
+    """Advice that exposes claims: ``add a final read (sets.final_reads())``.
+
+    If the advice is empty, a lack of exposed claims never makes the verdict unknown, because a run need not use the
+    feature that the check is about.
+    """
     at_any_time: bool = False
     """An observation counts at any time. Then a low share is no warning, because most values are soon replaced."""
     each_key: bool = False

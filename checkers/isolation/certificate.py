@@ -1,4 +1,4 @@
-"""Certificates: a certificate is an order of events that shows that a history satisfies a level. Verifies it.
+"""Verifies certificates. A certificate is an order of events that shows that a history satisfies a level.
 
 The order lists each transaction once, by its number in the history. For snapshot isolation it lists two events of
 each: ``2 t`` is the start of transaction t, and ``2 t + 1`` its commit. The verifier replays the order. It shares no
@@ -36,13 +36,13 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
         for event in reversed(order):
             number = event // 2 if snapshot else event
             if (not snapshot or event % 2 == 0) and earliest < history.calls[number]:
-                return "a transaction comes after another one that was called after its return"
+                return "a transaction that had returned before another one was called comes after it"
             if not snapshot or event % 2:
                 earliest = min(earliest, history.returns[number])
     if level.rule is Rule.READ_UNCOMMITTED:
         return None
     if any(commits[writer] >= starts[number] for number, reads in enumerate(history.reads)
-           for read in reads for writer in (*read.others, read.writer) if writer != INITIAL):  # fmt: skip
+           for read in reads for writer in (*read.earlier_writers, read.writer) if writer != INITIAL):  # fmt: skip
         return "a read comes before its write"
     if level.rule is Rule.READ_COMMITTED:
         return None
@@ -66,6 +66,7 @@ def to_certificate(history: TransactionHistory, level: Level, order: Sequence[in
         events = [["commit" if event % 2 else "start", history.ops[event // 2]] for event in order]
     else:
         events = [history.ops[event] for event in order]
+    # Failed transactions, and those of unknown outcome whose writes no other read: only their reads are judged.
     without_writes = [op for op, counted in zip(history.ops, history.are_writes_counted, strict=True) if not counted]
     return {
         "level": level.name,
@@ -117,11 +118,11 @@ def _list_visible(
     for reader, reads in enumerate(history.reads):
         visible: set[int] = set()
         if level.rule is Rule.READ_ATOMIC:
-            visible = {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
+            visible = {one for read in reads for one in (*read.earlier_writers, read.writer)} - {INITIAL}
         for read in reads:
             yield from ((reader, read.key, read.writer, other) for other in visible)
             if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
-                visible |= {one for one in (*read.others, read.writer) if one != INITIAL}
+                visible |= {one for one in (*read.earlier_writers, read.writer) if one != INITIAL}
             elif ended is not None and level.order is not Order.NONE:
                 group = history.processes[reader] if level.order is Order.SESSION else 0
                 for other in ended.find_last(group, read.key, history.calls[reader]):
@@ -129,7 +130,11 @@ def _list_visible(
 
 
 class _Returned:
-    """Writers of a key that returned before a moment, by session (or 0). Only the last two in the order are found."""
+    """Writers of a key that returned before a moment, by session. Group 0 holds all if the level needs no sessions.
+
+    Only the last two in the order are found. Two are enough, because only two may come after all others: the reader
+    itself, and the writer that it read.
+    """
 
     def __init__(
         self, history: TransactionHistory, level: Level, writers: Mapping[int, Sequence[int]], places: Mapping[int, int]
@@ -167,7 +172,7 @@ def _list_causes(
     for first, second in _list_sessions(history):
         direct[second].add(first)
     for number, reads in enumerate(history.reads):
-        direct[number] |= {one for read in reads for one in (*read.others, read.writer)} - {INITIAL}
+        direct[number] |= {one for read in reads for one in (*read.earlier_writers, read.writer)} - {INITIAL}
     writers: dict[int, dict[int, list[int]]] = {}
     for number, written in enumerate(history.writes):
         for key in written:
@@ -178,25 +183,26 @@ def _list_causes(
     by_return.sort(key=history.returns.__getitem__)
     returns = [history.returns[number] for number in by_return]
     before = [bisect_left(returns, call) for call in history.calls]
-    users = Counter(before)  # by number of transactions that have returned, how many others were called then
-    last: dict[int, dict[int, int]] = {}
-    ended: dict[int, int] = {}  # what the first ``passed`` transactions to return saw, with themselves
+    # Key: a length of a prefix of `by_return`. Value: how many transactions still need the state after this prefix.
+    waiting = Counter(before)
+    seen_by: dict[int, dict[int, int]] = {}  # for each transaction, by session, the last transaction that it sees
+    ended: dict[int, int] = {}  # the first `passed` transactions of `by_return`, and all that they saw
     passed = 0
     kept: dict[int, dict[int, int]] = {0: {}}
     for number in order:
-        seen = last[number] = dict(kept[before[number]])
-        users[before[number]] -= 1
-        if not users[before[number]]:
+        seen = seen_by[number] = dict(kept[before[number]])
+        waiting[before[number]] -= 1
+        if not waiting[before[number]]:
             del kept[before[number]]
         for source in direct[number]:
-            _merge(seen, last[source])
+            _merge(seen, seen_by[source])
             seen[sessions[source]] = max(source, seen.get(sessions[source], -1))
-        while passed < len(by_return) and by_return[passed] in last:
+        while passed < len(by_return) and by_return[passed] in seen_by:
             one = by_return[passed]
-            _merge(ended, last[one])
+            _merge(ended, seen_by[one])
             ended[sessions[one]] = max(one, ended.get(sessions[one], -1))
             passed += 1
-            if users[passed]:
+            if waiting[passed]:
                 kept[passed] = dict(ended)
         for read in history.reads[number]:
             for session, candidates in writers.get(read.key, {}).items():

@@ -1,9 +1,10 @@
 """Names a violation in the terms of the field, and explains it in words.
 
 The classes are Adya's, as in the findings of ``checkers.transactions``. A *circle* is a cycle of steps
-(``refutation``). A derived step holds because its opposite would close a second circle. So in another order of versions
-the opposite holds, and the second circle is there instead. The finding has the class that comes last in
-``CYCLE_CLASSES`` among all these circles. Then every order of versions has a cycle of this class, or of one before it.
+(``refutation``). A derived step holds because its opposite would close a second circle. If the versions had another
+order, the opposite would hold, and there would be the second circle in place of the first. The finding has the class
+that comes last in ``CYCLE_CLASSES`` among all these circles. Then every order of versions has a cycle of this class, or
+of one before it.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def find_class(history: TransactionHistory, refutation: Refutation) -> str:
 
 
 def _rank(steps: Sequence[Step]) -> int:
-    """Returns the highest rank of the circle and of the circles for which its derived steps stand."""
+    """Returns the highest rank among this circle and the second circles that justify its derived steps."""
     own = _rank_kinds([step.kind for step in steps])
     others = []
     for step in steps:
         if step.because:
-            # A ww step with a reader is one edge of a choice. The other edge is the rw edge from this reader.
+            # A choice (`saturation`) has a ww edge and an rw edge from a reader, or without a reader two ww edges.
             opposite = Kind.RW if step.kind is Kind.WW and step.reader >= 0 else Kind.WW
             others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_inside(step)))
     return max([own, *others])
@@ -101,14 +102,14 @@ def find_term(history: TransactionHistory, refutation: Refutation) -> str:
             if read.key in history.writes[number] and found.setdefault((read.key, read.writer), number) != number:
                 return _LOST_UPDATE
     kinds = [step.kind for step in steps]
-    inner = {step.kind for step in _iterate_steps(steps)}
-    if Kind.REAL_TIME in inner and kinds.count(Kind.RW) <= 1 and len(involved) <= 3:
+    all_kinds = {step.kind for step in _iterate_steps(steps)}
+    if Kind.REAL_TIME in all_kinds and kinds.count(Kind.RW) <= 1 and len(involved) <= 3:
         return "a stale read"
     if len(steps) == 2 and kinds == [Kind.RW, Kind.RW]:
         return "write skew"
     if sorted(kinds) == [Kind.WR, Kind.WR, Kind.RW, Kind.RW] and _rank_kinds(kinds) == 3:
         return "a long fork"
-    if len({step.source for step in steps}) == 2 and _rank(steps) == 2 and not inner & {*_SUFFIXES}:
+    if len({step.source for step in steps}) == 2 and _rank(steps) == 2 and not all_kinds & {*_SUFFIXES}:
         return "a fractured read"
     return {0: "a dirty write", 1: "circular information flow"}.get(_rank(steps), "")
 
@@ -148,7 +149,8 @@ def _iterate_branches(refutation: Refutation, given: tuple[Step, ...]) -> Iterat
 
 
 def get_shown_path(step: Step) -> tuple[Step, ...]:
-    """Returns the path that the reason of a derived step names. Empty for one direct reading, which is not named."""
+    """Returns the path that the reason of a derived step names. Empty if the path is a single wr step: the reason then
+    names this read itself."""
     is_direct = len(step.because) == 1 and step.because[0].kind is Kind.WR
     return () if is_direct else step.because
 
@@ -216,13 +218,13 @@ class _Words:
             return f"{source} and {target} wrote {key} and cannot be concurrent{self._because(step, '')}"
         return f"{target} wrote {key} after {source}, as reads of it show"
 
-    def _because(self, step: Step, why: str) -> str:
-        """Returns the path of a derived step in words."""
+    def _because(self, step: Step, lead_in: str) -> str:
+        """Returns the path of a derived step in words, after ``lead_in`` and the name of the writer."""
         path = get_shown_path(step)
         if not path:
             return ""
         names = [str(self._history.ops[path[0].source])]
         for one in path:
             names.append(f"{one.kind.name.lower().replace('_', ' ')} {self._history.ops[one.target]}")
-        after = f"{why} {self._name(step.writer)}: " if why and step.writer >= 0 else ""
+        after = f"{lead_in} {self._name(step.writer)}: " if lead_in and step.writer >= 0 else ""
         return f" ({after}{' -> '.join(names)})"

@@ -97,7 +97,7 @@ def _find_users(history: TransactionHistory) -> _Users:
 
 def _find_observed(history: TransactionHistory) -> set[int]:
     """Returns the transactions whose writes others read, or follow in the order of a list."""
-    read = {writer for reads in history.reads for one in reads for writer in (one.writer, *one.others)}
+    read = {writer for reads in history.reads for one in reads for writer in (one.writer, *one.earlier_writers)}
     return read | {first for first, _, _ in history.list_known_versions()}
 
 

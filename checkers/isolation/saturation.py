@@ -50,12 +50,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class _KeyProblem:
-    """The accesses to a key: ``readers[i]`` read the version that ``writers[sources[i]]`` wrote."""
+    """The accesses to a key: ``readers[i]`` read the version that ``writers[read_from[i]]`` wrote."""
 
     key: int
     writers: Ints
     readers: Ints
-    sources: Ints
+    read_from: Ints
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ class Problem:
     keys: tuple[_KeyProblem, ...]
     known: tuple[Edge, ...]
     times: tuple[int, ...]
-    """By node, the time that breaks ties: the call. For a commit it is the return, but at most 1 s after the call."""
+    """By node, the likely time of its event: the call. For a commit it is the return, but at most 1 s after the call.
+
+    Searches try the edges of a choice, and sort unordered nodes, by these times.
+    """
 
     @property
     def nodes(self) -> int:
@@ -90,7 +93,8 @@ class Problem:
 def make_problem(history: TransactionHistory, level: Level, members: Sequence[int] | None = None) -> Problem:
     """Makes the problem of a level that needs a search. ``members``: numbers of transactions, ascending; None: all."""
     chosen = range(len(history)) if members is None else members
-    local = {number: place for place, number in enumerate(chosen)}  # by number in the history, that in the problem
+    # Key: the number of a transaction in the history. Value: its number in the problem.
+    local = {number: place for place, number in enumerate(chosen)}
     snapshot = level.rule is Rule.SNAPSHOT_ISOLATION
     writers: dict[int, list[int]] = {}
     reads: dict[int, list[tuple[int, int]]] = {}
@@ -143,10 +147,11 @@ def _list_known_edges(
         )
     for key in writers:
         inside = [local[one] for one in history.versions.get(key, ()) if one in local]
-        last = [local[one] for one in history.unseen.get(key, ()) if one in local]
+        # Elements that no read shows come after the last element that a read shows.
+        unseen = [local[one] for one in history.unseen.get(key, ()) if one in local]
         yield from (Edge(commit(a), start(b), Kind.WW, key) for a, b in pairwise(inside) if a != b)
         if inside:
-            yield from (Edge(commit(inside[-1]), start(b), Kind.WW, key) for b in last if b != inside[-1])
+            yield from (Edge(commit(inside[-1]), start(b), Kind.WW, key) for b in unseen if b != inside[-1])
 
 
 def _restrict_sessions(history: TransactionHistory, local: dict[int, int]) -> list[tuple[int, int]]:
@@ -160,7 +165,8 @@ def _restrict_sessions(history: TransactionHistory, local: dict[int, int]) -> li
 
 
 class Conflict(Exception):
-    """The edges have a cycle. ``edge`` closes it; None: some known edges do."""
+    """The edges have a cycle. ``edge`` is the new edge that closes it; None if the cycle has only edges that were added
+    before."""
 
     def __init__(self, edge: Edge | None) -> None:
         super().__init__("cycle")
@@ -208,7 +214,7 @@ class Saturation:
     def focus(self, nodes: Collection[int]) -> None:
         """Limits choices to these nodes, and rules to the keys that they write.
 
-        No choice between other nodes may depend on a choice between these (``decomposition``).
+        The caller guarantees that no choice between other nodes depends on these (``decomposition``).
         """
         self._focus = nodes
         self._keys = tuple(
@@ -328,7 +334,8 @@ class Saturation:
         self._is_closed = True
 
     def _link(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Returns the targets and the sources of each node's edges. Auxiliary nodes are the last ones."""
+        """Returns the targets and the sources of each node's edges. Nodes from ``problem.nodes`` on are auxiliary
+        (``link_by_time``)."""
         if self._linked > len(self.edges) or not self._following:
             count = count_nodes(self.problem.nodes, self.problem.known)
             self._following, self._sources, self._linked = [[] for _ in range(count)], [[] for _ in range(count)], 0
@@ -346,8 +353,8 @@ class Saturation:
 
     def _derive(self, accesses: _KeyProblem) -> list[Edge]:
         """Returns the edges that the rules add for one key."""
-        problem, key, writers, readers, sources = (
-            self.problem, accesses.key, accesses.writers, accesses.readers, accesses.sources,
+        problem, key, writers, readers, read_from = (
+            self.problem, accesses.key, accesses.writers, accesses.readers, accesses.read_from,
         )  # fmt: skip
         commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
         order = self._read_reachability(commits, commits)
@@ -355,18 +362,18 @@ class Saturation:
         if len(readers):
             others = writers[:, None] != readers
             # commit(V) reaches start(R), so start(R) -> commit(V) would close a cycle: commit(V) -> commit(W).
-            places, columns = np.nonzero(self._read_reachability(commits, starts) & ~order[:, sources] & others)
+            places, columns = np.nonzero(self._read_reachability(commits, starts) & ~order[:, read_from] & others)
             for place, column in zip(places.tolist(), columns.tolist(), strict=True):
-                source = int(sources[column])
+                source = int(read_from[column])
                 edges.append(
                     Edge(int(commits[place]), int(commits[source]), Kind.WW, key, int(readers[column]),
                          int(writers[source]), (int(commits[place]), int(starts[column])))
                 )  # fmt: skip
             # commit(W) reaches commit(V), so commit(V) -> commit(W) would close a cycle: start(R) -> commit(V).
-            wanted = order[sources] & ~self._read_reachability(starts, commits) & others.T
-            wanted[np.arange(len(sources)), sources] = False
+            wanted = order[read_from] & ~self._read_reachability(starts, commits) & others.T
+            wanted[np.arange(len(read_from)), read_from] = False
             for column, place in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
-                source = int(sources[column])
+                source = int(read_from[column])
                 edges.append(
                     Edge(int(starts[column]), int(commits[place]), Kind.RW, key, int(readers[column]),
                          int(writers[source]), (int(commits[source]), int(commits[place])))
@@ -384,15 +391,15 @@ class Saturation:
         return edges
 
     def _list_choices_of_key(self, accesses: _KeyProblem) -> Iterator[Choice]:
-        problem, key, writers, readers, sources = (
-            self.problem, accesses.key, accesses.writers, accesses.readers, accesses.sources,
+        problem, key, writers, readers, read_from = (
+            self.problem, accesses.key, accesses.writers, accesses.readers, accesses.read_from,
         )  # fmt: skip
         commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
         if len(readers):
             order = self._read_reachability(commits, commits)
-            is_open = ~order[:, sources] & ~self._read_reachability(starts, commits).T & (writers[:, None] != readers)
+            is_open = ~order[:, read_from] & ~self._read_reachability(starts, commits).T & (writers[:, None] != readers)
             for place, column in zip(*(found.tolist() for found in np.nonzero(is_open)), strict=True):
-                source = int(sources[column])
+                source = int(read_from[column])
                 reader, writer = int(readers[column]), int(writers[source])
                 before = Edge(int(commits[place]), int(commits[source]), Kind.WW, key, reader, writer, decided=True)
                 after = Edge(int(starts[column]), int(commits[place]), Kind.RW, key, reader, writer, decided=True)
@@ -414,7 +421,7 @@ class Saturation:
 
 
 def find_premises(edges: Sequence[Edge], used: Path) -> dict[tuple[int, Edge], Path]:
-    """Returns the paths that justify derived edges: those of ``used``, those on these paths, and so on.
+    """Returns a path for each derived edge in ``used``, for each derived edge on such a path, and so on.
 
     A path leads from the first to the second node of the edge's premise. Each edge has its index in ``edges``.
     """

@@ -48,13 +48,13 @@ Row = tuple[int, int, int, str, str, int | None, int | None, int, int | None, st
 class Read:
     """A read of another transaction's version: of ``key``, written by transaction ``writer``, or ``INITIAL``.
 
-    ``others``: the writers of earlier elements of a list.
+    ``earlier_writers``: the writers of the earlier elements of a list.
     """
 
     key: int
     writer: int
     value: int | None
-    others: tuple[int, ...] = ()
+    earlier_writers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def _find_first_reads(reads: Sequence[Read]) -> dict[int, int]:
     """Returns the writers that a transaction read from, in the order of its first reads of each, each with a key."""
     first: dict[int, int] = {}
     for read in reads:
-        for writer in (*read.others, read.writer):
+        for writer in (*read.earlier_writers, read.writer):
             if writer != INITIAL:
                 first.setdefault(writer, read.key)
     return first
@@ -107,7 +107,7 @@ def _list_order_within_transactions(history: TransactionHistory) -> list[Edge]:
         places: dict[int, list[tuple[int, int]]] = {}
         seen: dict[int, int] = {}
         for place, read in enumerate(reads):
-            for writer in (*read.others, read.writer):
+            for writer in (*read.earlier_writers, read.writer):
                 if writer != INITIAL:
                     seen.setdefault(writer, place)
             places.setdefault(read.key, []).append((place, read.writer))

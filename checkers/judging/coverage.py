@@ -300,7 +300,7 @@ def _find_recoveries(
 ) -> tuple[list[KeyRecovery], list[Finding]]:
     """Returns the recoveries after one heal, and the findings. ``last``: the end of the history."""
     limit = healed + contract.deadline
-    undisturbed = not any(other.disturbs(healed, limit) for other in faults if other.id != fault.id)
+    undisturbed = not any(other.may_overlap(healed, limit) for other in faults if other.id != fault.id)
     recoveries, late = [], []
     for row in rows:
         subject = SUBJECTS[row["subject"]]

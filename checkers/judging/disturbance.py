@@ -31,8 +31,8 @@ from assay.harness.core.printable import count_noun
 MAX_GAP: Final = 450_000_000
 """Maximum nanoseconds from a heal to the next fault of one disturbance.
 
-The faults of a cascading failover (``assay.nemesis.faults.cascading_failover``) have shorter gaps. Episodes of the mix
-have longer gaps.
+The faults of a cascading failover (``assay.nemesis.faults.cascading_failover``) have shorter gaps. Between
+faults that are drawn at random (``assay.nemesis.schedule.mix``), gaps are longer.
 """
 
 EQUIVALENT: Final = {
@@ -40,9 +40,10 @@ EQUIVALENT: Final = {
     "stop-consumer": "pauses_process and on_clients",
     "zookeeper-pause": f"pauses_process and {TARGETS_ZOOKEEPER}",
 }
-"""Faults whose name in a contract also stands for other faults of equal effect.
+"""Names in a contract that also stand for other faults of equal effect.
 
-The value is an SQL condition that these faults fulfil. They have another name, or targets of another kind.
+The key is the fault's name in the contract. The value is an SQL condition that selects the other faults, which have
+another name, or targets of another kind.
 """
 
 
@@ -73,7 +74,7 @@ class FaultTimes:
         """Whether the injection is known to have begun."""
         return self.injected is not None or self.since is not None
 
-    def disturbs(self, start: int, end: int) -> bool:
+    def may_overlap(self, start: int, end: int) -> bool:
         """Returns whether the fault may have been active at some moment of the closed interval. It may be active before
         its injection is complete."""
         since = self.injected if self.since is None else self.since
@@ -82,7 +83,8 @@ class FaultTimes:
     def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
         """Returns whether the fault was active at some moment of the closed interval. An unhealed fault never ends.
 
-        ``began``: the start of its injection, for callers that count the fault as active from this time on.
+        ``began``: the start of the injection. If it is given, the fault counts as active from then on. Otherwise the
+        fault counts from the end of the injection.
         """
         since = self.injected if began is None or self.injected is None else began
         return since is not None and since <= end and (self.healed is None or self.healed >= start)

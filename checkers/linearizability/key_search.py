@@ -36,7 +36,7 @@ from assay.checkers.linearizability.sets import SET
 LAYERS: Final = "layers of elements"
 PAIRS: Final = "pairs of values"
 VALUES: Final = "values"
-"""The methods of ``KeyResult`` for the algorithms of this module."""
+"""Values of ``KeyResult.method`` for the algorithms of this module."""
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
@@ -51,7 +51,7 @@ def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
     try:
         if (direct := judge_directly(history, deadline)) is not None:
             return replace(direct, seconds=deadline.elapsed)
-        found = search_key(history, deadline.deduct())
+        found = search_key(history, deadline.get_remaining_limits())
     except ModelError as error:
         return KeyResult(len(history), model_error=str(error))
     except OutOfTime as over:

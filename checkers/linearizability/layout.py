@@ -1,11 +1,14 @@
-"""Memory layout of one key's operations for the compiled search: events in order, and each operation's place in a row.
+"""Memory layout of one key's operations for the compiled search: events in order, and each operation's bits in a row.
+
+``core`` explains blind, total, lost, optional and interned.
 
 An operation that completes has a *slot* while it is pending. Slots are reused, so their number is the largest number of
 operations pending at once, even in a long history. Operations of unknown outcome are pending for ever. Equal ones form
 a *group*. A row counts the used operations of each group, in as few bits as the group's size needs.
 
-A configuration is a row of integers: the state, a *done* bit and an *optional* bit per slot, the groups' counts, and a
-mark. The mark is 1 if the last action was total and was not read (rule 4 of ``core``).
+A configuration is a row of integers: the state, two bits per slot, the groups' counts, and a mark. The *done* bit says
+that the operation took effect, the *optional* bit that it need not (rule 3 of ``core``). The mark is 1 if the last
+action was total, and no read has shown its effect (rule 4 of ``core``).
 """
 
 from typing import Final, NamedTuple
@@ -20,10 +23,10 @@ from assay.checkers.linearizability.model import Action
 Ints = NDArray[np.int64]
 
 WORD: Final = 60
-"""Number of bits used in each integer of a row. The other bits are for the sign and for overflow of compared counts."""
+"""Number of bits used in each integer of a row. The other bits are the sign and room for ``guards``."""
 
 NONE: Final = np.iinfo(np.int64).min
-"""Stands for the lost state of a model that has none."""
+"""The value of ``Layout.lost`` for a model without a lost state."""
 
 
 class Layout(NamedTuple):
@@ -47,12 +50,14 @@ class Layout(NamedTuple):
     blind: Ints
     total: Ints
     group_kind: Ints
-    """For each group, its action. The next three arrays have the word of a row, the unit and the mask of its count."""
+    """For each group, its action. The next three arrays describe the group's count: the word of a row that has it, the
+    number that adds one to it, and the mask of its bits."""
     group_word: Ints
     group_unit: Ints
     group_mask: Ints
     guards: Ints
-    """For each word of counts, a bit above each count. The bit stays set iff a difference of counts is not negative."""
+    """For each word of counts, a bit above each count. The bit is set before two rows are subtracted, and stays set iff
+    the difference of the counts is not negative."""
     lost: int
     """The lost state (``core``), or ``NONE``."""
     words: int
@@ -70,8 +75,8 @@ def lay_out(
     done = np.flatnonzero(~info)
     times = np.concatenate([call, ret[done]])
     returns = np.concatenate([np.zeros(count, np.int64), np.ones(len(done), np.int64)])
-    marks = np.concatenate([np.arange(count, dtype=np.int64), ~done])
-    events = marks[np.lexsort((marks, returns, times))]
+    codes = np.concatenate([np.arange(count, dtype=np.int64), ~done])
+    events = codes[np.lexsort((codes, returns, times))]
     slot, slots = _assign_slots(events, info)
     rank = np.full(count, FOREVER, dtype=np.int64)
     ends = np.flatnonzero(events < 0)
@@ -109,15 +114,15 @@ def _assign_slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
     """Returns the slot of each operation that completes, and the number of slots."""
     slot = np.zeros(len(info), np.int64)
     free = np.empty(len(info) + 1, np.int64)
-    kept = slots = 0
+    free_count = slots = 0
     for event in events:
         if event < 0:
-            free[kept] = slot[~event]
-            kept += 1
+            free[free_count] = slot[~event]
+            free_count += 1
         elif not info[event]:
-            if kept:
-                kept -= 1
-                slot[event] = free[kept]
+            if free_count:
+                free_count -= 1
+                slot[event] = free[free_count]
             else:
                 slot[event] = slots
                 slots += 1

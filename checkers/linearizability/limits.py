@@ -91,7 +91,7 @@ class Deadline:
         if self._seconds is not None:
             self._seconds += seconds
 
-    def deduct(self) -> Limits:
+    def get_remaining_limits(self) -> Limits:
         """Returns the limits for the rest of the time."""
         return self._limits.deduct(self.elapsed)
 

@@ -238,7 +238,9 @@ def _search_element(history: KeyHistory, element: int, parts: Sequence[Part], de
         texts=[text for _, _, text in numbers],
         values=history.values,
     )
-    found = search_key(own, deadline.deduct())  # its field ``spent`` names the limit that ended the search
+    found = search_key(
+        own, deadline.get_remaining_limits()
+    )  # its field ``spent`` names the limit that ended the search
     return KeyResult(
         operations=len(history),
         finding=None if found.why is None else to_finding(NONLINEARIZABLE, own, found.why),

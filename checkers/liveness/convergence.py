@@ -4,7 +4,7 @@
   unregistered broker, because it cannot lead and its replicas cannot be in sync.
 - ``disobeyed-settings``: a live replica applies a topic's changed settings by the obedience deadline. The check
   compares two fingerprints: one of the settings in ZooKeeper merged over the cluster's defaults, and one of the
-  settings that the replica reports. A replica that misses a change during another change fails this check.
+  settings that the replica reports. So a replica fails this check if it overlooks one of two quick changes.
 - ``no-rejoin``: a replica that can be in sync joins the in-sync set by the rejoin deadline. It can be in sync if it is
   assigned, and its broker and the leader are registered and obey the present leader epoch. No client writes at this
   time, so the replica catches up in any case.
@@ -94,7 +94,8 @@ NO_REJOIN: Final = make_snapshot_check(
     anomaly="no-rejoin",
     meaning="a replica did not rejoin the in-sync set by the deadline, although it could",
     views=parse_views(f"""
-        -- Replicas that follow in the present epoch and are not in sync. `f`: the replica, `r`: its leader.
+        -- Replicas that follow in the present epoch and are not in sync. `f`: the replica, `r`: its leader,
+        -- `p.members`: the in-sync set.
         create view rejoin_missing as
         select p.look, p.key, p.epoch, p.leader_node, b.node
         from rest_led p
@@ -110,7 +111,7 @@ NO_REJOIN: Final = make_snapshot_check(
     claim="{node:capital} did not get back into the in-sync set of {key} from {since:time} to {until:time}, although "
     "no fault was in force and it followed {leader_node} in leader epoch {epoch}; the contract's deadline is "
     "{deadline:time}.",
-    about=(FOLLOWING,),  # subjects of a finding
+    about=(FOLLOWING,),  # subjects of a finding: texts with columns
     seen_again=True,  # one cause may be reported several times
 )
 
@@ -138,9 +139,9 @@ DISOBEYED_STATE: Final = make_snapshot_check(
         {order_by("f.key, f.node")}
         """,
     # `[condition?text|other text]` is a choice: see `checkers.claims`.
-    claim="the state of {key} with leader epoch {epoch} was there from {since:time} to {until:time}, no fault was in "
-    "force, and {node}, which it is about, [is still in epoch {obeyed}|has no replica of it]; the contract's deadline "
-    "is {deadline:time}.",
+    claim="the state of {key} with leader epoch {epoch} assigns a replica to {node}. The state was there from "
+    "{since:time} to {until:time} and no fault was in force, but {node} [is still in epoch {obeyed}|has no replica of "
+    "{key}]; the contract's deadline is {deadline:time}.",
     about=(ON_NODE, EPOCH),  # subjects of a finding
 )
 
@@ -182,6 +183,7 @@ LATE_FLUSH: Final = make_snapshot_check(
         "flush_lacking",
         "key, node, log_end, flush_ms",
         "obedience_deadline",
+        # `g`: the columns above, `d`: the contract's deadlines
         duration=f"d.obedience_deadline + {milliseconds('g.flush_ms')} * 1000000",
     ),
     evidence=f"""

@@ -38,9 +38,8 @@ def _find_short_inspection(engine: Engine) -> list[str]:
         return []
     return [
         shorten_times(
-            f"not everything had come to its end at {format_seconds(row['until'])}, and the system was looked at for "
-            f"{format_seconds(row['until'] - row['since'])} only, not for the contract's "
-            f"{format_seconds(row['deadline'])}"
+            f"some work was still unfinished at {format_seconds(row['until'])}, and the system was inspected for only "
+            f"{format_seconds(row['until'] - row['since'])}, not for the contract's {format_seconds(row['deadline'])}"
         )
     ]
 
@@ -63,8 +62,8 @@ REST: Final = Family(
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
     prepare=_find_short_inspection,
-    about_servers=True,  # so a run that only this family can judge is unknown
+    about_servers=True,  # it judges no operation of a client, so a run that only this family can judge is unknown
 )
 
 LIVENESS_ANOMALIES: Final = REST.anomalies
-"""All anomalies of a system that can be inspected after a run and does not reach its goal states."""
+"""The anomalies of this family: goal states that an inspected system did not reach after a run."""

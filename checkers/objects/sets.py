@@ -127,8 +127,12 @@ def _declare_exposure(since: str, *, once: bool, remedy: str = "") -> Exposure:
 
 
 def _select_evidence(found: str) -> str:
-    """Returns SQL: for each violation, two operations that are nearest in time: one after which the element is in the
-    set, and a later read that lacks the element."""
+    """Returns SQL with two operations for each violation, the nearest in time. After the first, the element is in the
+    set (side 0). The second is a later read that lacks the element (side 1).
+
+    - ``third_op``: further evidence. It is the add if a read is known, or the first read that shows the element.
+    - ``former_op``, ``contradicted_at``, ``earliest`` and ``earliest_op``: see ``select_nearest_pairs``.
+    """
     few = first_rows_subquery(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op,
@@ -162,9 +166,26 @@ def _select_evidence(found: str) -> str:
         """
 
 
+_LACKED_LATER: Final = (
+    "and the read by {reader_op}, called at {reader_op:called}, lacks it[missing>1? (and {missing-1} more reads)]"
+)
+_READ_BEFORE: Final = (
+    "{value} was in a read by {known_op} that returned at {known_op:returned}, "
+    + _LACKED_LATER
+    + "[add_op?; its add by {add_op} was acknowledged[ by {add_node}] at {add_op:returned}]"
+)
+"""Claim about an element that an earlier read showed."""
+_ADDED_BEFORE: Final = (
+    "the add of {value} by {known_op} was acknowledged[ by {node}] at {known_op:returned}, "
+    + _LACKED_LATER
+    + "; [seen?the first to show it, by {shown_op}, returned at {seen:time}|no read ever showed it]"
+)
+"""Claim about an element that was added."""
+
+
 def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure: Exposure) -> Check:
     """Declares a check of elements that a read lacks. ``condition``: SQL over ``m`` (``set_missing``) and ``e``
-    (``set_elements``); ``v`` has the elements that an earlier read showed."""
+    (``set_elements``); ``v`` has the elements that one read showed and a later read lacks."""
     return Check(
         anomaly=anomaly,
         meaning=meaning,
@@ -180,12 +201,7 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure:
         examined="select count(*) as examined from set_elements where removed = 0",
         exposure=exposure,
         # `[condition?text|other text]` is a choice: see `checkers.claims`.
-        claim="{key}: [known_by=set-read?{value} was in a read by {known_op} that returned at {known_op:returned}|the "
-        "add of {value} by {known_op} was acknowledged[ by {node}] at {known_op:returned}], and the read by "
-        "{reader_op}, called at {reader_op:called}, lacks it[missing>1? (and {missing-1} more "
-        "reads)][known_by=set-read?[add_op?; its add by {add_op} was acknowledged[ by {add_node}] at "
-        "{add_op:returned}]|; [seen?the first to show it, by {shown_op}, returned at {seen:time}|no read ever showed "
-        "it]].",
+        claim=f"{{key}}: [known_by=set-read?{_READ_BEFORE}|{_ADDED_BEFORE}].",
         operations=("known_op", "reader_op", "third_op"),
         more="{missing-1}",  # how many operations are not listed
         moments=("contradicted_at", "acked"),  # further times of cause and effect

@@ -60,7 +60,8 @@ else:
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"
 ORDERS: Final = (PROCESS, REAL_TIME)
-"""The orders that a contract can declare (``transaction_order``). A class of cycles that needs one ends in its name."""
+"""The orders that a contract can declare (``transaction_order``). If a class of cycles needs an order, the name of the
+class ends with it: ``G1c-real-time``."""
 
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
@@ -113,8 +114,8 @@ class _CycleSearch:
         self._instances: list[_Instance] = []
         self._counts: dict[str, int] = {}
         self._rank: dict[int, int] = {}
-        """By transaction on a cycle that needs no order of time, the rank of its component: an index of
-        ``CYCLE_CLASSES``."""
+        """For each transaction that is on a cycle without edges of an order of time: the rank of its component, which
+        is an index of ``CYCLE_CLASSES``."""
         self.doubts: list[str] = []
 
     def find_dependency_cycles(self) -> None:
@@ -139,7 +140,10 @@ class _CycleSearch:
                 self._rank[op] = self._add_repeated_read(row, 2)
 
     def find_ordered_cycles(self, order: str) -> None:
-        """Finds cycles that need this order, if they are stronger than the cycles of their transactions without it."""
+        """Finds cycles that need this order of time.
+
+        A cycle is left out if one of its transactions is on an equally strong cycle that needs no order.
+        """
         known = self._node, self._call, self._ret, self._window
         added = order_in_real_time(*known) if order == REAL_TIME else self._list_process_order()
         graph = Graph.of(
@@ -195,7 +199,8 @@ class _CycleSearch:
         if classified.unsure:
             self.doubts.append(
                 f"G-single cannot be ruled out in {classified.unsure} groups of transactions that depend on each other "
-                f"in circles: the search ended after {LIMIT} steps; each group counts as a weaker anomaly that it has"
+                f"in circles: the search ended after {LIMIT} steps; each group is reported as the weaker anomaly that "
+                "was found in it"
             )
         return classified
 
@@ -323,7 +328,7 @@ _MEANINGS: Final = dict(
         (
             "two transactions wrote over each other's writes",
             "transactions form a cycle in which each saw or overwrote a write of the one before",
-            "a transaction saw some writes of another transaction, or of later ones, and missed others",
+            "a transaction missed a write of another transaction, but depends on that transaction",
             "transactions saw others' writes in orders that no sequence of snapshots has",
             "transactions form a cycle in which some missed what others wrote",
         ),

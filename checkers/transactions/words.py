@@ -16,7 +16,7 @@ _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_elements gro
 
 @dataclass(frozen=True)
 class TransactionTimes:
-    """Call and return of a transaction, and its process. ``ret`` is -1 or infinite if the return is unknown."""
+    """Call and return of a transaction, and its process. ``ret`` is -1 or ``INFINITY`` if the return is unknown."""
 
     process: int
     call: int
@@ -86,6 +86,7 @@ class LinkReasons:
             return f"{source} had returned at {ended}, before {target} was called at {began}"
         first_row = self._rows[link.edges[0].source, link.edges[0].target]
         last_row = self._rows[link.edges[-1].source, link.edges[-1].target]
+        # Values of two versions (`edges`). `low` is the earlier version, not the smaller value.
         key, low, high = first_row["key"], first_row["low"], last_row["high"]
         wrote = "appended" if key in self._lists else "wrote"
         if link.kind == WR:
@@ -96,7 +97,7 @@ class LinkReasons:
         seen = f"{key} up to {low}" if key in self._lists else f"{low} of {key}"
         if low is None:
             seen = f"{key} when nothing was in it"
-        if link.kind == OVERTAKING:
+        if link.kind == OVERTAKING:  # the source replaced the version that it read, as in a lost update (`edges`)
             return f"{source} read {seen} and then {wrote} to it itself, without the {high} that {target} {wrote}"
         return f"{source} read {seen}, without the {high} that {target} {wrote}"
 
@@ -127,6 +128,6 @@ def describe_repeated_read(row: Row) -> str:
         "nothing" if value is None else f"{value} of another transaction" for value in (row["low"], row["high"])
     )
     return (
-        f"Transaction {row['first_op']} read {row['key']} twice, and found first {low} and then {high}: whichever was "
-        "there first, one of the reads should have shown the other."
+        f"Transaction {row['first_op']} read {row['key']} twice, and found first {low} and then {high}: both reads "
+        "should have shown the same version."
     )

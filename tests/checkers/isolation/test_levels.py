@@ -192,7 +192,7 @@ def test_a_wrong_certificate_is_rejected() -> None:
     strict = find_level("strict-serializable")
     assert (
         find_flaw(history, strict, [0, 2, 1])
-        == "a transaction comes after another one that was called after its return"
+        == "a transaction that had returned before another one was called comes after it"
     )
 
 
