@@ -1,8 +1,9 @@
 """A node's separate disk: ext4 in an image file on a loop device, which the container mounts itself.
 
 The power of such a disk can be cut (``cluster/ssh/power.py``) without a stop of the container, so the node keeps its
-network and rules. The container mounts the disk with its own right (SYS_ADMIN), and the mount ends with the container.
-Only a loop device and a file remain to be removed by the harness. Only runs whose faults need disks get them.
+network and packet rules. The container mounts the disk with its own right (SYS_ADMIN), and the mount ends with the
+container. Only a loop device and a file remain to be removed by the harness. Only runs whose faults need disks get
+them.
 
 The loop device is identified by its image, never by its number, because at the time of the undo, the number may belong
 to another owner.
@@ -128,7 +129,7 @@ def require_disk_support() -> None:
             package = "e2fsprogs" if program == "mkfs.ext4" else "mount"
             raise DiskImageError(f"{program} is not installed (`apt install {package}`)")
     if not Path("/dev/loop-control").exists():
-        raise DiskImageError("there is no /dev/loop-control: `modprobe loop`, or a container that is given the device")
+        raise DiskImageError("there is no /dev/loop-control: run `modprobe loop`; a container must be given the device")
 
 
 def _attach(image: Path) -> str:

@@ -14,7 +14,8 @@ from assay.cluster.sim.transport import SimSocket, SimTransport
 
 
 class SimServer(asyncio.AbstractServer):
-    """A listening socket. It accepts connections in the context, and so in the process, that created it.
+    """A listening socket. It accepts connections in a copy of the context in which it was created, and so in the same
+    process.
 
     While that process is stopped, new connections wait.
     """
