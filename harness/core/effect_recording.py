@@ -36,7 +36,10 @@ class EffectRecorder:
         self._checked_kinds: set[object] = set()
 
     def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
-        """Returns the effects of an unfinished operation. Returns none if they are invalid; ``record`` reports that."""
+        """Returns the effects that an operation in progress has so far. ``completed`` supposes an unknown outcome.
+
+        Returns none if they are invalid; ``record`` reports that.
+        """
         try:
             return self._validate(derive(completed))
         except Exception:  # noqa: BLE001 - user code

@@ -64,11 +64,15 @@ class RunReport:
     answer_wait: float | None = None
     """If a run was ended because no operation was answered: the seconds that it had waited."""
     endless: tuple[float, str] | None = None
-    """If a run was ended because a generator read nothing new: the seconds, and the generator."""
+    """If a run was ended because a generator's operations read no new record for too long: the seconds that it had
+    waited, and the generator."""
 
     @property
     def worker_nodes(self) -> dict[str, str]:
-        """By worker, the node through which its clients reach the system, if they read no other address."""
+        """By worker, the node through which its clients reach the system.
+
+        Leaves out workers whose clients asked for the addresses of other nodes.
+        """
         return {worker: one.node for worker, one in self.endpoints.items() if not one.has_read_others}
 
     @property

@@ -144,8 +144,8 @@ class OperationShape:
     - ``allows``: says whether the answer of an ok completion fits the call. Any other is a finding (``answers``).
     - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
     - ``ignores_values``: no check reads the values, so they need not be readable.
-    - ``is_repeated_by_nil``: says whether an ok completion without a value repeats the call, because the call reads
-      nothing.
+    - ``is_repeated_by_nil``: says for the argument of a call whether the result nil means this argument. It does so if
+      the call reads nothing.
     - ``keeps_results``: operations that did not end ok may have results, which the check reads.
     """
 
@@ -161,7 +161,8 @@ class OperationShape:
 
     @property
     def ignores_answers(self) -> bool:
-        """Whether any value of a type other than the call's means success, so that it need not be readable."""
+        """Whether an answer of another type than the call's argument only means success. Then the answer need not be
+        readable."""
         return self.ignores_values or self.allows in (allow_repeated, allow_swapped)
 
 

@@ -481,8 +481,8 @@ def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], l
             half = number == len(lines) and not isinstance(error, msgspec.ValidationError)
             what = "half a line, whose end is lost" if half else f"damaged: {error}"
             damaged.append((DamagedLine(path, number, what, _find_cell(line)), line))
-    # If a night is killed while it writes a line, the resumed night records that attempt again. So a damaged line
-    # is not lost if a whole line has the same start.
+    # If a night is killed while it writes a line, the resumed night records that attempt again. So nothing is
+    # lost by a damaged line if an intact line has the same `started`.
     starts = {str(getattr(one, "started", "")).encode() for _, one in decoded}
     return decoded, [one for one, line in damaged if not (start := STARTED.search(line)) or start[1] not in starts]
 

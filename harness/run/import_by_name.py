@@ -115,7 +115,7 @@ def find_model(name: str, option: str = "--model", read_values: Callable[[str], 
     try:
         arguments = [] if text is None else read_values(text)
     except ValueError as error:
-        raise SettingsError(f'{option}={name}: its arguments are no values, such as 0 or "a": {error}') from error
+        raise SettingsError(f'{option}={name}: its arguments must be values such as 0 or "a": {error}') from error
     if base in MODELS:
         return _find_builtin(name, base, arguments, option)
     found = import_named(option, base, "model", lambda kind: kind is not Model and issubclass(kind, Model))

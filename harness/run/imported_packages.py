@@ -15,7 +15,8 @@ from typing import Final
 OWN_PACKAGE: Final = "assay"
 DEVELOPMENT_EXTRAS: Final = re.compile(r"extra ?== ?['\"](dev|tests?|testing|docs?|lint|typing)['\"]")
 GENERIC_PARTS: Final = ("checkers", "cluster", "harness", "nemesis", "reports")
-"""Packages of this project whose imports are not followed. All others are written like a user's own modules."""
+"""Packages of this project whose imports are not followed. Its other packages count as modules of a user, because they
+describe a system and its tests, as a user's modules do."""
 
 
 def find_imported_packages(modules: Sequence[str]) -> tuple[str, ...]:

@@ -68,6 +68,9 @@ def judge_run(
     - ``of_session``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
       registry allows it.
     - ``load_command``: the command or option that loads a model which is not available here.
+    - ``complete``: the history was closed.
+    - ``stood_still``: seconds for which the tester itself could not run.
+    - ``missing``: anomalies whose checks are not available.
     - All other options are those of ``judge``.
 
     The verdict is unknown if the model is not available. It is also unknown if operations may be missing: one of them
@@ -82,7 +85,7 @@ def judge_run(
             f"the run's model {contract.model!r} is not available here: {load_command} imports it ({error})",
         )
     except SettingsError as error:
-        # A model that names its module is not added by another module.
+        # A model `module:Class` names its own module, so loading another module would not help.
         remedy = str(error) if ":" in str(contract.model) else f"{load_command} loads it ({error})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     start = time.perf_counter()

@@ -95,6 +95,6 @@ def format_mix_list(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[st
     lines = []
     for name, one in sorted(mixes.items()):
         takers = [test for test, supported in experiments.items() if any(other.name == name for other in supported)]
-        remark = "" if one.promised else " (not promised: by its name alone)"
+        remark = "" if one.promised else " (provokes anomalies that the system allows; only used if it is named)"
         lines += [f"{name:<{width}}  {one.description}{remark}", f"{'':<{width}}  {', '.join(takers)}"]
     return lines or ["none of these tests takes a mix"]

@@ -89,7 +89,10 @@ def count_unacknowledged(done: Sequence[Completed]) -> int:
 
 
 def keep_known_reads(one: Completed) -> Completed:
-    """Returns a failed or unknown transaction with the reads that its completion shows as the result, or with none."""
+    """Returns a failed or unknown transaction with a result that has only the reads that its completion shows.
+
+    The result is None if the completion shows no read.
+    """
     if one.completion.outcome is Outcome.OK:
         return one
     called, answered = list_micros(one.operation.argument), list_micros(one.completion.result)

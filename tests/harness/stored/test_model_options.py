@@ -132,7 +132,7 @@ def test_values_of_any_kind_may_be_initial(
     ("given", "reported"),
     [
         (["--model=cas-register(0, 1)"], "cas-register does not take 2 arguments"),
-        (["--model=cas-register(a)"], 'its arguments are no values, such as 0 or "a": a is a name; the string is "a"'),
+        (["--model=cas-register(a)"], 'its arguments must be values such as 0 or "a": a is a name; the string is "a"'),
         (["--model=semaphore"], "--model=semaphore needs an argument, such as 'semaphore(2)'"),
         (["--model=semaphore(0)"], "the argument of semaphore is a whole number from 1 on, not 0"),
         (["--model=mutex", "--initial=0"], "--initial is for registers and kv: the model mutex takes no initial value"),
