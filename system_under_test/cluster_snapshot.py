@@ -65,7 +65,7 @@ class SnapshotRow:
     - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` (the next segment's base), greatest ``timestamp``,
       ``size`` in bytes. No timestamp if a message has none, because only the broker knows how old that message is
     - ``lacking``, ``undurable`` and ``inspected`` are no part of a snapshot: an inspection of acknowledgements reports
-      them (``inspection``)
+      them, with ``position`` and ``acknowledgements`` (``inspection``)
     """
 
     what: str

@@ -116,7 +116,7 @@ _ALL = (
     ),
     Defect(
         "double-failover",
-        "a follower truncates by the first answer about epochs, even if the leader does not know its last epoch",
+        "a follower truncates by the first answer about epochs, even if the leader lacks the follower's last epoch",
         "kill a leader, then kill its successor before the third replica has sent it a request",
         ("replica-divergence", "inconsistent-offset"),
         "KIP-279",
@@ -201,7 +201,7 @@ _ALL = (
     ),
     Defect(
         "hw-checkpoint-lost",
-        "the checkpoint of high watermarks has no followed partitions, so a restarted follower truncates its log to 0",
+        "the checkpoint of high watermarks lacks followers' partitions, so a restarted follower truncates its log to 0",
         "stop all replicas, start them again, and kill the leader while the followers fetch everything again",
         ("lost-write", "vanished", "inconsistent-offset"),
         "KAFKA-1647",

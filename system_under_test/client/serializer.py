@@ -5,13 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 Serializer = Callable[[str, Any], bytes | None]
-"""Converts a topic's key or value, which may be None, to bytes, or None for null. An exception fails only that send."""
+"""Converts the key or value of a message to the named topic to bytes. The result None is sent as null.
+
+The key or value may be None. An exception fails only that send."""
 
 
 def as_bytes(topic: str, data: Any) -> bytes | None:
     """Returns bytes unchanged. Raises ``TypeError`` for anything else."""
     if data is not None and not isinstance(data, bytes):
-        raise TypeError(f"a message to {topic} needs bytes without a serializer, not {type(data).__name__}")
+        raise TypeError(f"without a serializer, a message to {topic} must be bytes, not {type(data).__name__}")
     return data
 
 
@@ -23,5 +25,6 @@ def as_text(topic: str, data: Any) -> bytes | None:
 
 
 def as_json(topic: str, data: Any) -> bytes | None:
-    """Encodes JSON with sorted keys, so equal data are equal bytes. None stays null (a tombstone), not ``null``."""
+    """Encodes JSON with sorted keys, so equal data are equal bytes. None becomes a null value (a tombstone), not the
+    JSON text ``null``."""
     return None if data is None else json.dumps(data, sort_keys=True, separators=(",", ":")).encode()

@@ -70,7 +70,7 @@ def decide_next_state(
         return member in brokers and members.registrations.get(member) == brokers[member].czxid
 
     def kept_all_records(member: int) -> bool:
-        """Returns whether the member still has all records that it had under the registration when it was admitted.
+        """Returns whether the member still has all records of the time at which it joined the in-sync set.
 
         A clean stop of its last process is not enough: an earlier process may have lost records in an unclean stop.
         """
@@ -80,7 +80,7 @@ def decide_next_state(
         failed = [member for member in state.isr if not is_same_registration(member)]
         if not failed:
             return None
-        remaining = members.without(failed, policy.min_insync)  # in the ELR if too few members stay
+        remaining = members.without(failed, policy.min_insync)  # too few stay: the failed move to the ELR
         return remaining.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
     for group in (members.isr, members.elr):
@@ -172,7 +172,7 @@ def renew_epoch(
 def _remove_members(members: InSyncMembers, removed: Sequence[int]) -> InSyncMembers:
     isr, elr = (tuple(m for m in group if m not in removed) for group in (members.isr, members.elr))
     return InSyncMembers(
-        isr, {member: epoch for member, epoch in members.registrations.items() if member not in removed}, elr
+        isr, {member: czxid for member, czxid in members.registrations.items() if member not in removed}, elr
     )
 
 

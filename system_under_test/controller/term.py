@@ -63,8 +63,8 @@ def _parse_epoch(data: bytes) -> int:
         raise znodes.ZnodeError(
             f"znode {paths.CONTROLLER_EPOCH} holds {data[:120]!r}, not a number from 0 to {znodes.MAX_ID - 1}; until "
             "it does, no controller is elected and no broker joins. "
-            f"Run set {paths.CONTROLLER_EPOCH} N in zkCli.sh, with an N that is not below any controller epoch before: "
-            "the controller_epoch in the states of all partitions, and in the event logs of all brokers"
+            f"Run set {paths.CONTROLLER_EPOCH} N in zkCli.sh. N must be at least as high as every earlier controller "
+            "epoch: the controller_epoch in the states of all partitions, and in the event logs of all brokers"
         )
     return int(data)
 

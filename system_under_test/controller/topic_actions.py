@@ -1,4 +1,5 @@
-"""Changes of topics by request. The active controller queues them with its triggers, and handles them one by one."""
+"""Changes of topics by request. The active controller queues them together with the changes that it notices
+(``Trigger``), and handles them one by one."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -60,7 +60,10 @@ class KillPointLog:
             self._emit(event, member, generation)
 
     def note_joined(self, member: Member, members: Collection[Member], generation: int) -> None:
-        """Notes that a member has joined; emits an event if it joined again (``announced``), and not all have yet."""
+        """Notes that a member has joined. Emits an event if the member joined again, and not all members have yet.
+
+        A member joins again if a stored generation has it (``announced``).
+        """
         if member.announced and any(other.joining is None for other in members):
             self._emit(PARTLY_JOINED, member, generation)
 

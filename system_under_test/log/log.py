@@ -3,6 +3,8 @@
 Appends and reads do not await, so each is atomic on the event loop. Only opening, :meth:`Log.flush` and durable notes
 await. A leader appends without gaps. Offsets never change; compaction (``cleaner``) leaves gaps. ``segment_list`` has
 the state, and defines what survives a power loss.
+
+A *note* is a small file in the log's folder (``compaction_note``, ``damage``, ``preallocation``).
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ class Log(SegmentList):
     def append_some_replicated(self, data: bytes, max_expanded: int | None) -> int:
         """Appends entries as :meth:`append_replicated`, and returns how many bytes it appended.
 
-        Ends after the first entry with which the check has decompressed ``max_expanded`` bytes.
+        Stops after the entry at which the decompressed bytes reach ``max_expanded`` in total.
         """
         found = message_set.check(data, self.end_offset, gaps=self.config.compacted, max_expanded=max_expanded)
         if found.problem is not None:
@@ -182,7 +184,7 @@ class Log(SegmentList):
             return [self.start_offset][:count]
         starts: list[int] = []
         for segment in self.segments:
-            with self.recording_damage():
+            with self.recording_damage():  # the error is raised again
                 if timestamp == LATEST or segment.times.last_written_ms() <= timestamp:
                     starts.append(segment.base_offset)
         if self.active.size and (timestamp == LATEST or self.now_ms() <= timestamp):
@@ -224,7 +226,7 @@ class Log(SegmentList):
         self.keep_first(point.keep)
         point.segment.truncate(point.position, point.next_offset)
         if point.gap:
-            self.add(point.end)  # only the base of an empty segment after the gap records the log's end
+            self.add(point.end)  # an empty segment, whose name is the only record of the log's end after the gap
         self.record_truncation(point.end)
         self.unflushed_gap = point.gap
 

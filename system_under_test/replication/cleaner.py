@@ -24,6 +24,7 @@ class LogCleaner:
     """The task and its checkpoint.
 
     The lock ``checkpointing`` is held while the checkpoint is written, so that no truncation happens meanwhile.
+    ``require_in_place`` raises an error if the data directory was moved (``log.directory``).
     """
 
     def __init__(

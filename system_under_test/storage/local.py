@@ -10,8 +10,8 @@ The log relies on three properties:
 
 - An append happens wholly or not at all: a short write (disk full) is truncated before the error is raised.
 - After a failed fsync of any file or folder, every later fsync fails, too. Linux drops the dirty pages of a failed
-  write-back, and the next fsync succeeds although data are lost (the "fsyncgate" of PostgreSQL, 2018). Because of this
-  rule, the broker ends at its next checkpoint at the latest.
+  write-back, and the next fsync succeeds although data are lost (the "fsyncgate" of PostgreSQL, 2018). A checkpoint
+  is fsynced, too, so the broker ends at its next checkpoint at the latest.
 - A slice being sent is sent unchanged, even if the file is truncated or closed meanwhile.
 
 Large ranges of a file are sent to a connection without copying them into this process. ``loop.sendfile`` is not used,
@@ -190,8 +190,9 @@ class LocalFile:
         """Truncates the file. If sockets may still send removed bytes, replaces the file by a copy of the other bytes.
 
         A truncation zeroes the rest of a page, and later appends fill it. This would change the page in the queues of
-        sockets, too. So these sockets keep the pages of the old file. The copy is slow, and durable at once. It is rare
-        except after an unclean election, because a log sends only committed records without a copy.
+        sockets, too. So these sockets keep the pages of the old file. The copy is slow, and durable at once. It is
+        rarely needed: a log lets sockets read only committed records from the file, and only an unclean election
+        removes those.
         """
         if size < self._sendfile_end:
             self._replace_by_copy(size)

@@ -67,6 +67,7 @@ class ZooKeeperOffsets(OffsetStore):
         try:
             for _ in range(TRIES):
                 changes = [await self._make_write(partition, offset) for partition, offset in offsets.items()]
+                # If the session is no longer current, `execute_fenced` sends nothing.
                 may_be_sent = self._registration.is_current(session)
                 try:
                     await self._registration.execute_fenced(session, changes)
@@ -109,25 +110,29 @@ class ZooKeeperOffsets(OffsetStore):
 
 
 class TopicOffsets(OffsetStore):
-    """Offsets in the offsets topic, committed by a client without membership.
+    """Offsets in the offsets topic, committed by a client that joins no group.
 
-    Nothing fences such a commit, so a commit that was given up must not arrive later. So ``membership`` must use
-    ``abort_on_timeout``.
+    Nothing fences such a commit, so a commit that was given up must not arrive later. So ``committer``, a
+    ``Membership`` that never joins, must use ``abort_on_timeout``.
     """
 
-    def __init__(self, membership: Membership) -> None:
-        self._membership = membership
+    def __init__(self, committer: Membership) -> None:
+        self._committer = committer
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        await self._membership.commit({partition: Position(offset) for partition, offset in offsets.items()})
+        await self._committer.commit({partition: Position(offset) for partition, offset in offsets.items()})
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        found = await self._membership.committed(list(partitions))
+        found = await self._committer.committed(list(partitions))
         return {partition: position.offset for partition, position in found.items()}
 
 
 class DualOffsets(OffsetStore):
-    """Offsets in both storages. ZooKeeper is written first, because it is fenced: without a session both fail."""
+    """Offsets in both storages.
+
+    ZooKeeper is written first, because that write is fenced: if the session is over, it fails, and the topic is not
+    written.
+    """
 
     def __init__(self, zookeeper: ZooKeeperOffsets, topic: TopicOffsets) -> None:
         self._zookeeper = zookeeper
