@@ -53,7 +53,7 @@ GROUPS_STALL: Final = (*OUTAGES, "power-loss", "power-loss-in-fsync", "partition
 
 - If all servers lose power, no request is served until they are back.
 - If two of three brokers are cut off from ZooKeeper and from the third, no record reaches two in-sync replicas. The two
-  cannot shrink an in-sync set, and the third is alone in the sets that it leads.
+  cannot shrink an in-sync set without ZooKeeper. The third can, but then it is alone in the sets that it leads.
 """
 REFUSALS: Final = tuple(
     map(

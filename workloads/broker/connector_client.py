@@ -46,7 +46,7 @@ from assay.system_under_test.client.zookeeper_groups.streams import MessageStrea
 from assay.system_under_test.client.zookeeper_groups.subscription import TopicFilter
 from assay.workloads.broker.group_member import SESSION_SECONDS, get_topics
 from assay.workloads.broker.group_operations import (
-    DRAIN,
+    DRAIN_GROUP,
     CommitPositions,
     FallSilent,
     LeaveGroup,
@@ -89,7 +89,7 @@ class ConnectorMember:
         storage, dual = MODES[mode]
         self.mode = mode
         self._topics = get_topics(endpoint)
-        self._commits_when_leaving = group != DRAIN  # each reader of the drain's group starts at the beginning
+        self._commits_when_leaving = group != DRAIN_GROUP  # each reader of the drain's group starts at the beginning
         self._assignment_numbers = assignment_numbers
         self._assignments: dict[int, int] = {}  # numbers by hold (the library's number of an ownership)
         self._hold_by_partition: dict[tuple[str, int], int] = {}  # hold by partition
@@ -274,7 +274,7 @@ class ConnectorVerb(MemberVerb):
     async def shut_down(self, group: str, member: ConnectorMember) -> dict[str, Any]:
         """Shuts the member down, and returns its last report."""
         async with member.operation():
-            if group != DRAIN:
+            if group != DRAIN_GROUP:
                 with contextlib.suppress(CommitFailed):
                     await member.commit()
             await member.die()
@@ -321,7 +321,7 @@ class ConnectorVerb(MemberVerb):
         group, result = completed.operation.argument["group"], completed.completion.result or {}
         rows = [row for row in super().effects(completed) if row.kind not in cls.hidden]
         for note in result.get("ownership", ()):
-            if note["kind"] == "acquire" and note["offset"] is not None and group != DRAIN:
+            if note["kind"] == "acquire" and note["offset"] is not None and group != DRAIN_GROUP:
                 register = f"{group}/{note['key']}"
                 rows.append(Effect("resume", register, position=note["begin"], group=group, outcome=Outcome.OK))
         for commit in result.get("commits", ()):

@@ -44,14 +44,14 @@ from assay.harness.core.generator import (
 )
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.group_operations import DRAIN, WORKERS, Die, LeaveGroup, PollGroup
+from assay.workloads.broker.group_operations import DRAIN_GROUP, WORKERS, Die, LeaveGroup, PollGroup
 from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_partition
 
 SETTLING_SECONDS: Final = 3.0
 """Seconds for a group to settle: twice the rebalance timeout of members."""
 STEADY_SECONDS: Final = 9.0
 """Seconds of :func:`stay_in_group`. :func:`catch_up` runs before it. The check ``restless-group`` counts generations
-only from half of the contract's group deadline on, so both together must take longer."""
+only from half of the contract's group deadline on, so these two phases together must take longer than that half."""
 STEADY_EVERY: Final = 0.05
 REJOINED_POLLS: Final = 15
 """Number of polls of each worker. Each takes about 0.2 s, so a rebalance ends during these polls."""
@@ -113,7 +113,7 @@ class GroupDrain(Generator, frozen=True):
 
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
     """Sends sentinels. Then the members of a new group must read every partition within ``seconds``."""
-    return GroupDrain(tuple(PartitionDrain(key) for key in keys), DRAIN, seconds)
+    return GroupDrain(tuple(PartitionDrain(key) for key in keys), DRAIN_GROUP, seconds)
 
 
 def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:

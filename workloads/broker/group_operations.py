@@ -44,7 +44,7 @@ from assay.workloads.broker.verbs import Session, Verb, fail, ok
 
 WORKERS: Final = "workers"
 """The group that reads during faults."""
-DRAIN: Final = "drain"
+DRAIN_GROUP: Final = "drain"
 """The group that reads all records at the end. It never commits, so each member starts at the beginning."""
 
 SILENT_SECONDS: Final = 3.0

@@ -69,7 +69,7 @@ LARGEST: Final = 2**63 - 1
 
 
 class Send(Verb):
-    """Appends a message set. Argument: a list of values, or more (``log_messages``).
+    """Appends a message set. Argument: a list of values, or a map with options (``log_messages``).
 
     Result: ``{"offset"?: of the first message, "timestamp"?, "epoch"?, "node"?}``. A send of unknown outcome has a
     ``timestamp``, too, unless it timed out.
@@ -120,6 +120,7 @@ class Send(Verb):
         result: Mapping[str, Any] = completed.completion.result or {}
         first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
         argument = completed.operation.argument
+        # If a topic was created again under its name, the messages may be in any of its incarnations (`lives`).
         keys, outcome = find_possible_keys_and_outcome(argument, get_key(completed), completed.completion.outcome)
         sent = zip(get_values(argument), make_records(argument, cls.records), strict=True)
         for key, (rank, (value, record)) in product(keys, enumerate(sent)):
@@ -134,8 +135,8 @@ class Send(Verb):
                 node=result.get("node"),
                 message_key=decode_key(record[0]),
                 tombstone=record[1] is None,
-                # A send chooses the value as the timestamp of a tombstone. So the timestamp is known even if the client
-                # died before it reported the timestamp.
+                # A tombstone has no value, so the send's number is its timestamp. This timestamp is known even if the
+                # client died before it reported one.
                 timestamp=value if record[1] is None else result.get("timestamp"),
                 size=measure_record(record, get_packing(argument)),
             )

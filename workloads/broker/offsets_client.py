@@ -22,6 +22,7 @@ UNKNOWN_MEMBER: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
+"""A group without members, to which only clients outside of it commit, as tools do."""
 RETENTION: Final = "retention"
 """Client option: the retention in seconds of the offsets of group ``members``. The default is the brokers' setting."""
 TOOLS_RETENTION: Final = 24 * 3600.0

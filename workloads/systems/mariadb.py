@@ -48,7 +48,7 @@ class MariaDB(System):
 
     @property
     def rules_out(self) -> Sequence[str]:
-        """The anomalies that must not occur: with snapshot isolation, those that repeatable read alone allows."""
+        """The anomalies that must not occur: with snapshot isolation, lost updates, which repeatable read allows."""
         values = [text.partition("=")[2].upper() for text in self.chosen if text.startswith(f"--{SNAPSHOT_OPTION}=")]
         return LOST_UPDATES if values[-1:] in (["ON"], ["1"]) else ()
 

@@ -35,11 +35,14 @@ def _takes_writes(session: psycopg.Connection[Any]) -> bool:
         raise
 
 
-async def create_replicated_table(hosts: Sequence[str], table: str) -> None:
-    """Creates the table once there is a primary, and waits until all replicas follow. Raises ``DeploymentError``."""
+async def create_replicated_table(hosts: Sequence[str], create_table: str) -> None:
+    """Creates the table once there is a primary, and waits until all replicas follow. Raises ``DeploymentError``.
+
+    ``create_table``: the SQL statement.
+    """
     for _ in range(120):
         with suppress(psycopg.Error), connect(hosts) as session:
-            session.execute(table)
+            session.execute(create_table)
             if session.execute(STREAMING).fetchone() == (len(hosts) - 1,):
                 return
         await asyncio.sleep(0.5)
