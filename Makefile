@@ -2,7 +2,7 @@
 SHELL := scripts/strict-bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test other-python nightly check docs docs-serve docs-tools duplicates docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
+.PHONY: help demo test other-python nightly check docs docs-serve docs-tools duplicates arm64 docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -96,6 +96,10 @@ duplicates: venv
 	  END { if (found) print "assay: lines of the product stand in two places: make one piece serve both"; exit found }' >&2; \
 	echo "$$now" > $(UNIQUE)
 
+arm64: venv  ## the tests of the preloaded C libraries for arm64, under the emulation of qemu; installs it when root
+	@scripts/packages cross cross-libc emulator
+	@$(BIN)/pytest tests/cluster/test_preload_platforms.py -q
+
 docker:  ## a Docker engine: installed and started if none answers (root)
 	@scripts/docker up
 
@@ -103,7 +107,7 @@ image: venv docker  ## the image that Docker nodes run
 	@$(BIN)/assay image build
 
 packages:  ## all Debian packages that make ever installs (root)
-	@scripts/packages venv engine docker firewall debootstrap compiler headers chromium driver java zookeeper logging kcat mkfs
+	@scripts/packages venv engine docker firewall debootstrap compiler headers chromium driver java zookeeper logging kcat mkfs cross cross-libc emulator
 	@$(MAKE) npm
 
 stop-docker:  ## stops the engine that make has started

@@ -44,18 +44,18 @@ SLOWNESS = PreloadLibrary("slowness", preloaded.DISK_LIBRARY, "SLOWNESS_FILE", p
 
 
 @functools.cache
-def compile_library(library: PreloadLibrary) -> bytes:
+def compile_library(library: PreloadLibrary, compiler: str = COMPILER) -> bytes:
     """Returns the content of the shared object. Raises :class:`PreloadError`.
 
     The library uses little of the C library, so that it usually runs with a node's C library, too.
     """
-    if shutil.which(COMPILER) is None:
-        raise PreloadError(f"there is no C compiler ({COMPILER}): `apt install gcc libc6-dev`")
+    if shutil.which(compiler) is None:
+        raise PreloadError(f"there is no C compiler ({compiler}): `apt install gcc libc6-dev`")
     source = Path(__file__).with_name(f"{library.name}.c")
     with tempfile.TemporaryDirectory(prefix="assay-preload-") as folder:
         target = Path(folder) / "library.so"
         argv = [
-            COMPILER,
+            compiler,
             "-O2",
             "-shared",
             "-fPIC",
