@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.image_contents import ImagePython
+from assay.cluster.docker.image_contents import ImagePython, parse_interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.file_lock import BUILD_LOCK_SECONDS, LockHeldError, hold_lock
 from assay.cluster.journal import state_folder
@@ -24,9 +24,10 @@ __all__ = ["ImageError", "ensure_node_image", "exists", "hold_build_lock", "imag
 NAME = "assay-node"
 REQUIREMENTS = ("cramjam", "kazoo", "lz4", "msgspec", "xxhash")
 """Distributions that the broker imports on its node."""
-INTERPRETER = ImagePython("3.11", ("manylinux2014_x86_64", "manylinux_2_28_x86_64"))
-PYTHON = INTERPRETER.version
+PYTHON = "3.11"
 """Python of Debian bookworm."""
+GLIBC = "2.36"
+"""C library of Debian bookworm."""
 
 SSHD_CONFIG = """\
 Port 22
@@ -100,16 +101,23 @@ def _build(step: BuildStep) -> None:
         context = Path(folder)
         (context / "wheels").mkdir()
         (context / "sshd_config").write_text(SSHD_CONFIG)
-        step("broker's dependencies (pip download)", lambda: _download(context / "wheels"))
+        interpreter = find_interpreter(lower)
+        step("broker's dependencies (pip download)", lambda: _download(interpreter, context / "wheels"))
         step(
             f"node image {image_reference()}",
             lambda: layer.build(_dockerfile(), image_reference(), {"LAYER": lower}, network="none", context=context),
         )
 
 
-def _download(folder: Path) -> str:
+def find_interpreter(reference: str) -> ImagePython:
+    """Returns the Python of the node image, or of its lower layer. The image's processors decide about wheels."""
+    major, minor = PYTHON.split(".")
+    return parse_interpreter(f"{major} {minor} glibc {GLIBC}", layer.image_architecture(reference))
+
+
+def _download(interpreter: ImagePython, folder: Path) -> str:
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    layer.run_command([*argv, *INTERPRETER.wheel_options(folder), "pip", *_pin_requirements()], timeout=300)
+    layer.run_command([*argv, *interpreter.wheel_options(folder), "pip", *_pin_requirements()], timeout=300)
     return " ".join(_pin_requirements())
 
 

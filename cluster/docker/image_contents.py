@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ for manager in {" ".join(MANAGERS)}; do command -v $manager >/dev/null 2>&1 && e
 [ -r /etc/os-release ] && . /etc/os-release && echo "system $PRETTY_NAME"
 exit 0
 """
+MACHINES: Mapping[str, str] = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
+"""Maps Docker's names of processors to those of Linux and pip. All others are equal."""
 PYTHON_SCRIPT = "import platform, sys; print(*sys.version_info[:2], *platform.libc_ver())"
 
 
@@ -93,18 +96,23 @@ def read_settings(image: str) -> Settings:
 
 def read_interpreter(image: str, display_name: str) -> ImagePython:
     """Returns the ``python3`` that the image's processes find. Raises :class:`ImageError`."""
-    return parse_interpreter(_run(image, display_name, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON_SCRIPT)}"))
+    printed = _run(image, display_name, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON_SCRIPT)}")
+    return parse_interpreter(printed, layer.image_architecture(image))
 
 
-def parse_interpreter(output: str) -> ImagePython:
-    """Parses the output of :data:`PYTHON_SCRIPT`. Any C library other than glibc is considered musl."""
+def parse_interpreter(output: str, architecture: str) -> ImagePython:
+    """Parses the output of :data:`PYTHON_SCRIPT`. Any C library other than glibc is considered musl.
+
+    ``architecture``: the image's processors as Docker names them. They may differ from this machine's.
+    """
+    machine = MACHINES.get(architecture, architecture)
     major, minor, *libc = output.split()
     version = f"{major}.{minor}"
     if libc[:1] != ["glibc"]:
-        return ImagePython(version, ("musllinux_1_1_x86_64", "musllinux_1_2_x86_64"))
+        return ImagePython(version, (f"musllinux_1_1_{machine}", f"musllinux_1_2_{machine}"))
     glibc = tuple(map(int, re.findall(r"\d+", libc[1])[:2]))
-    newer = ((28, "manylinux_2_28_x86_64"), (34, "manylinux_2_34_x86_64"))
-    return ImagePython(version, ("manylinux2014_x86_64", *(name for minimum, name in newer if glibc >= (2, minimum))))
+    newer = [f"manylinux_2_{minor}_{machine}" for minor in (28, 34) if glibc >= (2, minor)]
+    return ImagePython(version, (f"manylinux2014_{machine}", *newer))
 
 
 def _run(image: str, display_name: str, script: str) -> str:
@@ -115,6 +123,8 @@ def _run(image: str, display_name: str, script: str) -> str:
             f"{display_name} has no shell (/bin/sh), which the harness needs on a node: build it FROM an image "
             "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"
         )
+    if layer.FOREIGN in done.stderr:
+        raise ImageError(layer.describe_foreign(display_name))
     if done.returncode != 0:
         raise ImageError(f"{display_name} could not be looked into: {layer.last_lines(done.stdout + done.stderr)}")
     return done.stdout

@@ -10,6 +10,7 @@ the layer with the system's Python while the virtual environment is still being 
 import contextlib
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -106,7 +107,8 @@ def can_build() -> bool:
     """Returns whether :func:`ensure_layer` would probably succeed. Takes at most some seconds."""
     if any(exists(reference) for reference in (LAYER_IMAGE, REGISTRY_BASE, IMPORTED_BASE)):
         return True
-    return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
+    bootstraps = shutil.which("debootstrap") is not None and os.geteuid() == 0
+    return (bootstraps and _has_processors(engine_architecture())) or _registry_answers()
 
 
 def exists(reference: str) -> bool:
@@ -116,6 +118,30 @@ def exists(reference: str) -> bool:
 def image_id(reference: str) -> str:
     """Returns the digest of an image's content."""
     return run_command(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).stdout.strip()
+
+
+FOREIGN = "exec format error"
+"""The kernel's message about a program for other processors."""
+
+
+def describe_foreign(name: str) -> str:
+    """Returns the message about an image whose programs the engine cannot run, with the remedy."""
+    own = engine_architecture() or "its own"
+    return (
+        f"{name} is for other processors than those of the engine ({own}; {FOREIGN}): pull, load or build it for "
+        f"linux/{own}, or install an emulation of its processors on the engine's machine (`qemu-user-static`)"
+    )
+
+
+def engine_architecture() -> str:
+    """Returns the engine's processors as Docker names them; empty if the engine does not say."""
+    shown = run_command(["docker", "version", "--format", "{{.Server.Arch}}"], check=False)
+    return shown.stdout.strip() if shown.returncode == 0 else ""
+
+
+def image_architecture(reference: str) -> str:
+    """Returns the processors of an image as Docker names them, such as ``amd64`` or ``arm64``."""
+    return run_command(["docker", "image", "inspect", "--format", "{{.Architecture}}", reference]).stdout.strip()
 
 
 def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str, context: Path | None = None) -> str:
@@ -165,6 +191,8 @@ def docker_build(options: Sequence[str], on_step: Progress, timeout: float = 180
             elif pending and WORKING.match(line):
                 pending = False
                 on_step(step)
+    if run.returncode != 0 and FOREIGN in "\n".join(lines):
+        raise ImageError(f"{step or 'docker build'} failed: {describe_foreign('its base image')}")
     if timed_out.is_set():
         raise ImageError(f"{step or 'docker build'} did not end within {timeout:g} s")
     if run.returncode != 0:
@@ -236,6 +264,11 @@ def _ensure_base(step: BuildStep) -> str:
     pulled = step(f"base image: docker pull {REGISTRY_BASE}", _pull)
     if pulled == "pulled":
         return REGISTRY_BASE
+    if not _has_processors(own := engine_architecture()):
+        raise ImageError(
+            f"no registry gave {REGISTRY_BASE}, and debootstrap would make it for this machine ({platform.machine()}) "
+            f"instead of the engine ({own}); load the base image for linux/{own} with `docker load`"
+        )
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         raise ImageError(
             f"no registry gave {REGISTRY_BASE} and debootstrap needs "
@@ -244,6 +277,12 @@ def _ensure_base(step: BuildStep) -> str:
         )
     step(f"base image: debootstrap {SUITE} and docker import", _debootstrap)
     return IMPORTED_BASE
+
+
+def _has_processors(architecture: str) -> bool:
+    """Returns whether this machine has these processors, as Docker names them. Unknown ones count as equal."""
+    names = {"x86_64": "amd64", "aarch64": "arm64"}
+    return architecture in ("", names.get(platform.machine(), architecture))
 
 
 def _pull() -> str:

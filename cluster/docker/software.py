@@ -146,7 +146,8 @@ def _ensure_with_packages(base: str, software: Software, progress: Progress) -> 
     if not layer.exists(tag):
         with image.hold_build_lock():
             if not layer.exists(tag):
-                _build(tag, recipe, image.image_reference(), software, image.INTERPRETER, BuildStep(progress))
+                interpreter = image.find_interpreter(image.image_reference())
+                _build(tag, recipe, image.image_reference(), software, interpreter, BuildStep(progress))
     return layer.image_id(tag)
 
 

@@ -91,15 +91,16 @@ COPIED = ("sshd", "iptables", "iptables-restore", "python3", "pkill", "setsid", 
 
 # Dockerfile of the *bundle*, the image with copies of the node image's programs. Each copied tool is a script. It calls
 # the copied dynamic linker, which starts the program with the copied libraries. Child processes do not use these
-# libraries. `--argv0` is needed because iptables reads its name, Python and sshd their path.
+# libraries. `ldd` names the dynamic linker, whose path depends on the processors. `--argv0` is needed because iptables
+# reads its name, Python and sshd their path.
 BUNDLE_DOCKERFILE = f"""\
 ARG NODE
 FROM $NODE
 LABEL assay=tools {NODE_IMAGE_LABEL}=@REFERENCE@
 RUN set -e; place={TOOLS_FOLDER}; mkdir -p $place/bin $place/real $place/lib $place/xtables \\
- && cp -L /lib64/ld-linux-x86-64.so.2 $place/ld.so \\
+ && cp -L "$(ldd "$(command -v sshd)" | sed -n 's/^[[:space:]]*\\(\\/[^ ]*ld-linux[^ ]*\\) .*/\\1/p')" $place/ld.so \\
  && cp -r /usr/lib/python3.11 $place/lib/ && rm -rf $place/lib/python3.11/test $place/lib/python3.11/ensurepip \\
- && cp /usr/lib/x86_64-linux-gnu/xtables/*.so $place/xtables/ \\
+ && cp /usr/lib/*-linux-gnu/xtables/*.so $place/xtables/ \\
  && for tool in {" ".join(COPIED)}; do \\
       cp -L "$(readlink -f "$(command -v $tool)")" $place/real/$tool; \\
       case $tool in iptables*) set="XTABLES_LIBDIR=$place/xtables ";; *) set=;; esac; \\

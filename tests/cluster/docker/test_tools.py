@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
+from collections.abc import Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from assay.cluster.docker import image_contents, layer, tools
+from assay.cluster.docker import image, image_contents, layer, tools
 from assay.cluster.docker.image_contents import MANAGERS, TOOLS, ImageContents
 from assay.cluster.docker.layer import ImageError
 
@@ -95,14 +98,36 @@ def test_what_cannot_be_copied_is_refused_with_its_name(
 @pytest.mark.parametrize(
     ("said", "version", "platforms"),
     [
-        ("3 9 glibc 2.17\n", "3.9", ["manylinux2014_x86_64"]),
-        ("3 11 glibc 2.36\n", "3.11", ["manylinux2014_x86_64", "manylinux_2_28_x86_64", "manylinux_2_34_x86_64"]),
-        ("3 12  \n", "3.12", ["musllinux_1_1_x86_64", "musllinux_1_2_x86_64"]),
+        ("3 9 glibc 2.17\n", "3.9", ["manylinux2014"]),
+        ("3 11 glibc 2.36\n", "3.11", ["manylinux2014", "manylinux_2_28", "manylinux_2_34"]),
+        ("3 12  \n", "3.12", ["musllinux_1_1", "musllinux_1_2"]),
     ],
 )
-def test_wheels_are_those_of_the_images_own_python_and_c_library(said: str, version: str, platforms: list[str]) -> None:
-    found = image_contents.parse_interpreter(said)
-    assert (found.version, list(found.platforms)) == (version, platforms)
+@pytest.mark.parametrize(("architecture", "machine"), [("amd64", "x86_64"), ("arm64", "aarch64"), ("s390x", "s390x")])
+def test_wheels_are_those_of_the_images_own_python_c_library_and_processors(
+    said: str, version: str, platforms: list[str], architecture: str, machine: str
+) -> None:
+    found = image_contents.parse_interpreter(said, architecture)
+    assert (found.version, found.platforms) == (version, tuple(f"{platform}_{machine}" for platform in platforms))
+
+
+@pytest.mark.parametrize(("architecture", "machine"), [("amd64", "x86_64"), ("arm64", "aarch64")])
+def test_the_node_image_gets_wheels_for_the_processors_of_its_lower_layer(
+    monkeypatch: pytest.MonkeyPatch, architecture: str, machine: str
+) -> None:
+    calls = list[list[str]]()
+
+    def command(argv: Sequence[str], **_: object) -> CompletedProcess[str]:
+        calls.append([*argv])
+        missing = argv[:3] == ["docker", "image", "inspect"] and argv[-1] == image.image_reference()
+        return CompletedProcess(argv, int(missing), f"{architecture}\n" if "{{.Architecture}}" in argv else "", "")
+
+    monkeypatch.setattr(layer, "run_command", command)
+    monkeypatch.setattr(layer, "docker_build", lambda *_: None)
+    image.ensure_node_image(lambda line: None)
+    (download,) = [argv for argv in calls if "download" in argv]
+    platforms = {word.removeprefix("--platform=") for word in download if word.startswith("--platform=")}
+    assert platforms == {f"manylinux2014_{machine}", f"manylinux_2_28_{machine}", f"manylinux_2_34_{machine}"}
 
 
 CLASSIC = """\
@@ -158,3 +183,36 @@ def test_a_build_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(ImageError, match=r"step 1/2, FROM x did not end within 0\.2 s"):
         layer.docker_build(["."], lambda step: None, timeout=0.2)
+
+
+def refuses_foreign(argv: Sequence[str], **_: object) -> CompletedProcess[str]:
+    if argv[:2] == ["docker", "version"]:
+        return CompletedProcess(argv, 0, "arm64\n", "")
+    return CompletedProcess(argv, 1, "", "standard_init_linux.go:228: exec user process caused: exec format error\n")
+
+
+def test_an_image_for_other_processors_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer, "run_command", refuses_foreign)
+    with pytest.raises(ImageError, match=r"theirs:1 is for other processors .*\(arm64; .* build it for linux/arm64"):
+        image_contents.examine_image("sha256:1", "theirs:1")
+
+
+def test_a_build_on_a_base_for_other_processors_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho 'Step 2/2 : RUN true'\necho 'exec /bin/sh: exec format error'\nexit 1\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(layer, "run_command", refuses_foreign)
+    with pytest.raises(ImageError, match="step 2/2, RUN true failed: its base image is for other processors"):
+        layer.docker_build(["."], lambda line: None)
+
+
+def test_debootstrap_makes_no_base_image_for_an_engine_with_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer, "run_command", refuses_foreign)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(layer, "_debootstrap", lambda: pytest.fail("the base image would be for this machine"))
+    assert not layer.can_build()
+    with pytest.raises(ImageError, match=r"for this machine \(x86_64\) instead of the engine \(arm64\).*docker load"):
+        layer.ensure_layer(lambda line: None)
