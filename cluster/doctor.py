@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.cluster import owner, zookeeper
-from assay.cluster.docker import disk, image, preload
+from assay.cluster.docker import disk, image, layer, preload
 from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, require_shared_kernel, run_labels
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
@@ -57,7 +57,6 @@ JAVA_SECONDS = 30.0
 MACOS_REMEDIES = {
     "root": "not needed, because the engine has a machine of its own",
     "docker engine": "start Docker Desktop, or `brew install colima docker` and `colima start`",
-    "clocks and disks of nodes": "`xcode-select --install`",
     "java": "`brew install openjdk`",
     "zookeeper": "none on macOS: these tests need Debian's jars",
     "chromium": "`brew install --cask chromium chromedriver`",
@@ -236,8 +235,16 @@ def _preloads() -> DoctorFinding:
     faults = "clock, slow-disk, slow-fsync, disk-error, kill-in-write"
     enables = f"--nemesis={faults} with --cluster=docker; the simulation's need nothing"
     try:
-        sizes = [len(preload.compile_library(library)) for library in (preload.CLOCK, preload.SLOWNESS)]
-    except OSError as error:
+        architecture = layer.image_architecture(image.image_reference()) if image.exists() else None
+        if architecture is None:
+            return DoctorFinding(name, False, "not tried: no node image", "`assay image build`", enables)
+        if not preload.compiles_here(architecture):
+            ready = preload.is_ready(architecture)
+            later = "" if ready else "; its image is built at the first run, which needs a network"
+            detail = f"a container compiles their libraries for {architecture}{later}"
+            return DoctorFinding(name, True, detail, enables=enables)
+        sizes = [len(preload.compile_here(library)) for library in (preload.CLOCK, preload.SLOWNESS)]
+    except (OSError, ImageError) as error:
         return DoctorFinding(name, False, _first_line(error), "`apt install gcc libc6-dev`", enables)
     return DoctorFinding(
         name, True, f"libraries of {sizes[0]} and {sizes[1]} bytes shift and slow them", enables=enables

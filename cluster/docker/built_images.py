@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.cluster.docker import image, image_usage, layer, software, tools, user_images
+from assay.cluster.docker import image, image_usage, layer, preload, software, tools, user_images
 from assay.cluster.journal import state_folder
 from assay.cluster.owner import find_machine_label
 
-DERIVED = ("software", user_images.NAME, "tools")
+DERIVED = ("software", user_images.NAME, "tools", "compiler")
 """Values of the label ``assay`` on derived images, which are built on the node image or on a user's image. If
 such an image is built again, the new image takes its name, and the old one stays without a name (it is dangling)."""
 BUILT_NAMES = (
     *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.LAYER_IMAGE)),
-    *(image.NAME, software.NAME, user_images.NAME, user_images.TOOLS_IMAGE),
+    *(image.NAME, software.NAME, user_images.NAME, user_images.TOOLS_IMAGE, preload.IMAGE),
 )
 """Names, without tags, of all images that are built here."""
 UNKNOWN = "no run of it is known here"
@@ -97,6 +97,8 @@ def _base_purpose(name: str) -> str:
     """Returns the purpose of an image that no node runs."""
     if name in (layer.IMPORTED_BASE, layer.LAYER_IMAGE):
         return "base of all other images"
+    if name.startswith(f"{preload.IMAGE}:"):
+        return "compiler of the libraries for wrong clocks and slow disks"
     return "source of the programs in images of your own" if name.startswith(f"{user_images.TOOLS_IMAGE}:") else ""
 
 
@@ -107,7 +109,8 @@ def _source_of(labels: dict[str, str]) -> str:
 
 def _is_used(name: str, labels: dict[str, str]) -> bool:
     """Returns whether a run may need the image. The user's systems are not known here, so the answer may be wrong."""
-    if name in {layer.IMPORTED_BASE, layer.LAYER_IMAGE, image.image_reference(), user_images.bundle_reference()}:
+    derived = {image.image_reference(), user_images.bundle_reference(), preload.compiler_reference()}
+    if name in {layer.IMPORTED_BASE, layer.LAYER_IMAGE, *derived}:
         return True
     if labels["assay"] == user_images.NAME:  # built from a user's Dockerfile
         if labels.get(tools.MACHINE_LABEL, here := find_machine_label(state_folder())) != here:

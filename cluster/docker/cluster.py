@@ -118,7 +118,7 @@ class DockerCluster(SshCluster):
         """Maps each library to the reason why the servers' processes do not load it; None if they load it."""
         self._images: dict[str, software.NodeImage] = {}
         self._unable_to_load: set[str] = set()
-        """Names of the nodes that cannot load libraries compiled here."""
+        """Names of the nodes that cannot load the compiled libraries."""
         self._prefix = f"assay-{run_id}"
         self._engine: undo_journal.EngineRecord | None = None
         self._clients = clients
@@ -157,7 +157,7 @@ class DockerCluster(SshCluster):
 
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
-            archives += preloads if self._is_server(item) else []
+            archives += preloads.get(item.role, ())
             self._make_container(item, images[item.role].id, net, hosts, archives, disks, journal)
 
         await gather_all(self._in_thread(make, item) for item in self._plans)
@@ -186,8 +186,9 @@ class DockerCluster(SshCluster):
         printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
         if printed.strip():
             self._unable_to_load.add(node.name)
-            reason = f"its image cannot load what was compiled here: {printed.strip().splitlines()[0]}"
+            reason = f"its image cannot load the compiled library: {printed.strip().splitlines()[0]}"
             node.set_missing_preloads(clock=reason, slowness=reason)
+            self._progress(f"{node.name} has no wrong clock and no slow or failing disk: {reason}")
 
     async def _needs_client_container(self, logins: Mapping[str, Login]) -> bool:
         if self._clients == "here" or not isinstance(self._system, SupportsNetworkWorker) or not logins:
@@ -241,18 +242,23 @@ class DockerCluster(SshCluster):
                 return str(error)
         return devices
 
-    def _make_preloads(self) -> list[bytes]:
-        """Returns an archive of each library, and stores the reason for each missing one."""
+    def _make_preloads(self) -> dict[str, list[bytes]]:
+        """Returns the libraries' archives for each role of servers, and stores the reason for each missing library."""
         if self._library_gaps[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
             self._library_gaps[preload.SLOWNESS] = (
                 f"{self._system.name} does not say where its data are (`data_folder`)"
             )
-        archives = []
-        for library in [library for library, gap in self._library_gaps.items() if gap is None]:
+        archives: dict[str, list[bytes]] = {}
+        wanted = [library for library, gap in self._library_gaps.items() if gap is None]
+        roles = {item.role for item in self._plans if self._is_server(item)} if wanted else ()
+        architectures = {role: layer.image_architecture(self._images[role].id) for role in sorted(roles)}
+        for library in wanted:
             try:
-                archives.append(library.archive())
+                for role, architecture in architectures.items():
+                    archives.setdefault(role, []).append(library.archive(architecture, self._progress))
             except preload.PreloadError as error:
                 self._library_gaps[library] = str(error)
+                self._progress(f"this run has no {library.effect}: {error}")
         return archives
 
     @staticmethod

@@ -36,7 +36,7 @@ def shown(library: Path, file: Path, environment: dict[str, str]) -> tuple[float
 
 def test_a_process_beside_the_main_one_has_the_same_clock_and_is_no_proof_of_that_ones(tmp_path: Path) -> None:
     library, file = tmp_path / "shift.so", tmp_path / "shift"
-    library.write_bytes(preload.compile_library(replace(preload.CLOCK, file=str(file))))
+    library.write_bytes(preload.compile_here(replace(preload.CLOCK, file=str(file))))
     file.write_bytes(round(HOUR * preloaded.NANOSECONDS).to_bytes(8, "little") + bytes(16))
     main = add_sidecars(Program(["server"], "/", {}), {"agent": Sidecar(["agent"])})
     ahead, noted = shown(library, file, dict(main.sidecars["agent"].environment))

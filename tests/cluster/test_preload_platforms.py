@@ -128,7 +128,7 @@ class Disk:
                 (self.folder / call).write_text("hello")
         library = self.place / "library.so"
         compiled = preload.PreloadLibrary("slowness", "", "SLOWNESS_FILE", "words", b"")
-        library.write_bytes(preload.compile_library(compiled, self.target.compiler))
+        library.write_bytes(preload.compile_here(compiled, self.target.compiler))
         own = {"LD_PRELOAD": str(library), preloaded.DISK_VARIABLE: str(self.folder), **environment}
         argv, more = self.target.command(self.program, own)
         argv += [str(self.folder), *calls]
@@ -227,7 +227,7 @@ def test_wall_clocks_are_shifted_and_the_monotonic_clock_is_not(
     target: Target, program: Path, tmp_path: Path, beside: bool
 ) -> None:
     library, file = tmp_path / "shift.so", tmp_path / "shift"
-    library.write_bytes(preload.compile_library(replace(preload.CLOCK, file="shift"), target.compiler))
+    library.write_bytes(preload.compile_here(replace(preload.CLOCK, file="shift"), target.compiler))
     file.write_bytes(struct.pack("<3q", round(SHIFT * preloaded.NANOSECONDS), 0, 0))
     environment = {"LD_PRELOAD": str(library)} | ({SIDECAR_MARK: "1"} if beside else {})
     argv, more = target.command(program, environment)

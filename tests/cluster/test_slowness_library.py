@@ -81,7 +81,7 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
     if shutil.which(preload.COMPILER) is None:
         pytest.skip(f"there is no C compiler ({preload.COMPILER})")
     # It opens the file in the folder that the program begins in, so that all tests need it compiled only once.
-    made = preload.compile_library(preload.PreloadLibrary("slowness", "", "SLOWNESS_FILE", file.name, b""))
+    made = preload.compile_here(preload.PreloadLibrary("slowness", "", "SLOWNESS_FILE", file.name, b""))
     library = tmp_path / "library.so"
     library.write_bytes(made)
     root = tmp_path / "data"

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 @pytest.fixture(scope="module")
 def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
     try:
-        preload.compile_library(preload.CLOCK)
+        preload.compile_here(preload.CLOCK)
     except preload.PreloadError as error:
         pytest.skip(str(error))
     cluster = DockerCluster(
@@ -113,17 +113,26 @@ def test_zookeeper_keeps_its_clock(clocked: Live) -> None:
 
 
 def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, echo: Echo, state: Path) -> None:
-    def compiled(one: preload.PreloadLibrary) -> bytes:
+    said = list[str]()
+
+    def compiled(*_: object) -> bytes:
         raise preload.PreloadError("there is no C compiler (cc)")
 
     monkeypatch.setattr(preload, "compile_library", compiled)
 
     async def body() -> None:
         cluster = DockerCluster(
-            echo, {"broker": 1}, run_id=run_of_its_own("no-cc"), seed=1, state_dir=state, own_clocks=True
+            echo,
+            {"broker": 1},
+            run_id=run_of_its_own("no-cc"),
+            seed=1,
+            state_dir=state,
+            own_clocks=True,
+            progress=said.append,
         )
         try:
             await cluster.start()
+            assert "this run has no wrong clocks: there is no C compiler (cc)" in said
             with pytest.raises(NodeError, match="n1 cannot be shifted: there is no C compiler"):
                 await cluster.nodes[0].clock_shift()
         finally:

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 @pytest.fixture(scope="module")
 def slow(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state: Path) -> Iterator[Live]:
     try:
-        preload.compile_library(preload.SLOWNESS)
+        preload.compile_here(preload.SLOWNESS)
     except preload.PreloadError as error:
         pytest.skip(str(error))
     system = SyncingEcho(tmp_path_factory.mktemp("slow"))
