@@ -3,7 +3,7 @@
 Some orders have a quadratic number of pairs, such as real time if many transactions overlap. *Auxiliary nodes*
 represent them by a linear number of edges. Such a node stands for several transactions. Auxiliary edges lead from each
 of them to the node, perhaps through other auxiliary nodes. An edge from the node to a transaction means that all of
-them precede this transaction. Its ``Kind`` is the reason. ``merge_steps`` makes one edge of such a path.
+them precede this transaction. Its ``Kind`` is the reason. ``skip_auxiliary_nodes`` makes one edge of such a path.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ Path = list[tuple[int, Edge]]
 """Successive edges with their indexes. An edge that was merged from several ones has the index of the last of them."""
 
 
-def merge_steps(path: Path) -> Path:
+def skip_auxiliary_nodes(path: Path) -> Path:
     """Returns the path with one edge in place of each way through auxiliary nodes.
 
     The path must begin and end at transactions.
@@ -193,7 +193,7 @@ def find_short_cycle(count: int, edges: Sequence[Edge]) -> Path:
     for index, edge in starts[:: max(1, len(starts) // _MOST_STARTS)]:
         found = paths.find(edge.target, edge.source)
         assert found is not None, "all nodes of a component reach each other"
-        path = merge_steps([*((numbers[place], one) for place, one in found), (index, edge)])
+        path = skip_auxiliary_nodes([*((numbers[place], one) for place, one in found), (index, edge)])
         cycle = [path[-1], *path[:-1]]
         if best is None or _rank(cycle) < _rank(best):
             best = cycle

@@ -17,7 +17,7 @@ from assay.checkers.isolation.precedence import (
     Kind,
     Path,
     find_short_cycle,
-    merge_steps,
+    skip_auxiliary_nodes,
 )  # fmt: skip
 from assay.checkers.isolation.saturation import Choice, Conflict, Problem, Saturation, find_premises
 
@@ -88,7 +88,7 @@ def refute(saturation: Saturation, conflict: Conflict) -> tuple[StepCycle, Colle
     else:
         path = EdgePaths(saturation.edges).find(conflict.edge.target, conflict.edge.source)
         assert path is not None, "a conflict closes a cycle"
-        cycle = [*merge_steps(path), (len(edges) - 1, conflict.edge)]
+        cycle = [*skip_auxiliary_nodes(path), (len(edges) - 1, conflict.edge)]
     premises = find_premises(edges, cycle)
     needed = {*cycle, *premises, *(step for path in premises.values() for step in path)}
     decisions = {edge for _, edge in needed if edge.decided}

@@ -22,7 +22,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.isolation.levels import Level, Order, Rule
-from assay.checkers.isolation.precedence import Edge, EdgePaths, Kind, Path, count_nodes, link_by_time, merge_steps
+from assay.checkers.isolation.precedence import (
+    Edge,
+    EdgePaths,
+    Kind,
+    Path,
+    count_nodes,
+    link_by_time,
+    skip_auxiliary_nodes,
+)
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
 from assay.harness.core.lazy_import import LazyModule
 
@@ -435,6 +443,6 @@ def find_premises(edges: Sequence[Edge], used: Path) -> dict[tuple[int, Edge], P
             continue
         path = paths.find(*edge.premise, below=index)
         assert path is not None, "a derived edge follows from earlier ones"
-        found[derived] = merge_steps(path)
+        found[derived] = skip_auxiliary_nodes(path)
         left += found[derived]
     return found

@@ -56,7 +56,7 @@ def allow_repeated(called: Any, answered: Any) -> bool:
     return called is not None and type(called) is not type(answered)
 
 
-def allow_swapped(called: Any, answered: Any) -> bool:
+def allow_swap_result(called: Any, answered: Any) -> bool:
     """Allows what ``allow_repeated`` allows, and true and false: the result of a compare-and-set."""
     return isinstance(answered, bool) or allow_repeated(called, answered)
 

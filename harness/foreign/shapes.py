@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow_repeated, allow_swapped, find_verb
+from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow_repeated, allow_swap_result, find_verb
 from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
@@ -163,7 +163,7 @@ class OperationShape:
     def ignores_answers(self) -> bool:
         """Whether an answer of another type than the call's argument only means success. Then the answer need not be
         readable."""
-        return self.ignores_values or self.allows in (allow_repeated, allow_swapped)
+        return self.ignores_values or self.allows in (allow_repeated, allow_swap_result)
 
 
 _GET: Final = OperationShape(
@@ -182,7 +182,9 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "register": _REGISTER,
     "cas-register": {
         **_REGISTER,
-        "cas": OperationShape(argument_fits=_is_pair, argument_text="the two values [from to]", allows=allow_swapped),
+        "cas": OperationShape(
+            argument_fits=_is_pair, argument_text="the two values [from to]", allows=allow_swap_result
+        ),
     },
     "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _APPEND},
     "mutex": _MUTEX,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from assay.system_under_test.protocol import schema
-from assay.system_under_test.protocol.source import Source, find_rows
+from assay.system_under_test.protocol.source import Source, find_fields
 
 MAX_ELEMENTS = 250_000
 """Maximum number of array elements in one request. Each becomes an object here, and often one in the response: without
@@ -29,7 +29,7 @@ def _find_min_size(type_: schema.WireType, version: int) -> int:
         case schema.Blob() | schema.RecordsType() | schema.Array():
             return 4
         case _:
-            return sum(_find_min_size(row.type, version) for row in find_rows(type_, version))
+            return sum(_find_min_size(row.type, version) for row in find_fields(type_, version))
 
 
 class DecoderSource(Source):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from assay.system_under_test.protocol import schema
-from assay.system_under_test.protocol.source import Source, find_rows
+from assay.system_under_test.protocol.source import Source, find_fields
 
 Encoder = Callable[[Any, list[schema.Records]], int]
 """Appends the message's chunks to the list; returns the number of file slices (``Records`` that are not bytes)."""
@@ -45,7 +45,7 @@ class EncoderSource(Source):
             self.add_line(f"write({name}({', '.join(expressions)}))")
 
     def emit_message(self, cls: type[Any], variable: str) -> None:
-        for row in find_rows(cls, self.version):
+        for row in find_fields(cls, self.version):
             self.emit_value(row.type, f"{variable}.{row.name}")
 
     def emit_value(self, type_: schema.WireType, expression: str) -> None:

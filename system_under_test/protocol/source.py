@@ -7,7 +7,7 @@ from typing import Any
 from assay.system_under_test.protocol.schema import FieldRow, read_table
 
 
-def find_rows(cls: type[Any], version: int) -> list[FieldRow]:
+def find_fields(cls: type[Any], version: int) -> list[FieldRow]:
     return [row for row in read_table(cls) if row.exists_in(version)]
 
 
