@@ -137,5 +137,5 @@ async def receive_message(reader: asyncio.StreamReader, kind: Any) -> Any:
         return None
     try:
         return msgspec.json.decode(line, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ConnectionError(f"not a message: {line[:80]!r}: {error}") from error

@@ -58,6 +58,8 @@ class Multiplexer:
         try:
             while True:
                 number, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                if length > MAX_FRAME:
+                    raise ConnectionError(f"a frame of {length} bytes")
                 data = await self._reader.readexactly(length)
                 if self._accept is not None and number > self._newest:
                     self._newest = number

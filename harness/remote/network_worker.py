@@ -4,13 +4,14 @@ All its connections are carried by the standard input and output of one command,
 """
 
 import asyncio
-import contextlib
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.ssh.command_stream import StreamCommand
+from assay.harness.core.printable import to_printable
 from assay.harness.remote.messages import (
     Answer,
     FailedCallAnswer,
@@ -27,8 +28,12 @@ START_SECONDS: Final = 30.0
 """Maximum seconds until the process answers."""
 CONNECT_SECONDS: Final = 5.0
 """Maximum seconds until a relayed connection is open."""
+ANSWER_SECONDS: Final = 5.0
+"""Further seconds that the process has to report the result."""
 END_SECONDS: Final = 3.0
 """Seconds that the process has to end by itself. Then it is killed."""
+LINE_LENGTH: Final = 1 << 14
+"""Maximum bytes of a printed line. Longer ones are cut into several."""
 
 
 class NetworkWorker:
@@ -37,29 +42,24 @@ class NetworkWorker:
     def __init__(self, command: StreamCommand, show: Callable[[str], None] | None = None) -> None:
         self._command = command
         self._show = show or (lambda line: print(line, file=sys.stderr))
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._transports: list[asyncio.BaseTransport] = []
+        """The transports of the process's pipes. That of its input comes last."""
         self._streams: Multiplexer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._last_lines: list[str] = []
 
     async def start(self) -> None:
         """Starts the process and waits until it answers. Raises :class:`NodeError`."""
-        pipe = asyncio.subprocess.PIPE
-        try:
-            process = self._process = await asyncio.create_subprocess_exec(
-                *self._command.argv, stdin=pipe, stdout=pipe, stderr=pipe, env=self._command.environment,
-                start_new_session=True,  # Ctrl-C must not end it before the run is over
-            )  # fmt: skip
-        except OSError as error:
-            raise NodeError(f"the clients' process cannot be started: {error}; {self._command.remedy}") from error
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._streams = Multiplexer(process.stdout, process.stdin)
+        process = self._process = self._start_process()
         loop = asyncio.get_running_loop()
+        output, errors = await self._read(process.stdout), await self._read(process.stderr)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
+        self._transports.append(transport)
+        self._streams = Multiplexer(output, asyncio.StreamWriter(transport, protocol, None, loop))
         self._tasks = [
             loop.create_task(self._streams.run(), name="the clients' connections"),
-            loop.create_task(self._show_lines(process.stderr), name="what clients print"),
+            loop.create_task(self._show_lines(errors), name="what clients print"),
         ]
         reader, writer = self.open_connection()
         try:
@@ -84,7 +84,8 @@ class NetworkWorker:
         reader, writer = self.open_connection()
         try:
             writer.write(encode_message(RelayRequest(host, port, CONNECT_SECONDS)))
-            answer = await receive_message(reader, Answer)
+            async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
+                answer = await receive_message(reader, Answer)
         except BaseException:
             writer.close()
             raise
@@ -106,19 +107,54 @@ class NetworkWorker:
         process, self._process = self._process, None
         if process is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
+        if self._transports:
+            self._transports[-1].close()  # the end of its input ends the process
         try:
-            async with asyncio.timeout(END_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await asyncio.to_thread(process.wait, END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+        if self._tasks:  # a child of the process may hold its pipes open, so this wait is bounded, too
+            await asyncio.wait(self._tasks, timeout=END_SECONDS)
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in self._transports:
+            transport.close()
+
+    def _start_process(self) -> "subprocess.Popen[bytes]":
+        try:
+            return subprocess.Popen(
+                self._command.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=self._command.environment,
+                start_new_session=True,  # Ctrl-C must not end it before the run is over
+            )  # fmt: skip
+        except OSError as error:
+            raise NodeError(f"the clients' process cannot be started: {error}; {self._command.remedy}") from error
+
+    async def _read(self, pipe: Any) -> asyncio.StreamReader:
+        """Returns a reader of a pipe of the process."""
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        self._transports.append(transport)
+        return reader
 
     async def _show_lines(self, reader: asyncio.StreamReader) -> None:
-        while line := await reader.readline():
-            text = line.decode("utf-8", "replace").rstrip("\n")
-            self._last_lines = [*self._last_lines[-2:], text.strip()]
-            self._show(text)
+        """Shows each line that the process prints, cut after ``LINE_LENGTH`` bytes."""
+        rest = b""
+        while data := await reader.read(LINE_LENGTH):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > LINE_LENGTH:
+                lines.append(rest)
+                rest = b""
+            for line in lines:
+                self._show_line(line)
+        if rest:
+            self._show_line(rest)
+
+    def _show_line(self, line: bytes) -> None:
+        text = "\t".join(map(to_printable, line.decode("utf-8", "replace").split("\t")))
+        self._last_lines = [*self._last_lines[-2:], text.strip()]
+        self._show(text)

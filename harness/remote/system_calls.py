@@ -175,8 +175,12 @@ async def call_system(
 def _read_answer(answer: Any, call: SystemCall, nodes: Mapping[str, Node]) -> Any:
     match answer:
         case CalledAnswer(result):
-            found = _restore_nodes(msgspec.msgpack.decode(result), nodes)
-            return SimpleNamespace(**found) if call.method in OBJECT_METHODS and found is not None else found
+            try:
+                found = _restore_nodes(msgspec.msgpack.decode(result), nodes)
+                return SimpleNamespace(**found) if call.method in OBJECT_METHODS and found is not None else found
+            except (msgspec.MsgspecError, RecursionError, TypeError, KeyError) as error:
+                whose = f"{call.method}() of {call.system.name}"
+                raise ConnectionError(f"the worker process answered {whose} with no result: {error!r}") from error
         case FailedCallAnswer(kind, text, errno):
             known = KNOWN_ERRORS.get(kind, RemoteCallError)
             raise OSError(errno, text) if issubclass(known, OSError) and errno is not None else known(text)

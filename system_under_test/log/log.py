@@ -127,8 +127,8 @@ class Log(SegmentList):
         self.append_some_replicated(data, None)
         return self.end_offset
 
-    def append_some_replicated(self, data: bytes, max_expanded: int | None) -> int:
-        """Appends entries as :meth:`append_replicated`, and returns how many bytes it appended.
+    def append_some_replicated(self, data: bytes, max_expanded: int | None) -> tuple[int, int]:
+        """Appends entries as :meth:`append_replicated`. Returns how many bytes it appended, and how many decompressed.
 
         Stops after the entry at which the decompressed bytes reach ``max_expanded`` in total.
         """
@@ -138,7 +138,7 @@ class Log(SegmentList):
         if found.count:
             whole = data if found.size == len(data) else data[: found.size]
             self.append_entries(whole, found.times, found.first, found.next_offset - 1)
-        return found.size
+        return found.size, found.expanded
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:
         """Returns at most ``max_bytes`` of whole messages from ``offset`` on, all below the offset ``limit``.

@@ -62,8 +62,8 @@ class Turns:
             next(steps)
             async with self._lock:
                 while True:
+                    await asyncio.sleep(0)  # before the step: many requests may each have a single one
                     next(steps)
-                    await asyncio.sleep(0)
         except StopIteration as end:
             result: T = end.value
             return result

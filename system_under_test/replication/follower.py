@@ -24,6 +24,8 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 _log = logging.getLogger("assay.replication")
 
+LONG_EXPANDED = STEP_BYTES // 8
+"""Decompressed bytes after which other tasks run."""
 BACK_OFF = 0.1
 """Seconds between tries after an error."""
 FIRST_BACK_OFF = 0.01
@@ -121,7 +123,7 @@ class FollowerTerm:
             try:
                 if not of_this_epoch:
                     raise CorruptMessage(f"the leader left out offsets from {log.end_offset} on")
-                appended = log.append_some_replicated(of_this_epoch, STEP_BYTES)
+                appended, expanded = log.append_some_replicated(of_this_epoch, STEP_BYTES)
                 replica.schedule_flush()
             except (CorruptMessage, DamagedLog) as damage:
                 _log.error("%s: %s", replica.key, damage)
@@ -130,6 +132,7 @@ class FollowerTerm:
                 return
             if 0 < appended < len(of_this_epoch):  # compressed entries are appended in steps
                 records = of_this_epoch[appended:] + records
+            if expanded >= LONG_EXPANDED:  # also after the last entry, because other partitions may follow
                 await asyncio.sleep(0)
                 if self.over:
                     return

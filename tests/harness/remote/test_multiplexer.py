@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.remote.multiplexer import MAX_FRAME, ByteWriter, Multiplexer
+from assay.harness.remote.multiplexer import HEADER, MAX_FRAME, ByteWriter, Multiplexer
 
 from helpers.examples import some_of
 
@@ -90,6 +90,21 @@ def test_a_closed_connection_disturbs_no_other_and_takes_no_more_bytes() -> None
             await pair.close()
 
     asyncio.run(main())
+
+
+def test_a_frame_that_is_longer_than_any_ends_every_connection() -> None:
+    async def main() -> bytes:
+        near, far = socket.socketpair()
+        streams = await asyncio.open_connection(sock=near)
+        multiplexer = Multiplexer(*streams)
+        reader, _ = multiplexer.open_connection()
+        far.sendall(HEADER.pack(1, MAX_FRAME + 1))
+        await multiplexer.run()
+        streams[1].close()
+        far.close()
+        return await reader.read()
+
+    assert asyncio.run(main()) == b""
 
 
 def test_with_the_carrying_pair_every_connection_ends() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from assay.cluster.node import Cluster, Node, NodeError, get_dial
@@ -20,9 +22,10 @@ from assay.cluster.zookeeper import read_mode
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.harness.remote import RemoteClient
+from assay.harness.remote.messages import CalledAnswer
 from assay.harness.remote.network_worker import NetworkWorker
 from assay.harness.remote.server import make_worker_command
-from assay.harness.remote.system_calls import RemoteCallError, SystemCall
+from assay.harness.remote.system_calls import NODE_KEY, RemoteCallError, SystemCall, _read_answer
 from assay.harness.run.system_on_network import SystemOnNetwork
 
 T = TypeVar("T")
@@ -101,6 +104,17 @@ class Ticking(System):
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
         return [{"what": "runtime", "value": runtime.wall_clock() > 0, "name": type(runtime).__name__}]
+
+
+ECHO_GREETING = (
+    "import os\nwhile data := os.read(0, 8):\n"
+    " number, length = int.from_bytes(data[:4]), int.from_bytes(data[4:])\n"
+    " left = length\n"
+    " while left:\n  left -= len(os.read(0, left))\n"
+    ' answer = b\'{"type":"opened"}\\n\'\n'
+    " if length: os.write(1, data[:4] + len(answer).to_bytes(4) + answer)\n"
+)
+"""The rest of a program that answers each frame as a worker process answers a greeting."""
 
 
 class FakeNode:
@@ -198,6 +212,38 @@ def test_a_process_that_does_not_start_shows_its_last_words() -> None:
 
     with pytest.raises(NodeError, match="does not answer: no such container"):
         run(main)
+
+
+def test_long_and_odd_lines_are_shown_in_parts_and_stop_nothing() -> None:
+    shown: list[str] = []
+    script = "import sys; print('x' * 300_000 + '\\x1b[2J\\tend', file=sys.stderr); " + ECHO_GREETING
+
+    async def main() -> None:
+        async with started(shown, sys.executable, "-c", script):
+            pass
+
+    run(main)
+    assert "".join(shown).startswith("x" * 300_000 + "\\x1b[2J\tend")
+    assert len(shown) > 5
+
+
+def test_a_child_that_holds_the_pipes_of_the_process_does_not_hold_up_the_end() -> None:
+    script = "import subprocess; subprocess.Popen(['sleep', '60']); " + ECHO_GREETING
+    began = time.monotonic()
+
+    async def main() -> None:
+        async with started([], sys.executable, "-c", script):
+            pass
+
+    run(main)
+    assert time.monotonic() - began < 40
+
+
+def test_an_answer_that_is_no_result_is_named() -> None:
+    call = SystemCall(Ticking(), "standing", ())
+    for result in (b"\xc1", msgspec.msgpack.encode([1]), msgspec.msgpack.encode({NODE_KEY: "n9"})):
+        with pytest.raises(ConnectionError, match="no result"):
+            _read_answer(CalledAnswer(result), call, {})
 
 
 def test_a_relayed_connection_reaches_the_address_and_names_its_error() -> None:

@@ -52,7 +52,7 @@ def test_offsets_left_out_before_an_epochs_start_are_rejected_not_waited_for(fir
     appended: list[bytes] = []
     config = SimpleNamespace(compacted=False)
     term = following(
-        SimpleNamespace(end_offset=5, append_some_replicated=lambda data, _: appended.append(data), config=config),
+        SimpleNamespace(end_offset=5, append_some_replicated=lambda data, _: (appended.append(data), 0), config=config),
         [(2, 8)],
     )
     records = message_set.build([(None, b"x", 0)], base_offset=first)
