@@ -50,6 +50,9 @@ LOG_END: Final = re.compile(
     r"Offset (\d+) of (\S+) was there by ([\d.]+ s) \((process \d+)\), but the lower log end offset (\d+) of \S+ was "
     r"filled by an operation of (process \d+) that began only at ([\d.]+ s)\."
 )
+STALE_STATE: Final = re.compile(
+    r"was there from ([^,\"]+), no fault was in force, and (\S+), which it is about, (is still|has no)"
+)
 STALE_KEY: Final = re.compile(r'("claim": ?")([^ "]+ (?:held (?:the initial )?value|had its initial value))')
 """The beginning of a stale read, which now says that it names a key."""
 EARLIER: Final = re.compile(r"had been (?:acknowledged|read) [\d.]+ s earlier")
@@ -102,6 +105,9 @@ def reworded(text: str) -> str:
     for former, present in REWORDED.items():
         text = text.replace(former, present)
     text = STALE_KEY.sub(r"\1key \2", text)
+    text = STALE_STATE.sub(
+        r"assigns a replica to \2. The state was there from \1 and no fault was in force, but \2 \3", text
+    )
     return LOG_END.sub(
         r"The end of \2 was reported as \5 (\6, which asked at \7), although offset \1 had been there (\4, by \3).",
         text,
