@@ -10,6 +10,7 @@ which are never stored on the harness's disk.
 
 import io
 import platform
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +37,7 @@ from assay.cluster.docker.engine import (
     undo_action,
 )
 from assay.cluster.naming import PlannedNode, plan_nodes
-from assay.cluster.node import Node, NodeError
+from assay.cluster.node import Node
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh import preloaded
@@ -69,6 +70,8 @@ CLIENT_CONTAINER = "clients"
 HOME = f"/{code_archive.ROOT}"
 CONNECT_SECONDS = 30.0
 """Maximum seconds until a container's sshd answers."""
+REACH_SECONDS = 3.0
+"""Maximum seconds until a node's address accepts a connection. After that, it counts as unreachable."""
 MEMORY = 1 << 30
 """Memory limit of a server in bytes, without swap. It is only set if a fault of the run exhausts memory."""
 
@@ -387,15 +390,32 @@ class DockerCluster(SshCluster):
 
 
 def _is_reachable(login: Login) -> bool:
-    """Returns whether this machine reaches a node's address. The host key proves that it is this node."""
-    connection = SshConnection("the first node", replace(login, stream=None))
+    """Returns whether this machine reaches a node's address. The host key proves that it is this node.
+
+    The sshd of a container may begin to listen a little later than the container answers to the engine.
+    """
+    deadline = time.monotonic() + REACH_SECONDS
+    while True:
+        try:
+            raw = socket.create_connection((login.address, login.port), REACH_SECONDS)
+            break
+        except ConnectionRefusedError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        except OSError:
+            return False
+    transport = None
     try:
-        connection.connect(time.monotonic())
-    except NodeError:
+        transport = paramiko.Transport(raw)
+        transport.start_client(timeout=REACH_SECONDS)
+        return transport.get_remote_server_key() == login.host_key
+    except (paramiko.SSHException, OSError, EOFError):
         return False
     finally:
-        connection.close()
-    return True
+        if transport is not None:
+            transport.close()
+        raw.close()
 
 
 def _perform(action: undo_journal.Action) -> str | None:

@@ -39,7 +39,7 @@ class StreamCommand:
         return " ".join(self.argv)
 
 
-def print_file(command: StreamCommand, path: str, timeout: float) -> bytes:
+def read_printed_file(command: StreamCommand, path: str, timeout: float) -> bytes:
     """Returns a file's content, printed by the command's ``print_file``. Raises ``OSError`` with its last line."""
     try:
         done = subprocess.run(

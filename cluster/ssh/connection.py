@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import paramiko
 
 from assay.cluster.node import CommandResult, NodeError, join_host_port
-from assay.cluster.ssh.command_stream import CommandStream, StreamCommand, print_file
+from assay.cluster.ssh.command_stream import CommandStream, StreamCommand, read_printed_file
 
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds of one attempt to connect."""
@@ -199,7 +199,7 @@ class SshConnection:
                     file.prefetch(size)
                     return file.read()
         try:
-            return print_file(stream, path, BULK_TIMEOUT)
+            return read_printed_file(stream, path, BULK_TIMEOUT)
         except OSError as error:
             raise NodeError(f"{self._name}: {path} could not be read: {error}; {stream.remedy}") from error
 

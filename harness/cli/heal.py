@@ -10,7 +10,7 @@ from assay.harness.cli.command import ExitCode
 def add(commands: Any) -> None:
     parser = commands.add_parser("heal", help="undo what killed sessions left behind", description=(
         "Replays the undo journals of dead sessions, and removes their containers and networks. Changes are undone on "
-        "the Docker engine on which they were made. Those on an engine that does not answer are kept and listed, and "
+        "the Docker engine on which they were made. Changes on an engine that does not answer are kept and listed, and "
         "the exit code is 1."))  # fmt: skip
     parser.add_argument("--all", action="store_true",
                         help="also undo the changes of sessions that are still alive, and of other machines that use "

@@ -228,9 +228,11 @@ class Trial:
             await self.keep_logs()
         finally:
             self._cluster = None
-            if self._worker is not None:
-                await self._worker.close()
-            await self.world.close(keep=keep)
+            try:
+                if self._worker is not None:
+                    await self._worker.close()
+            finally:
+                await self.world.close(keep=keep)
 
     async def _drive(self, history: History, stamps: Stamps) -> RunReport:
         """Runs the workload, the faults and the observers until the history is complete."""

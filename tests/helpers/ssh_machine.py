@@ -125,8 +125,9 @@ class Machine:
             heard = threading.Event()
             heard.set()
             self._heard.append(heard)
-            transport.start_server(server=_Door(self._sessions, heard, self.accepts))
             self.reached.append(transport)
+            with suppress(*GONE):  # a client may leave as soon as it knows the host key
+                transport.start_server(server=_Door(self._sessions, heard, self.accepts))
 
     def silence(self) -> None:
         """As if a cable were cut, for the connections that there are: they stay, and have no answer."""
