@@ -195,6 +195,7 @@ def make_exec_command(container: str, environment: Mapping[str, str], argv: Sequ
         ("docker", "exec", "-i", "-u", "0", *variables, container, *argv),
         command_environment(),
         "is the container running, and not paused?",
+        terminal=("docker", "exec", "-it", "-u", "0", *variables, container),
     )
 
 

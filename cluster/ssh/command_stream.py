@@ -28,12 +28,14 @@ class StreamCommand:
     - ``remedy``: advice for a command that fails
     - ``print_file``: a command that prints the file whose path is appended. It reads large files. If it is empty, they
       are read through the connection
+    - ``terminal``: a command that runs the appended program at a terminal, on the same machine
     """
 
     argv: tuple[str, ...]
     environment: dict[str, str] | None = field(default=None, compare=False)
     remedy: str = ""
     print_file: tuple[str, ...] = ()
+    terminal: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return " ".join(self.argv)

@@ -99,7 +99,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--workers", default=None, metavar="N",
         help="number of client nodes, for tests that use them (default: as many as --nodes, at most 3)")  # fmt: skip
     add("--clients", default=run_settings.AUTO, metavar="|".join(CLIENT_PLACES),
-        help="where the clients of --cluster=docker run: in this process ('here', where breakpoints work), or in a "
+        help="where the clients of --cluster=docker run: in this process ('here'), or in a "
         "container on the network of the nodes ('container'); 'auto': here if this machine reaches it")  # fmt: skip
     add(
         "--seed",

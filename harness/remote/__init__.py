@@ -12,6 +12,7 @@ client on request.
 - ``messages``: the protocol between the two.
 - ``multiplexer``: many connections over the standard input and output of a worker process.
 - ``network_worker``: the harness's side of the worker process in a container.
+- ``debugger``: ``breakpoint()`` in a worker process, at the user's terminal.
 - ``system_calls``: methods of the system that connect to nodes, called in that process.
 - ``runtime``: the clock, random numbers and ZooKeeper client that clients get in the real world.
 

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from assay.harness.remote import debugger
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.remote.server import parse_arguments, run_worker, serve_streams
 
@@ -16,6 +17,8 @@ from assay.harness.remote.server import parse_arguments, run_worker, serve_strea
 async def serve(words: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT, or until standard input ends if it serves on that."""
     options = parse_arguments(words)
+    if options.streams:
+        debugger.install(with_terminal=options.terminal)
     runtime = ClientRuntime(random.SystemRandom(), options.zookeeper)
     serving = _serve_standard_streams(runtime, words) if options.streams else run_worker(runtime, words)
     task = asyncio.ensure_future(serving)

@@ -7,11 +7,12 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import IO, Any, Final, cast
 
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.ssh.command_stream import StreamCommand
 from assay.harness.core.printable import to_printable
+from assay.harness.remote import debugger
 from assay.harness.remote.messages import (
     Answer,
     FailedCallAnswer,
@@ -37,10 +38,20 @@ LINE_LENGTH: Final = 1 << 14
 
 
 class NetworkWorker:
-    """A worker process that ``command`` starts. ``show`` is called with each line that its clients print."""
+    """A worker process that ``command`` starts.
 
-    def __init__(self, command: StreamCommand, show: Callable[[str], None] | None = None) -> None:
+    - ``show``: called with each line that its clients print
+    - ``open_terminal``: opens the terminal that is connected at a ``breakpoint()`` of a client
+    """
+
+    def __init__(
+        self,
+        command: StreamCommand,
+        show: Callable[[str], None] | None = None,
+        open_terminal: Callable[[], IO[bytes]] = debugger.open_terminal,
+    ) -> None:
         self._command = command
+        self._open_terminal = open_terminal
         self._show = show or (lambda line: print(line, file=sys.stderr))
         self._process: subprocess.Popen[bytes] | None = None
         self._transports: list[asyncio.BaseTransport] = []
@@ -158,3 +169,17 @@ class NetworkWorker:
         text = "\t".join(map(to_printable, line.decode("utf-8", "replace").split("\t")))
         self._last_lines = [*self._last_lines[-2:], text.strip()]
         self._show(text)
+        if text.startswith(debugger.MARK) and self._command.terminal:
+            self._connect_terminal()
+
+    def _connect_terminal(self) -> None:
+        """Lets the user debug a client at the terminal. The harness stands still until the client goes on."""
+        try:
+            with self._open_terminal() as terminal:
+                terminal.write(f"\r\n{self._last_lines[-1]}; Ctrl-D continues\r\n".encode())
+                subprocess.run(
+                    [*self._command.terminal, *debugger.COMMAND], env=self._command.environment,
+                    stdin=terminal, stdout=terminal, stderr=terminal, check=False,
+                )  # fmt: skip
+        except OSError as error:
+            self._show(f"assay: no terminal for the breakpoint: {error}")

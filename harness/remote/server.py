@@ -30,14 +30,18 @@ GREET_SECONDS: Final = 1.0
 _log = logging.getLogger("assay.worker")
 
 
-def make_worker_command(client: str | None, zookeeper: str | None, *, streams: bool = False) -> list[str]:
+def make_worker_command(
+    client: str | None, zookeeper: str | None, *, streams: bool = False, terminal: bool = False
+) -> list[str]:
     """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``, if any.
 
-    ``streams``: whether it serves on its standard input and output instead of a port.
+    - ``streams``: whether it serves on its standard input and output instead of a port
+    - ``terminal``: whether the harness connects a terminal when the client calls ``breakpoint()``
     """
     options = [] if client is None else ["--client", client]
     options += [] if zookeeper is None else ["--zookeeper", zookeeper]
     options += ["--streams"] if streams else []
+    options += ["--terminal"] if terminal else []
     return ["python3", "-m", "assay.harness.remote", *options]
 
 
@@ -46,6 +50,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--client", metavar="MODULE:CLASS", help="the workload's client, if it has one")
     parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
     parser.add_argument("--streams", action="store_true", help="serve on standard input and output instead of a port")
+    parser.add_argument("--terminal", action="store_true", help="with --streams: breakpoint() waits for a terminal")
     parser.add_argument(
         "--port", type=int, default=messages.PORT, metavar="N", help=f"where to listen ({messages.PORT})"
     )

@@ -22,6 +22,7 @@ from assay.cluster.system import (
     WorkerDescription,
 )
 from assay.harness.remote import server
+from assay.harness.remote.debugger import has_terminal
 from assay.harness.remote.network_worker import NetworkWorker
 from assay.harness.remote.system_calls import NETWORK_METHODS, SystemCall
 from assay.harness.run.client_nodes import OWN_PACKAGE, pin_packages, require_importable
@@ -96,7 +97,7 @@ class SystemOnNetwork:
         declared = () if self._client is None else pin_packages(self._client)
         packages = [*own, *declared, *find_imported_packages(modules), *pin_packages(_PytestModule)]
         return WorkerDescription(
-            server.make_worker_command(name, zookeeper, streams=True),
+            server.make_worker_command(name, zookeeper, streams=True, terminal=has_terminal()),
             tuple(dict.fromkeys(source)),
             Software(python=tuple(dict.fromkeys(packages))),
         )
