@@ -17,8 +17,9 @@ from assay.cluster import journal as undo_journal
 from assay.cluster import owner, zookeeper
 from assay.cluster.checked_methods import read_files, read_stop_signal
 from assay.cluster.naming import PlannedNode
-from assay.cluster.node import Node
+from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import logs
+from assay.cluster.ssh.clock_offset import ClockOffset, measure_clock_offset
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node import Freezer, SshNode
 from assay.cluster.ssh.node_processes import Program
@@ -27,6 +28,10 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System
 T = TypeVar("T")
 
 MAX_THREADS = 48
+CLOCKS, CLOCKS_AT_END = "clocks", "clocks at the end"
+"""Keys of a cluster's description: how far the nodes' wall clocks are ahead."""
+MAX_RIGHT_OFFSET = 1.0
+"""Greatest offset of a wall clock, in seconds, that is not reported as wrong. Checks tolerate it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class SshCluster(ABC):
         """Paths of the files that were written to each node."""
         self._closed = False
         self.description: dict[str, str] = {}
+        self._offsets: dict[str, ClockOffset] = {}
+        """Offsets at the start, by machine."""
 
     @property
     def nodes(self) -> Sequence[SshNode]:
@@ -120,12 +127,50 @@ class SshCluster(ABC):
         """
         try:
             await self._set_up()
+            await self._start_clocks()
         except BaseException:
             try:
                 await self.close()
             except Exception as removal_error:  # noqa: BLE001 - users must first see why the cluster did not start
                 self._progress(str(removal_error))
             raise
+
+    async def _start_clocks(self) -> None:
+        """Measures the nodes' clocks when all nodes are set up."""
+        offsets = await self._measure_clocks()
+        for node, (_, offset) in zip(self._all_nodes, offsets, strict=True):
+            node.monotonic_ahead, node.wall_ahead = offset.monotonic_ahead, offset.wall_ahead
+        self.description[CLOCKS] = _describe_clocks(offsets)
+        for name, offset in dict(offsets).items():
+            if abs(offset.wall_ahead) > MAX_RIGHT_OFFSET:
+                self._progress(
+                    f"the clock of {name} is wrong: {offset} ahead of this machine's. Set it right, because checks "
+                    "of retention compare the times of both"
+                )
+        self._offsets = dict(offsets)
+
+    async def measure_clocks_again(self) -> None:
+        """Adds to the description how far the clocks are ahead at the end of the run. Never raises a node's error.
+
+        Reports as progress each clock whose offset has changed since the start.
+        """
+        try:
+            offsets = await self._measure_clocks()
+        except (NodeError, OSError) as error:
+            self.description[CLOCKS_AT_END] = f"unknown: {error}"
+            return
+        self.description[CLOCKS_AT_END] = _describe_clocks(offsets)
+        for name, offset in dict(offsets).items():
+            if (before := self._offsets.get(name)) is not None and offset.has_changed(before):
+                self._progress(
+                    f"the clocks of {name} have changed during the run, from {before} to {offset} ahead of this "
+                    "machine's: the times of its events and lines are wrong by as much"
+                )
+
+    async def _measure_clocks(self) -> Sequence[tuple[str, ClockOffset]]:
+        """Returns for each node the name of its machine and the offset of that machine's clocks."""
+        offsets = await gather_all(measure_clock_offset(node.shell) for node in self._all_nodes)
+        return [(node.name, offset) for node, offset in zip(self._all_nodes, offsets, strict=True)]
 
     async def close(self) -> None:
         """Removes everything that was created.
@@ -178,6 +223,11 @@ class SshCluster(ABC):
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+def _describe_clocks(offsets: Sequence[tuple[str, ClockOffset]]) -> str:
+    """Describes each machine once."""
+    return ", ".join(f"{name} {offset}" for name, offset in dict(offsets).items())
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:

@@ -1,7 +1,8 @@
 """The nodes' event logs and process logs on the run's time axis.
 
-Nodes' clocks are only assumed to agree with the harness's clock. So the order of lines of different nodes proves
-nothing. A report has at most ``MOST_LINES`` lines: the lines nearest to a finding or to a change of a fault.
+The times of lines are corrected by the measured offsets of the nodes' wall clocks, which have errors. So the order of
+lines of different nodes proves nothing. A report has at most ``MOST_LINES`` lines: the lines nearest to a finding or to
+a change of a fault.
 """
 
 import enum
@@ -100,6 +101,9 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
     3. Otherwise it has the time of the next line with a time, or of the last line.
     """
     growth = _FileGrowth.read(path, origin)
+    ahead = origin.ahead.get(node, 0.0)
+    if abs(ahead) < LATEST:
+        origin = msgspec.structs.replace(origin, wall=origin.wall + ahead)  # by the node's clock, as are its lines
     last: LogLine | None = None
     last_arrival: int | None = None
     timeless_lines: list[str] = []

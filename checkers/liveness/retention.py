@@ -7,7 +7,7 @@ and be below the replica's high watermark. A damaged log has no high watermark.
   A segment that has a message without a timestamp is not judged by time.
 - By size, a segment is due when all later segments together have at least ``retention.bytes``.
 
-Timestamps are compared with the harness's clock. Nodes' clocks agree with it, because no fault is active.
+Timestamps are compared with the look's time of day by the slowest clock of a node. No fault shifts a clock then.
 
 ``snapshots`` explains looks and the kinds of their rows (``what``), and creates ``rest_looks`` (the looks that count).
 

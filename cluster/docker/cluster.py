@@ -9,7 +9,6 @@ which are never stored on the harness's disk.
 """
 
 import io
-import platform
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,10 +36,11 @@ from assay.cluster.docker.engine import (
     undo_action,
 )
 from assay.cluster.naming import PlannedNode, plan_nodes
-from assay.cluster.node import Node
+from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh import preloaded
+from assay.cluster.ssh.clock_offset import ClockOffset, measure_clock_offset
 from assay.cluster.ssh.command_stream import StreamCommand
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import NodeDisk, SshNode
@@ -175,6 +175,20 @@ class DockerCluster(SshCluster):
         self.description = await self._in_thread(self._describe, images, net)
         if self.worker_command is not None:
             self.description["clients"] = f"in a container, {self.client_container}"
+
+    async def _measure_clocks(self) -> Sequence[tuple[str, ClockOffset]]:
+        """Measures through the first node that answers, because all containers have the clocks of one kernel."""
+        errors = []
+        for node in self._all_nodes:
+            try:
+                offset = await measure_clock_offset(node.shell)
+            except NodeError as error:
+                errors.append(error)
+            else:
+                return [("engine", offset)] * len(self._all_nodes)
+        if errors:
+            raise errors[0]
+        return []
 
     @staticmethod
     async def _connect(node: SshNode, deadline: float) -> None:
@@ -362,7 +376,7 @@ class DockerCluster(SshCluster):
                 if found.user_image is not None
             },
             "base": layer.base_origin(),
-            "kernel": platform.release(),
+            "kernel": str(version.get("KernelVersion") or "unknown"),
             "subnet": str(net.subnet),
         }
 

@@ -74,11 +74,7 @@ class HostCluster(SshCluster):
         deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(node.connect(deadline) for node in self._all_nodes)
         await gather_all(self._prepare_host(node, code, journal) for node in self._all_nodes)
-        offsets = await gather_all(map(self._measure_clock, self._all_nodes))
-        self.description = {
-            "hosts": ", ".join(f"{name} {ssh}" for name, ssh in self._addresses.items()),
-            "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._all_nodes, offsets, strict=True)),
-        }
+        self.description = {"hosts": ", ".join(f"{name} {ssh}" for name, ssh in self._addresses.items())}
 
     def _create_ssh_node(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> SshNode:
         ssh = self._addresses[item.name]
@@ -169,17 +165,6 @@ class HostCluster(SshCluster):
         if isinstance(self._system, SupportsHold):
             paths.append(self._system.hold_file(node))
         return paths
-
-    async def _measure_clock(self, node: SshNode) -> str:
-        """Describes how far the host's wall clock is ahead of this machine's, and the error: half of the round trip.
-
-        Also stores in the node how far its monotonic clock is ahead, because that clock times the node's events.
-        """
-        before, monotonic = time.time(), time.monotonic()
-        printed = (await node.shell(upkeep.CLOCKS_COMMAND)).split()
-        half = (time.time() - before) / 2
-        node.monotonic_ahead = float(printed[-1]) - (monotonic + half)
-        return f"{float(printed[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
     def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
         failed, undoer = [], HostUndoer()

@@ -148,7 +148,3 @@ echo iptables $({firewall.filter_program(address)} -w -nL INPUT >/dev/null 2>&1 
 echo pkill $(command -v pkill || echo no)
 echo setsid $(command -v setsid || echo no)
 """
-
-
-CLOCKS_COMMAND = "python3 -c 'import time; print(time.time(), time.monotonic())'"
-"""Prints the wall clock, and the monotonic clock that times events."""

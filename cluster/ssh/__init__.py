@@ -14,6 +14,7 @@
 - ``data_folders``: removes, copies and restores folders
 - ``memory``: exhausts memory
 - ``preloaded``: shifted clocks, slow and failing disks, by preloaded libraries
+- ``clock_offset``: how far a machine's clocks are ahead
 - ``stream``: lines of a long-running command
 - ``node``: the node, built from all of these
 - ``usage``: the memory and the disk space that a node uses

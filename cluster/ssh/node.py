@@ -99,6 +99,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         """TCP ports that cuts and packet shaping spare: those of SSH, if SSH uses the network under test."""
         self.monotonic_ahead = 0.0
         """Seconds by which the node's monotonic clock, which times its events, is ahead of this machine's."""
+        self.wall_ahead = 0.0
+        """Seconds by which the node's unshifted wall clock, which times its logs, is ahead of this machine's."""
         self._streams: set[LineStream] = set()
         self.changes: list[str] = []
         """Commands of the user's code that changed something: for each, a line with time and result."""

@@ -12,11 +12,15 @@ import msgspec
 NANOSECONDS = 1_000_000_000
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """When a run began: ``loop`` in seconds of its loop's clock, ``wall`` in seconds since 1970."""
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a run began: ``loop`` in seconds of its loop's clock, ``wall`` in seconds since 1970.
+
+    ``ahead``: seconds by which the wall clocks of nodes were ahead, by name. Other nodes had the right time.
+    """
 
     loop: float
     wall: float
+    ahead: dict[str, float] = {}
 
 
 class Stamps:

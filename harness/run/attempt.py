@@ -277,7 +277,10 @@ class Attempt:
             stood_still=end.stood_still,
             problem="; ".join(end.problems) or None,
         )
+        described = dict(self._trial.cluster.description)
         self._world.loop.run_until_complete(self._trial.keep_logs())
+        if self._trial.cluster.description != described:  # the cluster has measured the clocks once more
+            self.folder.write_json("settings.json", self._describe_settings(self._trial))
         if not self._world.outlives_process and self._tally.operations >= MANY_OPERATIONS:
             self._remove_simulation()
         self.progress.note("checking the history")

@@ -252,8 +252,13 @@ class RealWorld:
         )
 
     async def save_logs(self, folder: Path) -> list[str]:
+        """Also measures the nodes' clocks once more, because the times of lines depend on them."""
+        from assay.cluster.over_ssh import SshCluster
+
         if self._cluster is None:
             return []
+        if isinstance(self._cluster, SshCluster):
+            await self._cluster.measure_clocks_again()
         unknown = [] if self._growth is None else await self._growth.stop()
         missing = await self._cluster.collect_logs(folder)
         if self._growth is not None:

@@ -121,8 +121,8 @@ class EventLogCollector:
     def _record(self, node: Node, line: msgspec.Struct) -> None:
         """Records a line with its time by the harness's clock, which is used for display only.
 
-        In containers and in the simulation, nodes share the harness's clock. Elsewhere the cluster has measured how far
-        the node's clock is ahead.
+        In the simulation, nodes share the harness's clock. A real cluster has measured how far the node's clock is
+        ahead. In containers on this machine, that is 0.
         """
         fields = msgspec.structs.asdict(line)
         fields["key"] = self._topic_keys.to_history_key(fields["key"], fields.pop("topic_zxid"))

@@ -242,6 +242,20 @@ def list_crashes(cluster: Cluster) -> list[str]:
     return [f"{crash.node} {CRASHED} {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
+def read_wall_offsets(cluster: Cluster) -> dict[str, float]:
+    """Returns the seconds by which wall clocks of nodes are ahead, by name, if the cluster has measured an offset."""
+    found = {node.name: getattr(node, "wall_ahead", 0.0) for node in (*cluster.nodes, *cluster.spares)}
+    return {name: ahead for name, ahead in found.items() if ahead}
+
+
+def read_slowest_offset(cluster: Cluster) -> float:
+    """Returns the seconds by which the slowest wall clock of a node is ahead. It is negative if that clock is behind.
+
+    Work that is due by this clock is due by the clock of every node.
+    """
+    return min((getattr(node, "wall_ahead", 0.0) for node in (*cluster.nodes, *cluster.spares)), default=0.0)
+
+
 LOOK_INTERVAL: Final = 1.0
 """Seconds between the end of a look and the next one."""
 LOOK_SECONDS: Final = 20.0
@@ -297,7 +311,8 @@ class QuiescenceWatch:
 
     async def _look(self) -> bool:
         """Takes a look. Returns whether it shows no unfinished work, and the epochs of the previous look."""
-        start, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
+        start = self.stamps.now()
+        wall_ms = int((self.runtime.wall_clock() + read_slowest_offset(self.cluster)) * 1000)
         seen = await self.system.look(self.cluster, self.runtime)
         ended = self.stamps.now()
         unsettled = self.system.unsettled(seen, wall_ms)

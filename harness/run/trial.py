@@ -59,6 +59,7 @@ from assay.harness.run.observers import (
     describe_failed_finds,
     describe_uncaught,
     list_crashes,
+    read_wall_offsets,
     record_processes,
 )
 from assay.harness.run.progress import Progress, RunTally
@@ -190,7 +191,7 @@ class Trial:
         sealing = None if getattr(loop, "simulated", False) else loop
         history = self.output.open_history(sealing)
         stamps = Stamps()
-        self.origin = Origin(stamps.to_loop_time(0), time.time())
+        self.origin = Origin(stamps.to_loop_time(0), time.time(), read_wall_offsets(self.cluster))
         try:
             report = await self._drive(history, stamps)
             self.output.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ from typing import Any
 import pytest
 
 from assay.cluster import journal
+from assay.cluster.docker import DockerCluster
 from assay.cluster.journal import RemoveFile, UndoJournal
 from assay.cluster.node import NodeError
-from assay.cluster.over_ssh import SshCluster
+from assay.cluster.over_ssh import CLOCKS, CLOCKS_AT_END, SshCluster
 
 
 class Made(SshCluster):
@@ -24,7 +27,8 @@ class Made(SshCluster):
 
     def __init__(self, state: Path, work: Callable[[], None] | None = None, left: Sequence[str] = ()) -> None:
         system: Any = None
-        super().__init__(system, run_id="run", seed=1, state_dir=state, progress=lambda line: None)
+        self.lines: list[str] = []
+        super().__init__(system, run_id="run", seed=1, state_dir=state, progress=self.lines.append)
         self.work, self.left = work, left
         self.undone: list[Sequence[journal.Action]] = []
 
@@ -138,3 +142,80 @@ def test_what_is_under_way_ends_before_it_is_undone(tmp_path: Path) -> None:
 
     asyncio.run(live())
     assert log == ["made", "undone"]
+
+
+class AheadNode:
+    """A node whose machine has clocks that are ahead."""
+
+    def __init__(self, name: str, wall: float, monotonic: float) -> None:
+        self.name, self.wall, self.monotonic = name, wall, monotonic
+        self.monotonic_ahead = self.wall_ahead = 0.0
+        self.silent = False
+
+    async def shell(self, command: str) -> str:
+        if self.silent:
+            raise NodeError(f"{self.name} does not answer")
+        return f"{time.time() + self.wall} {time.monotonic() + self.monotonic}\n"
+
+    async def close(self) -> None:
+        pass
+
+
+def start_with(cluster: SshCluster, *nodes: AheadNode) -> None:
+    async def set_up() -> None:
+        cluster._all_nodes[:] = nodes  # type: ignore[assignment]
+
+    cluster._set_up = set_up  # type: ignore[method-assign]
+    asyncio.run(cluster.start())
+
+
+def docker_cluster(tmp_path: Path) -> DockerCluster:
+    class Nothing:
+        name, roles = "nothing", ("broker",)
+
+    system: Any = Nothing()
+    return DockerCluster(system, {"broker": 2}, run_id="run", seed=1, state_dir=tmp_path)
+
+
+def test_the_clocks_of_each_host_are_measured_at_the_start_and_at_the_end(tmp_path: Path) -> None:
+    cluster, right, wrong = Made(tmp_path), AheadNode("n1", 0, 0), AheadNode("n2", 5, -900)
+    start_with(cluster, right, wrong)
+    assert (right.wall_ahead, right.monotonic_ahead) == (0, 0), "within the error"
+    assert wrong.wall_ahead == pytest.approx(5, abs=0.5)
+    assert wrong.monotonic_ahead == pytest.approx(-900, abs=0.5)
+    assert CLOCKS_AT_END not in cluster.description
+    (line,) = cluster.lines
+    assert re.match(r"the clock of n2 is wrong: \+(5\.0|4\.9)", line)
+    wrong.wall = 8
+    asyncio.run(cluster.measure_clocks_again())
+    assert re.fullmatch(r"n1 .*within.*, n2 \+(5\.0|4\.9).*within.*", cluster.description[CLOCKS])
+    assert re.fullmatch(r"n1 .*within.*, n2 \+(8\.0|7\.9).*within.*", cluster.description[CLOCKS_AT_END])
+    (line,) = cluster.lines[1:]
+    assert re.match(r"the clocks of n2 have changed during the run, from \+(5\.0|4\.9).* to \+(8\.0|7\.9)", line)
+
+
+def test_all_containers_have_the_clocks_of_their_engine(tmp_path: Path) -> None:
+    """An engine on another machine has other clocks. Without its offset, events would have senseless times."""
+    cluster, nodes = docker_cluster(tmp_path), [AheadNode("n1", 5, -900), AheadNode("n2", 5, -900)]
+    start_with(cluster, *nodes)
+    assert cluster.description[CLOCKS].startswith(("engine +5.0", "engine +4.9"))
+    assert "," not in cluster.description[CLOCKS]
+    assert len({(node.wall_ahead, node.monotonic_ahead) for node in nodes}) == 1
+    assert nodes[1].monotonic_ahead == pytest.approx(-900, abs=0.5)
+
+
+def test_containers_on_this_kernel_have_no_offset(tmp_path: Path) -> None:
+    cluster, node = docker_cluster(tmp_path), AheadNode("n1", 0, 0)
+    start_with(cluster, node)
+    assert (node.wall_ahead, node.monotonic_ahead) == (0, 0)
+
+
+def test_a_node_that_does_not_answer_hides_the_clocks_only_if_it_is_the_last(tmp_path: Path) -> None:
+    cluster, nodes = docker_cluster(tmp_path), [AheadNode("n1", 5, -900), AheadNode("n2", 5, -900)]
+    start_with(cluster, *nodes)
+    nodes[0].silent = True
+    asyncio.run(cluster.measure_clocks_again())
+    assert cluster.description[CLOCKS_AT_END].startswith("engine +")
+    nodes[1].silent = True
+    asyncio.run(cluster.measure_clocks_again())
+    assert cluster.description[CLOCKS_AT_END] == "unknown: n1 does not answer"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.checkers.judging.history_views import open_history
@@ -35,6 +36,15 @@ def test_a_line_is_placed_by_its_own_time(tmp_path: Path, line: str, time: float
     (word,) = read_log(path, "n1", ORIGIN)
     assert word.time == pytest.approx(time * SECOND, abs=1000)
     assert (word.node, word.event, word.text) == ("n1", False, "INFO broker serves")
+
+
+def test_a_line_of_a_node_whose_clock_was_ahead_is_placed_by_the_right_time(tmp_path: Path) -> None:
+    path = tmp_path / "process.log"
+    path.write_text("2026-01-02T03:04:06.250Z INFO broker serves\n")
+    origin = msgspec.structs.replace(ORIGIN, ahead={"n2": 3600.0, "n3": 1e300})
+    for node, time in (("n1", 1.25), ("n2", 1.25 - 3600), ("n3", 1.25)):
+        (word,) = read_log(path, node, origin)
+        assert word.time == pytest.approx(time * SECOND, abs=1000), node
 
 
 @pytest.mark.parametrize("line", ["9" * 400 + ".123456 hello", "20261129174512.123456 hello"])

@@ -224,7 +224,7 @@ LOOKS: Final = _define({
     "retention_ms:int64?": "the topic's `retention.ms`; -1: no limit",
     "retention_bytes:int64?": "the topic's `retention.bytes`; -1: no limit",
     "retention_check_ms:int64?": "how often the node looks for segments to delete",
-    "wall_ms:int64?": "the time of day in milliseconds",
+    "wall_ms:int64?": "the time of day in milliseconds, by the slowest clock of a node",
     "unsettled:int64?": "the system's own count of unfinished work",
     "invariant:string?": "the name of an invariant",
     "claim:string?": "a sentence that says what broke the invariant",

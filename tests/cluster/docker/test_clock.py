@@ -71,6 +71,19 @@ def test_the_wall_clock_jumps_both_ways_and_the_monotonic_one_does_not(clocked: 
     clocked.run(body())
 
 
+def test_the_measured_offset_of_the_engine_is_that_of_the_unshifted_clock(clocked: Live) -> None:
+    async def body() -> None:
+        before = clocked.cluster.description["clocks"]
+        node = clocked.node("n1")
+        await node.shift_clock(290.0)
+        await clocked.cluster.measure_clocks_again()
+        await node.shift_clock(0.0)
+        words = [text.split() for text in (before, clocked.cluster.description["clocks at the end"])]
+        assert float(words[1][1]) == pytest.approx(float(words[0][1]), abs=1.0)
+
+    clocked.run(body())
+
+
 def test_another_process_of_the_machine_is_as_wrong(clocked: Live) -> None:
     async def body() -> None:
         node = clocked.node("n1")

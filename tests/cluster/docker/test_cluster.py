@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,14 @@ def test_nodes_have_stable_names_their_files_and_see_each_other_by_name(live: An
     assert live.run(n1.read_file("/etc/echo/peers")).decode().split() == [node.address for node in live.cluster.nodes]
     assert n2.address in live.run(n1.shell("getent hosts n2"))
     assert set(live.cluster.description) >= {"image", "image digest", "kernel", "engine", "base"}
+
+
+def test_clocks_of_containers_on_this_kernel_are_not_corrected(live: Any) -> None:
+    if live.cluster.description["kernel"] != platform.release():
+        pytest.skip("the engine runs on another kernel")
+    assert re.fullmatch(r"engine [+-]0\.\d{3} s \(within 0\.\d{3} s\)", live.cluster.description["clocks"])
+    nodes = (*live.cluster.nodes, *live.cluster.spares)
+    assert {(node.wall_ahead, node.monotonic_ahead) for node in nodes} == {(0.0, 0.0)}
 
 
 def test_a_spare_is_a_machine_like_the_others_on_which_nothing_runs_until_it_joins(live: Any) -> None:

@@ -52,6 +52,26 @@ class Saying:
             yield line
 
 
+@pytest.mark.parametrize("ahead", [0.0, 900.0, -900.0])
+def test_an_event_has_the_time_of_the_right_clock(ahead: float) -> None:
+    history = HistoryInMemory()
+
+    class Ahead(Saying):
+        monotonic_ahead = ahead
+
+    async def collect() -> None:
+        stamps = Stamps()
+        read = stamps.to_loop_time(0) + 2.0 + ahead
+        nodes: list[Any] = [Ahead([json.dumps({"time": read, "seq": 1, "event": "led"})])]
+        collector = EventLogCollector(nodes, history, stamps, None)
+        collector.start()
+        await collector.stop()
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(collect())
+    assert history.columns()["events"][0] == [2_000_000_000]
+
+
 @pytest.mark.parametrize(
     ("odd", "taken"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,14 +44,20 @@ class Looked:
 
 
 def watched(
-    folder: Path, system: Looked, patience: float = 10, stopped: Callable[[], bool] = lambda: False
+    folder: Path,
+    system: Looked,
+    patience: float = 10,
+    stopped: Callable[[], bool] = lambda: False,
+    offsets: Sequence[float] = (),
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The rows ``look``, and what was in the way."""
     loop = SimLoop(1)
 
     async def go() -> str | None:
         history = HistoryWriter(folder / "history")
-        watch = QuiescenceWatch(system, None, RUNTIME, history, Stamps())  # type: ignore[arg-type]
+        nodes = [SimpleNamespace(wall_ahead=offset) for offset in offsets]
+        cluster = SimpleNamespace(nodes=nodes[:1], spares=nodes[1:])
+        watch = QuiescenceWatch(system, cluster, RUNTIME, history, Stamps())  # type: ignore[arg-type]
         trouble = await watch.wait_until_at_rest(int(patience * SECOND), stopped)
         history.close()
         return trouble
@@ -73,6 +79,15 @@ def test_what_is_at_rest_is_looked_at_twice(tmp_path: Path) -> None:
     ]
     assert looks[1]["ended"] < SECOND, "at once"
     assert trouble is None
+
+
+@pytest.mark.parametrize(
+    ("offsets", "ahead"), [([5.0, 5.0], 5), ([5.0, 0.0], 0), ([0.0, -7.0], -7), ([5.0, 9.0], 5), ([0.0], 0)]
+)
+def test_the_time_of_day_is_that_of_the_slowest_node(tmp_path: Path, offsets: list[float], ahead: int) -> None:
+    """A segment is due by the clocks of the servers. If they are behind, it is not due yet."""
+    looks, _ = watched(tmp_path, Looked(0), offsets=offsets)
+    assert {row["wall_ms"] for row in looks} == {1_700_000_000_000 + 1000 * ahead}
 
 
 def test_what_comes_to_rest_is_looked_at_until_then(tmp_path: Path) -> None:
