@@ -39,6 +39,7 @@ SLEEP_CLOCKS: Final = {
 COMMAND_SECONDS: Final = 5.0
 """Maximum seconds of a command that names the boot or the machine."""
 MICROSECONDS: Final = 1_000_000
+NANOSECONDS: Final = 1_000_000_000
 
 
 def find_obstacle() -> tuple[str, str] | None:
@@ -53,7 +54,8 @@ def find_obstacle() -> tuple[str, str] | None:
 def read_start_time(pid: int) -> int | None:
     """Returns when a process started: on Linux in clock ticks since the boot, elsewhere in microseconds since 1970.
 
-    Returns ``UNKNOWN_START`` if that is hidden, and None if there is no such process, or only its zombie.
+    The result is equal in all time namespaces. It is ``UNKNOWN_START`` if the start is hidden, and None if there is no
+    such process, or only its zombie.
     """
     return _read_start_in_proc(pid) if ON_LINUX else _ask_for_start(pid)
 
@@ -67,7 +69,20 @@ def _read_start_in_proc(pid: int) -> int | None:
         # With hidepid=2, and without /proc, there is no folder of the process.
         return None if (PROC / str(pid)).exists() else _probe(pid)
     fields = text.rpartition(")")[2].split()  # the name before ")" may hold spaces
-    return None if fields[0] in "ZX" else int(fields[19])
+    if fields[0] in "ZX":
+        return None
+    offset = _read_time_offset() * os.sysconf("SC_CLK_TCK")
+    return UNKNOWN_START if offset % NANOSECONDS else int(fields[19]) - offset // NANOSECONDS
+
+
+def _read_time_offset() -> int:
+    """Returns the nanoseconds that this process's time namespace adds to the time since the boot, also in ``/proc``."""
+    with suppress(OSError):
+        for line in (PROC / "self/timens_offsets").read_text().splitlines():
+            clock, seconds, nanoseconds = line.split()
+            if clock == "boottime":
+                return int(seconds) * NANOSECONDS + int(nanoseconds)
+    return 0
 
 
 def _ask_for_start(pid: int) -> int | None:
@@ -157,7 +172,8 @@ def measure_age() -> float:
         return 0.0
     if not ON_LINUX:
         return max(0.0, time.time() - started / MICROSECONDS)
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) - _read_time_offset() / NANOSECONDS
+    return max(0.0, since_boot - started / os.sysconf("SC_CLK_TCK"))
 
 
 def measure_sleep() -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from assay.cluster import owner
-from assay.cluster.operating_system import read_start_time
+from assay.cluster import operating_system, owner
+from assay.cluster.operating_system import UNKNOWN_START, read_start_time
 
 
 def test_text_and_owner_are_inverse() -> None:
@@ -48,6 +50,31 @@ def test_an_owner_of_another_boot_is_dead() -> None:
 
 def test_an_owner_of_another_pid_namespace_cannot_be_judged_and_counts_as_alive() -> None:
     assert dataclasses.replace(owner.current_owner(), namespace="1", started=1).alive()
+
+
+@pytest.mark.parametrize("seconds", [5000, -40])
+def test_an_owner_of_another_time_namespace_is_alive(seconds: int) -> None:
+    """``/proc`` shows shifted start times there. A session there must not remove the clusters of live sessions."""
+    unshare = ["unshare", "--time", f"--boottime={seconds}", "--fork"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("this machine cannot make a time namespace")
+    code = f"""if True:
+        from assay.cluster import owner
+        from assay.cluster.operating_system import measure_age
+        mine = owner.parse_owner({str(owner.current_owner())!r})
+        print(mine.alive(), owner.current_owner().alive(), measure_age() < 60)"""
+    done = subprocess.run([*unshare, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 3
+
+
+def test_an_offset_of_a_part_of_a_tick_hides_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = (operating_system.PROC / "self/stat").read_text()
+    (tmp_path / str(os.getpid())).mkdir()
+    (tmp_path / str(os.getpid()) / "stat").write_text(stat)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/timens_offsets").write_text("monotonic 0 5\nboottime 1 5\n")
+    monkeypatch.setattr(operating_system, "PROC", tmp_path)
+    assert read_start_time(os.getpid()) == UNKNOWN_START
 
 
 @pytest.mark.parametrize("text", ["", "1.2.3", "x.2.boot.ns", "1.y.boot.ns", "1.2.3.4.5"])
