@@ -45,7 +45,7 @@ LARGER = {
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
 ELSEWHERE = {
     "explorers", "figures", "broker", "linearizability", "published_histories", "sets_and_queues", "store_on_spark",
-    "control",
+    "control", "clients",
 }  # fmt: skip
 """Modules that the other benchmarks share, and benchmarks that have tests of their own below."""
 
@@ -142,6 +142,15 @@ def test_the_benchmark_of_control_compares_both_ways() -> None:
     found = figures("control", "--commands=3", "--megabytes=1", "--rounds=1")
     assert found.keys() == {"connect", "commands", "megabytes"}
     assert min(found.values()) > 0
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_the_benchmark_of_clients_compares_both_places() -> None:
+    found = figures("clients", "--seconds=3", "--rounds=1")
+    assert found.keys() == {"here", "container", "ratios"}
+    assert all(one.keys() == {"rate", "median_ms", "p99_ms"} for one in found.values())
+    assert min(numbers(found)) > 0
 
 
 @pytest.mark.spark
