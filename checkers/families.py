@@ -22,7 +22,7 @@ from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.judging.contract import NO_RECOVERY
 from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.liveness.client_progress import PROGRESS
-from assay.checkers.liveness.family import REST
+from assay.checkers.liveness.family import LIVENESS
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
@@ -62,7 +62,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REJECTED_CHANGES,
     REPLICAS,
     *REPLICATION,
-    REST,
+    LIVENESS,
     LOST_CHANGES,
     PROCESSES,
     PROGRESS,

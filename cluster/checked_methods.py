@@ -36,7 +36,7 @@ def wrap_errors_of(method: str, node: Node | None = None) -> Iterator[None]:
         raise DeploymentError(f"{_describe_call(method, node)} raised {type(error).__name__}: {error}") from error
 
 
-def read_command(system: System, node: Node) -> list[str]:
+def get_start_command(system: System, node: Node) -> list[str]:
     """Returns the command of a node's process. Raises :class:`DeploymentError`."""
     with wrap_errors_of("argv", node):
         found = system.argv(node)
@@ -52,7 +52,7 @@ def is_command(argv: object) -> bool:
     return isinstance(argv, Sequence) and not isinstance(argv, str) and bool(argv) and all(map(_is_text, argv))
 
 
-def read_stop_signal(system: System, role: str) -> Signals:
+def get_stop_signal(system: System, role: str) -> Signals:
     """Returns the signal that asks a node's main process to end. Raises :class:`DeploymentError`."""
     if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsStopSignal):
         return Signals.SIGTERM
@@ -66,8 +66,8 @@ def read_stop_signal(system: System, role: str) -> Signals:
     return found
 
 
-def read_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-    """Returns the files of a node. Raises :class:`DeploymentError`."""
+def get_system_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+    """Returns the files that the system declares for a node (``System.files``). Raises :class:`DeploymentError`."""
     with wrap_errors_of("files", node):
         found = system.files(node, cluster)
     if not isinstance(found, Mapping):

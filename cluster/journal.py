@@ -268,7 +268,7 @@ def _read_regular(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise JournalError(f"{path} is no longer a regular file: remove it")
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise JournalError(f"{path} may be written by others, so it is not obeyed: remove it")
+            raise JournalError(f"{path} may be written by other users, so the harness does not act on it: remove it")
         return file.read()
 
 

@@ -44,7 +44,7 @@ def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0)
     """
     unknown = sorted(set(counts) - set(roles))
     if unknown:
-        raise ValueError(f"no such role: {', '.join(unknown)}; the system has {', '.join(roles)}")
+        raise ValueError(f"the system has no role {', '.join(unknown)}; its roles are {', '.join(roles)}")
     main = find_main_role(roles)
     indexes = [(role, index) for role in roles for index in range(1, counts.get(role, 0) + 1)]
     if main is not None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import owner, zookeeper
-from assay.cluster.checked_methods import read_files, read_stop_signal
+from assay.cluster.checked_methods import get_stop_signal, get_system_files
 from assay.cluster.naming import PlannedNode
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import logs
@@ -113,7 +113,7 @@ class SshCluster(ABC):
             event_log=self._system.event_log,
             undo=undo_log,
             freezer=freezer,
-            stop_signal=read_stop_signal(self._system, item.role),
+            stop_signal=get_stop_signal(self._system, item.role),
         )
 
     @abstractmethod
@@ -210,7 +210,9 @@ class SshCluster(ABC):
     def _files_for(self, node: SshNode) -> Mapping[str, bytes]:
         """Returns the files that a node needs, by path."""
         return (
-            zookeeper.server_files(node, self) if node.role == ZOOKEEPER_ROLE else read_files(self._system, node, self)
+            zookeeper.server_files(node, self)
+            if node.role == ZOOKEEPER_ROLE
+            else get_system_files(self._system, node, self)
         )
 
     async def _write_files(self, node: SshNode, files: Mapping[str, bytes]) -> None:

@@ -89,7 +89,7 @@ def parse_owner(text: str) -> Owner:
     """Returns the owner that ``text`` denotes. Raises ``ValueError`` if it denotes none."""
     parts = text.split(".")
     if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
-        raise ValueError(f"not an owner (pid.start.boot.namespace): {text!r}")
+        raise ValueError(f"{text!r} is not the owner of a run, which is written as pid.start.boot.namespace")
     return Owner(int(parts[0]), int(parts[1]), parts[2], parts[3])
 
 

@@ -27,7 +27,7 @@ from typing import Final
 from assay.checkers.isolation.levels import Level, Order, Rule
 from assay.checkers.isolation.precedence import count_nodes, find_components, sort_topologically
 from assay.checkers.isolation.refutation import Refutation, refute
-from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
+from assay.checkers.isolation.saturation import Conflict, Saturation, SearchLimitReached, make_problem
 from assay.checkers.isolation.search import Shortcut
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
 
@@ -45,7 +45,7 @@ def decide_parts(
 ) -> list[int] | Refutation:
     """Returns a legal order of all events, numbered as in ``certificate``, or a refutation.
 
-    Raises ``TimeLimitReached``, also if the closure of a part is larger than ``MOST_BYTES``.
+    Raises ``SearchLimitReached``, also if the closure of a part is larger than ``MOST_BYTES``.
     """
     links = list(_list_possible_links(history, level))
     components = find_components(max(map(max, links), default=-1) + 1, links)
@@ -80,8 +80,9 @@ def _decide_part(
     others = {readers[key, number] for number in part for key in history.writes[number] if (key, number) in readers}
     members = sorted({*part, *writers, *others})
     if (each * len(members)) ** 2 // 8 > MOST_BYTES:
-        raise TimeLimitReached(f"the choices of {len(part):,} transactions depend on each other, which needs too much "
-                               "memory")  # fmt: skip
+        raise SearchLimitReached(
+            f"the choices of {len(part):,} transactions depend on each other, which needs too much memory"
+        )
     saturation = Saturation(make_problem(history, level, members), deadline)
     try:
         saturation.saturate()

@@ -25,7 +25,7 @@ from assay.checkers.isolation.decomposition import decide_parts
 from assay.checkers.isolation.levels import Level, Rule
 from assay.checkers.isolation.precedence import sort_topologically
 from assay.checkers.isolation.refutation import Refutation, StepCycle, make_circle, refute
-from assay.checkers.isolation.saturation import Conflict, Problem, Saturation, TimeLimitReached, make_problem
+from assay.checkers.isolation.saturation import Conflict, Problem, Saturation, SearchLimitReached, make_problem
 from assay.checkers.isolation.scheduler import schedule, schedule_derived
 from assay.checkers.isolation.search import Shortcut, search
 from assay.checkers.isolation.solver import has_solver, solve
@@ -70,7 +70,7 @@ def check_level(history: TransactionHistory, level: Level, seconds: float = TIME
     notes = tuple(history.notes)
     try:
         found = _decide(history, level, time.monotonic() + seconds)
-    except TimeLimitReached as error:
+    except SearchLimitReached as error:
         why = str(error) or f"the search reached its time limit of {seconds:g} s"
         reason = f"whether the history is {level.name} is unknown: {why}"
         verdict = Verdict.FAIL if anomalies else Verdict.UNKNOWN
@@ -108,7 +108,7 @@ def _list_doubts_of_commits(history: TransactionHistory, level: Level) -> list[s
 
 
 def _decide(history: TransactionHistory, level: Level, deadline: float) -> list[int] | Refutation:
-    """Returns a legal order, or a refutation. Raises ``TimeLimitReached``."""
+    """Returns a legal order, or a refutation. Raises ``SearchLimitReached``."""
     if not level.rule.needs_search:
         with _pausing_collector():
             edges = list_demanded_edges(history, level)

@@ -27,8 +27,8 @@ class Kind(enum.IntEnum):
     RW = 2
     SESSION = 3
     REAL_TIME = 4
-    SNAPSHOT = 5
-    """A transaction starts before it commits."""
+    START_TO_COMMIT = 5
+    """From the start of a transaction to its commit. Only under snapshot isolation are these two nodes."""
     AUXILIARY = 6
     """Leads to an auxiliary node."""
 
@@ -244,7 +244,7 @@ def find_components(count: int, links: Iterable[tuple[int, int]]) -> list[int]:
 
 def _rank(cycle: Path) -> tuple[int, int]:
     """Returns the length and the number of derived edges, both without steps within a transaction."""
-    real = [edge for _, edge in cycle if edge.kind is not Kind.SNAPSHOT]
+    real = [edge for _, edge in cycle if edge.kind is not Kind.START_TO_COMMIT]
     return len(real), sum(edge.premise is not None for edge in real)
 
 

@@ -109,7 +109,7 @@ def _list_transactions(problem: Problem) -> list[int]:
 def _to_steps(cycle: Path, edges: Sequence[Edge], numbers: Sequence[int]) -> tuple[Step, ...]:
     """Makes steps of edges. Steps within a transaction are left out."""
     premises = find_premises(edges, cycle)
-    is_snapshot = any(edge.kind is Kind.SNAPSHOT for edge in edges)
+    is_snapshot = any(edge.kind is Kind.START_TO_COMMIT for edge in edges)
     made: dict[tuple[int, Edge], Step] = {}
 
     def to_number(member: int) -> int:
@@ -121,11 +121,11 @@ def _to_steps(cycle: Path, edges: Sequence[Edge], numbers: Sequence[int]) -> tup
         if known is None:
             edge = place[1]
             inside = premises.get(place, ()) if depth < _DEEPEST else ()
-            because = tuple(make(one, depth + 1) for one in inside if one[1].kind is not Kind.SNAPSHOT)
+            because = tuple(make(one, depth + 1) for one in inside if one[1].kind is not Kind.START_TO_COMMIT)
             known = made[place] = Step(
                 numbers[edge.source], numbers[edge.target], edge.kind, edge.key, to_number(edge.reader),
                 to_number(edge.writer), edge.decided, because,
             )  # fmt: skip
         return known
 
-    return tuple(make(one, 0) for one in cycle if one[1].kind is not Kind.SNAPSHOT)
+    return tuple(make(one, 0) for one in cycle if one[1].kind is not Kind.START_TO_COMMIT)

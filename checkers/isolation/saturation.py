@@ -44,8 +44,8 @@ else:
     np = LazyModule("numpy")
 
 
-class TimeLimitReached(Exception):
-    """A limit ended a search without an answer. The text names the limit, such as a size, if it is not the time."""
+class SearchLimitReached(Exception):
+    """A limit of time or memory ended a search without an answer. Without a text, it was the time limit."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _list_known_edges(
     """Yields the edges that hold in every legal order. ``writers``, ``reads``: by key, numbers in the problem."""
     history, start, commit = problem.history, problem.start, problem.commit
     if problem.snapshot:
-        yield from (Edge(start(place), commit(place), Kind.SNAPSHOT) for place in range(len(problem.members)))
+        yield from (Edge(start(place), commit(place), Kind.START_TO_COMMIT) for place in range(len(problem.members)))
     for key, pairs in reads.items():
         for reader, writer in dict.fromkeys(pairs):
             if writer != INITIAL:
@@ -257,14 +257,14 @@ class Saturation:
         return bool(self._reach[source, target >> 3] >> (target & 7) & 1)
 
     def saturate(self) -> None:
-        """Adds edges until no rule adds one. Raises ``Conflict`` or ``TimeLimitReached``."""
+        """Adds edges until no rule adds one. Raises ``Conflict`` or ``SearchLimitReached``."""
         if not self._is_closed:
             self._close()
         while True:
             found: list[Edge] = []
             for accesses in self._keys:
                 if time.monotonic() > self._deadline:
-                    raise TimeLimitReached
+                    raise SearchLimitReached
                 found += self._derive(accesses)
             if not found:
                 return
@@ -331,7 +331,7 @@ class Saturation:
                 reach[node] = np.frombuffer(row.to_bytes(width, "little"), np.uint8)
             done += 1
             if done % _TIME_STEP == 0 and time.monotonic() > self._deadline:
-                raise TimeLimitReached
+                raise SearchLimitReached
             for source in sources[node]:
                 waiting[source] -= 1
                 if not waiting[source]:

@@ -25,7 +25,7 @@ from typing import Final
 
 from assay.checkers.isolation.clocks import TimeOrder, order_by_time
 from assay.checkers.isolation.levels import Level, Order, Rule, add_real_time, find_level
-from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
+from assay.checkers.isolation.saturation import Conflict, Saturation, SearchLimitReached, make_problem
 from assay.checkers.isolation.transactions import INITIAL, NEVER, TransactionHistory
 
 _VERSION, _ACTIVE, _READERS, _BEFORE = range(4)
@@ -324,7 +324,7 @@ class _Scheduler:
         saturation = Saturation(problem, self._deadline)
         try:
             saturation.saturate()
-        except (Conflict, TimeLimitReached):
+        except (Conflict, SearchLimitReached):
             return None
         return saturation.list_derived_pairs()
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from assay.checkers.isolation.precedence import Edge, sort_topologically
 from assay.checkers.isolation.refutation import Refutation, join_refutations, refute
-from assay.checkers.isolation.saturation import Choice, Conflict, Saturation, State, TimeLimitReached
+from assay.checkers.isolation.saturation import Choice, Conflict, Saturation, SearchLimitReached, State
 
 _LOOK_AT: Final = 64
 """Number of open choices from which one is selected."""
@@ -46,7 +46,7 @@ class _Decision:
 
 
 def search(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[int] | Refutation:
-    """Returns a legal order of the problem's nodes, or a refutation. Raises ``TimeLimitReached``."""
+    """Returns a legal order of the problem's nodes, or a refutation. Raises ``SearchLimitReached``."""
     return _Search(saturation, deadline, shortcut).run()
 
 
@@ -66,7 +66,7 @@ class _Search:
         steps, next_shortcut = 0, 1
         while True:
             if time.monotonic() > self._deadline:
-                raise TimeLimitReached
+                raise SearchLimitReached
             try:
                 self._saturation.saturate()
                 choices = self._saturation.list_choices(_LOOK_AT)

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from assay.checkers.isolation.precedence import Edge, list_nodes_between_cycles, sort_topologically
 from assay.checkers.isolation.refutation import Refutation, join_refutations, refute
-from assay.checkers.isolation.saturation import Choice, Conflict, Saturation, TimeLimitReached
+from assay.checkers.isolation.saturation import Choice, Conflict, Saturation, SearchLimitReached
 from assay.checkers.isolation.search import Shortcut
 
 MOST_CHOICES: Final = 300_000
@@ -40,7 +40,7 @@ def has_solver() -> bool:
 
 
 def solve(saturation: Saturation, deadline: float, shortcut: Shortcut) -> list[int] | Refutation | None:
-    """Returns a legal order of the problem's nodes, or a refutation. Raises ``TimeLimitReached``.
+    """Returns a legal order of the problem's nodes, or a refutation. Raises ``SearchLimitReached``.
 
     ``saturation`` must be saturated. None: it has more than ``MOST_CHOICES`` open choices.
     """
@@ -98,7 +98,7 @@ class _Solving:
     def _has_assignment(self, solver: Any) -> bool:
         while True:
             if time.monotonic() > self._deadline:
-                raise TimeLimitReached
+                raise SearchLimitReached
             solver.conf_budget(_BUDGET)
             answer = solver.solve_limited(assumptions=list(self._selectors))
             if answer is not None:
@@ -123,7 +123,7 @@ class _Solving:
             if variable in cut or edge.source not in inside or edge.target not in inside:
                 continue
             if time.monotonic() > self._deadline:
-                raise TimeLimitReached
+                raise SearchLimitReached
             path = _find_path(edge.target, edge.source, outgoing)
             if path is not None:
                 found.append([variable, *path])
@@ -140,7 +140,7 @@ class _Solving:
         except Conflict as conflict:
             return refute(saturation, conflict)
         if time.monotonic() > self._deadline:
-            raise TimeLimitReached
+            raise SearchLimitReached
         choice = next(
             one
             for one in core

@@ -205,7 +205,7 @@ def take_events(layout: Layout, memory: SearchMemory) -> bool:
             counters[READS] += 1
         else:
             place = counters[PENDING]
-            while place > 0 and layout.rank[memory.pending[place - 1]] > layout.rank[event]:
+            while place > 0 and layout.return_event[memory.pending[place - 1]] > layout.return_event[event]:
                 memory.pending[place] = memory.pending[place - 1]
                 place -= 1
             memory.pending[place] = event

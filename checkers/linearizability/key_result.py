@@ -26,7 +26,7 @@ class KeyResult:
     unknown: str | None = None
     model_error: str | None = None
     """The error of the model, if it contradicted itself or its code failed."""
-    largest: int = 0
+    most_configurations: int = 0
     """Maximum number of configurations (``core``) at the return of an operation."""
     bytes: int = 0
     """Peak memory of the search."""

@@ -61,7 +61,7 @@ def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
         operations=len(history),
         finding=None if found.why is None else to_finding(NONLINEARIZABLE, history, found.why),
         unknown=found.unknown,
-        largest=found.largest,
+        most_configurations=found.most_configurations,
         bytes=found.bytes,
         seconds=deadline.elapsed,
         out_of_memory=found.spent == MEMORY,

@@ -39,8 +39,8 @@ class Layout(NamedTuple):
     """For each operation, its action, numbered within the key."""
     slot: Ints
     """For each operation, its slot or the complement of its group."""
-    rank: Ints
-    """For each operation, the event at which it returns."""
+    return_event: Ints
+    """For each operation, the index in ``events`` of its return; ``FOREVER`` if it has none."""
     f: Ints
     """``f``, ``x``, ``y``: arguments of ``step`` for each action. For interned models, ``x`` is the action's number."""
     x: Ints
@@ -78,9 +78,9 @@ def lay_out(
     codes = np.concatenate([np.arange(count, dtype=np.int64), ~done])
     events = codes[np.lexsort((codes, returns, times))]
     slot, slots = _assign_slots(events, info)
-    rank = np.full(count, FOREVER, dtype=np.int64)
+    return_event = np.full(count, FOREVER, dtype=np.int64)
     ends = np.flatnonzero(events < 0)
-    rank[~events[ends]] = ends
+    return_event[~events[ends]] = ends
     group_kind, group = np.unique(action[info], return_inverse=True)
     slot[info] = ~group
     words = max(1, -(-slots // WORD))
@@ -91,7 +91,7 @@ def lay_out(
         events=events,
         kind=action,
         slot=slot,
-        rank=rank,
+        return_event=return_event,
         f=step[:, 0].copy(),
         x=step[:, 1].copy(),
         y=step[:, 2].copy(),

@@ -229,19 +229,19 @@ class OwnerSemaphore(OwnedModel):
         asked, permits = y
         held = dict(state)
         if f == ACQUIRE:
-            return sum(held.values()) + asked <= permits, _change(held, {x: asked})
+            return sum(held.values()) + asked <= permits, _apply_changes(held, {x: asked})
         if x == ANYONE:
             return _release_anyones(held, asked)
         own = min(asked, held.get(x, 0))  # an unknown owner's permits stay for later, because anyone can release them
         fits = own + held.get(ANYONE, 0) >= asked
-        return fits, _change(held, {x: -own, ANYONE: own - asked}) if fits else state
+        return fits, _apply_changes(held, {x: -own, ANYONE: own - asked}) if fits else state
 
     def describe(self, state: Holders, values: Values) -> str:
         held = ", ".join(f"{count} by {name_owner(owner, values)}" for owner, count in state)
         return f"{sum(count for _, count in state)} of {self.permits} held{f': {held}' if held else ''}"
 
 
-def _change(held: dict[int, int], changes: dict[int, int]) -> Holders:
+def _apply_changes(held: dict[int, int], changes: dict[int, int]) -> Holders:
     changed = {owner: held.get(owner, 0) + changes.get(owner, 0) for owner in (*held, *changes)}
     return tuple(sorted((owner, count) for owner, count in changed.items() if count))
 
@@ -250,8 +250,10 @@ def _release_anyones(held: dict[int, int], asked: int) -> set[Holders]:
     """Returns the states after an unknown owner released permits: it may be any one of the owners."""
     unknown = held.get(ANYONE, 0)
     owners = [owner for owner, count in held.items() if owner != ANYONE and count + unknown >= asked]
-    states = {_change(held, {one: -min(asked, held[one]), ANYONE: min(asked, held[one]) - asked}) for one in owners}
-    return states | ({_change(held, {ANYONE: -asked})} if unknown >= asked else set())
+    states = {
+        _apply_changes(held, {one: -min(asked, held[one]), ANYONE: min(asked, held[one]) - asked}) for one in owners
+    }
+    return states | ({_apply_changes(held, {ANYONE: -asked})} if unknown >= asked else set())
 
 
 class Lease(NamedTuple):

@@ -58,7 +58,7 @@ class SearchResult:
     """The reason why the result is unknown."""
     spent: str | None = None
     """The limit that was reached, if the result is unknown: ``TIME`` or ``MEMORY``."""
-    largest: int = 0
+    most_configurations: int = 0
     """Maximum number of configurations at one return."""
     explored: int = 0
     """Number of configurations from which actions were tried."""
@@ -193,8 +193,8 @@ def _lay_out(history: KeyHistory, states: InternedStates) -> tuple[Layout, list[
 
 
 def _add_measurements(space: Workspace, found: SearchResult) -> SearchResult:
-    largest, explored = int(space.counters[tables.LARGEST]), int(space.counters[tables.EXPLORED])
-    return replace(found, largest=largest, explored=explored, bytes=space.peak)
+    most_configurations, explored = int(space.counters[tables.LARGEST]), int(space.counters[tables.EXPLORED])
+    return replace(found, most_configurations=most_configurations, explored=explored, bytes=space.peak)
 
 
 def _to_unknown(

@@ -82,7 +82,11 @@ def judge_elements(history: KeyHistory, deadline: Deadline) -> KeyResult | None:
         found = _search_element(history, element, sorted([*parts, *reads.list_all(element)]), deadline)
         if found.finding is not None or found.unknown is not None or found.model_error is not None:
             return found
-        result = replace(result, largest=max(result.largest, found.largest), bytes=max(result.bytes, found.bytes))
+        result = replace(
+            result,
+            most_configurations=max(result.most_configurations, found.most_configurations),
+            bytes=max(result.bytes, found.bytes),
+        )
     return None if len(reads) else result
 
 
@@ -245,7 +249,7 @@ def _search_element(history: KeyHistory, element: int, parts: Sequence[Part], de
         operations=len(history),
         finding=None if found.why is None else to_finding(NONLINEARIZABLE, own, found.why),
         unknown=found.unknown,
-        largest=found.largest,
+        most_configurations=found.most_configurations,
         bytes=found.bytes,
         out_of_memory=found.spent == MEMORY,
         out_of_time=found.spent == TIME,

@@ -83,6 +83,6 @@ def _to_examined(keys: list[KeyResult], seconds: float, note: str) -> CheckCover
 
 
 def _describe_search(searched: list[KeyResult]) -> str:
-    largest = max((one.largest for one in searched), default=0)
+    most_configurations = max((one.most_configurations for one in searched), default=0)
     peak = max((one.bytes for one in searched), default=0)
-    return f"search on {describe_count(searched)}; at most {largest} configurations at once, {peak} bytes"
+    return f"search on {describe_count(searched)}; at most {most_configurations} configurations at once, {peak} bytes"

@@ -44,7 +44,7 @@ def _find_short_inspection(engine: Engine) -> list[str]:
     ]
 
 
-REST: Final = Family(
+LIVENESS: Final = Family(
     "rest",
     checks=(
         UNFINISHED_MOVE,
@@ -65,5 +65,5 @@ REST: Final = Family(
     about_servers=True,  # it judges no operation of a client, so a run that only this family can judge is unknown
 )
 
-LIVENESS_ANOMALIES: Final = REST.anomalies
+LIVENESS_ANOMALIES: Final = LIVENESS.anomalies
 """The anomalies of this family: goal states that an inspected system did not reach after a run."""

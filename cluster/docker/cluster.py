@@ -20,7 +20,7 @@ import paramiko
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
-from assay.cluster.checked_methods import list_written_paths, read_command
+from assay.cluster.checked_methods import get_start_command, list_written_paths
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
 from assay.cluster.docker.engine import (
     CALL_TIMEOUT,
@@ -242,7 +242,7 @@ class DockerCluster(SshCluster):
         if not self._own_disks:
             return "this cluster was started without separate disks for its nodes"
         if not isinstance(self._system, SupportsDataFolder):
-            return f"{self._system.name} does not say where its data are (`data_folder`)"
+            return f"{self._system.name} does not say where its data are: define its method data_folder"
         try:
             require_shared_kernel()
         except OSError as error:
@@ -263,7 +263,7 @@ class DockerCluster(SshCluster):
         """Returns the libraries' archives for each role of servers, and stores the reason for each missing library."""
         if self._library_gaps[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
             self._library_gaps[preload.SLOWNESS] = (
-                f"{self._system.name} does not say where its data are (`data_folder`)"
+                f"{self._system.name} does not say where its data are: define its method data_folder"
             )
         archives: dict[str, list[bytes]] = {}
         wanted = [library for library, gap in self._library_gaps.items() if gap is None]
@@ -348,7 +348,7 @@ class DockerCluster(SshCluster):
         if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
             environment[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
         owned = [*self._files[node.name], *list_written_paths(self._system, node)]  # paths that the user must own
-        main = Program(read_command(self._system, node), found.folder or HOME, environment, found.user, owned)
+        main = Program(get_start_command(self._system, node), found.folder or HOME, environment, found.user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
     def _list_libraries(self, node: Node) -> list[str]:

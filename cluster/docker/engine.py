@@ -217,7 +217,7 @@ def _find_remedy(error: APIError) -> str:
                 f"a {kind} {taken[1]} exists already: `assay heal` removes what a killed session has left, "
                 f"`{removal} {taken[1]}` removes any other"
             )
-    return "`assay doctor` says more"
+    return "`assay doctor` says what is missing"
 
 
 def is_answering(timeout: float = 3) -> bool:
@@ -339,7 +339,7 @@ def undo_action(client: docker.DockerClient, action: journal.Action) -> bool:
         case journal.RunInContainer(container, argv):
             return execute(client, container, list(argv))
         case journal.RunOnHost(host):
-            raise DockerEngineError(f"{host} is not a container")
+            raise DockerEngineError(f"{host} is not the container of a node of this cluster")
         case journal.Unpause(container):
             return unpause(client, container)
         case journal.RemoveFile(path):

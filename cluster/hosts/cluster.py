@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
-from assay.cluster.checked_methods import list_written_paths, read_command
+from assay.cluster.checked_methods import get_start_command, list_written_paths
 from assay.cluster.docker import code_archive, software
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer
@@ -99,7 +99,7 @@ class HostCluster(SshCluster):
         environment |= {upkeep.RUN_VARIABLE: self.run_id}
         needed = software.require_software(self._system, node.role)
         user, owned = needed.user, [*self._files[node.name], *list_written_paths(self._system, node)]
-        main = Program(read_command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
+        main = Program(get_start_command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
     async def _prepare_host(self, node: SshNode, code: bytes, journal: undo_journal.UndoJournal) -> None:
@@ -185,7 +185,7 @@ def resolve_ip(node: str, address: str) -> str:
         raise NodeError(f"{node}: {address} is not a known host: {error}; give its IP address") from error
     family, kind, _, _, socket_address = min(results, key=lambda result: result[0] != socket.AF_INET)
     if any(socket_address[3:]):
-        raise NodeError(f"{node}: {address} is a link-local address, which peers cannot use: give another")
+        raise NodeError(f"{node}: {address} is a link-local address, which peers cannot use: give another address")
     try:
         with socket.socket(family, kind) as probe:
             probe.bind(socket_address)

@@ -95,7 +95,7 @@ def _parse_inventory(path: Path) -> _RawInventory:
     except (ValueError, msgspec.ValidationError) as error:
         raise InventoryError(f"{path}: {error}") from error
     except RecursionError:
-        raise InventoryError(f"{path}: its values are nested too deep") from None
+        raise InventoryError(f"{path}: its values are nested too deep; docs/guide/hosts.md shows its form") from None
     if not file.host:
         raise InventoryError(f"{path} names no host: each is a table [[host]] with an address")
     for number, one in enumerate(file.host, 1):
@@ -106,9 +106,9 @@ def _parse_inventory(path: Path) -> _RawInventory:
 def _require_address(raw: _RawAddress, where: str) -> None:
     """Raises :class:`InventoryError` if a host or its jump host lacks an address, or a text is not printable."""
     if not raw.address:
-        raise InventoryError(f"{where} has no address")
+        raise InventoryError(f'{where} has no address: add address = "NAME or IP address"')
     if " " in raw.address:
-        raise InventoryError(f"{where}: {raw.address!r} is no address: it has a blank")
+        raise InventoryError(f"{where}: the address {raw.address!r} has a blank: remove it")
     for key, text in msgspec.structs.asdict(raw).items():
         if isinstance(text, str) and not text.isprintable():
             raise InventoryError(f"{where}: {key} = {text!r} has a character that is not printable: remove it")
@@ -160,7 +160,8 @@ def choose_by_role(
         if len(candidates) < count:
             option = OPTIONS.get(role, "--nodes")
             raise InventoryError(
-                f"{path} has {len(candidates)} hosts of the role {role}, and {count} are asked for ({option})"
+                f"{path} has {len(candidates)} hosts of the role {role}, but {option} needs {count}: add hosts, "
+                "or ask for fewer"
             )
         chosen[role] = candidates[:count]
     return chosen
@@ -192,7 +193,7 @@ def _to_ssh_address(raw: _RawAddress, file: _RawInventory, known: paramiko.HostK
         key = next((keys[kind] for kind in sorted(keys, key=lambda kind: (kind != "ssh-ed25519", kind))), None)
         if key is None:
             raise InventoryError(
-                f"{where}: nothing is known of the host key of {name}: look at what `ssh-keyscan -p {raw.port} "
+                f"{where}: the host key of {name} is unknown: look at what `ssh-keyscan -p {raw.port} "
                 f"{raw.address}` says, and add it to {file.known_hosts}, or here as host_key"
             )
         host_key = f"{key.get_name()} {key.get_base64()}"

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from assay.cluster.checked_methods import list_written_paths, read_command, read_files
+from assay.cluster.checked_methods import get_start_command, get_system_files, list_written_paths
 from assay.cluster.naming import find_main_role, make_node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
@@ -124,7 +124,7 @@ class SimCluster:
             return await server.serve(self.zookeeper)
         if node.name not in self._prepared:
             self._prepared.add(node.name)
-            for path, data in read_files(self._system, node, self).items():
+            for path, data in get_system_files(self._system, node, self).items():
                 await node.write_file(path, data)
         for path in list_written_paths(self._system, node):
             node.disk.make_folder(posixpath.dirname(path))
@@ -138,7 +138,7 @@ class SimCluster:
             host_name=node.name,
         )
         try:
-            return await self._system.entry(runtime, read_command(self._system, node))
+            return await self._system.entry(runtime, get_start_command(self._system, node))
         except SystemExit as exit_request:  # otherwise it would end the whole simulation
             return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
 

@@ -224,7 +224,7 @@ class FileTree:
                 raise _os_error(errno.ENOENT, path)
             node = Inode()
             folder, name = self._find_parent(path)
-            self._change((folder, name, node))
+            self._apply_edits((folder, name, node))
         return node
 
     def mkdir(self, path: str) -> None:
@@ -234,7 +234,7 @@ class FileTree:
             node = folder.entries.get(part)
             if node is None:
                 node = Folder()
-                self._change((folder, part, node))
+                self._apply_edits((folder, part, node))
             if not isinstance(node, Folder):
                 raise _os_error(errno.ENOTDIR, path)
             folder = node
@@ -252,7 +252,7 @@ class FileTree:
             raise _os_error(errno.ENOTDIR, target)
         if isinstance(replaced, Folder) and replaced.entries:
             raise _os_error(errno.ENOTEMPTY, target)
-        self._change((*self._find_parent(source), None), (*self._find_parent(target), node))
+        self._apply_edits((*self._find_parent(source), None), (*self._find_parent(target), node))
 
     def remove(self, path: str) -> None:
         """Removes a file or folder. A folder is removed file by file, from the inside, as on a real disk."""
@@ -262,7 +262,7 @@ class FileTree:
         if isinstance(node, Folder):
             for name in sorted(node.entries):
                 self.remove(f"{path}/{name}")
-        self._change((*self._find_parent(path), None))
+        self._apply_edits((*self._find_parent(path), None))
 
     def is_durable(self, path: str) -> bool:
         """Returns whether the path is durable: its name and the names of its parents, with their current nodes."""
@@ -339,7 +339,7 @@ class FileTree:
             raise _os_error(errno.EBUSY, path)
         return self.folder("/".join(parts[:-1])), parts[-1]
 
-    def _change(self, *edits: tuple[Folder, str, Node | None]) -> None:
+    def _apply_edits(self, *edits: tuple[Folder, str, Node | None]) -> None:
         for folder, name, node in edits:
             if node is None:
                 del folder.entries[name]

@@ -97,7 +97,7 @@ class Listener(Protocol):
     def detach(self, transport: Any) -> None: ...
 
 
-class Medium(Protocol):
+class ConnectionNetwork(Protocol):
     """The part of the network that connections use."""
 
     random: random.Random

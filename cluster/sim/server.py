@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from assay.cluster.sim.host import Medium, SimHost
+from assay.cluster.sim.host import ConnectionNetwork, SimHost
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.transport import SimSocket, SimTransport
 
@@ -22,7 +22,7 @@ class SimServer(asyncio.AbstractServer):
 
     def __init__(
         self,
-        network: Medium,
+        network: ConnectionNetwork,
         host: SimHost,
         port: int,
         factory: Callable[[], Any],

@@ -35,7 +35,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from assay.cluster.sim.host import Listener, Medium, PacketFate, SimHost
+from assay.cluster.sim.host import ConnectionNetwork, Listener, PacketFate, SimHost
 from assay.cluster.sim.process import Process
 
 SEND_BUFFER = 256 * 1024
@@ -90,7 +90,12 @@ class SimSender(asyncio.Transport):
     peer: SimTransport
 
     def __init__(
-        self, network: Medium, host: SimHost, process: Process | None, context: Context, extra: dict[str, Any]
+        self,
+        network: ConnectionNetwork,
+        host: SimHost,
+        process: Process | None,
+        context: Context,
+        extra: dict[str, Any],
     ) -> None:
         self._extra: dict[str, Any] = extra
         self._network = network
@@ -371,7 +376,12 @@ class SimTransport(SimSender):
     __slots__ = ("_arrived", "_close_requested", "_reading", "server")
 
     def __init__(
-        self, network: Medium, host: SimHost, process: Process | None, context: Context, extra: dict[str, Any]
+        self,
+        network: ConnectionNetwork,
+        host: SimHost,
+        process: Process | None,
+        context: Context,
+        extra: dict[str, Any],
     ) -> None:
         super().__init__(network, host, process, context, extra)
         self._arrived: deque[list[bytes] | ControlPacket] = deque()

@@ -142,12 +142,15 @@ class SshConnection:
                     raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
-            broken = self._command_error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}")
+            broken = self._command_error(
+                command, f"it did not end within {timeout:g} s, or the connection broke: {error!r}"
+            )
             raise (CommandTimeoutError(str(broken)) if isinstance(error, TimeoutError) else broken) from error
         finally:
             channel.close()
         if code in KILLED and time.monotonic() - began >= timeout:
-            raise CommandTimeoutError(str(self._command_error(command, f"no end after {timeout:g} s: it was killed")))
+            late = self._command_error(command, f"it did not end within {timeout:g} s and was killed")
+            raise CommandTimeoutError(str(late))
         if code == -1:  # paramiko's value for "no exit code"
             raise self._command_error(command, "the connection broke before its end, or a signal ended it")
         return CommandResult(code, output, errors)
@@ -187,7 +190,7 @@ class SshConnection:
             except OSError as error:
                 with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                     sftp.remove(partial)
-                raise NodeError(f"{self._name}: {path} could not be written: {error!r}; is there room?") from error
+                raise NodeError(f"{self._name}: {path} could not be written: {error!r}; is its disk full?") from error
 
     def read(self, path: str) -> bytes:
         """Returns a file's content. Raises ``FileNotFoundError``."""

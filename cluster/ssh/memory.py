@@ -58,7 +58,7 @@ def look() -> dict[str, int]:
         if "oom_kill" not in counts:
             raise RuntimeError(f"the kernel does not count the processes it kills for lack of memory ({events})")
         return {"limit": int(limit_text), "ended": counts["oom_kill"]}
-    raise RuntimeError("there is no control group for memory")
+    raise RuntimeError("the node has no control group for memory")
 
 
 def exhaust(pid: str) -> dict[str, int]:

@@ -117,7 +117,9 @@ class ProcessMethods(CommandMethods):
 
     def part(self, process: str) -> OneProcess:
         if process not in (MAIN, *self.sidecars):
-            raise NodeError(f"{self.name} has no process {process}; there are {', '.join((*self.sidecars, MAIN))}")
+            raise NodeError(
+                f"{self.name} has no process {process}; its processes are {', '.join((*self.sidecars, MAIN))}"
+            )
         return OneProcess(self, process)
 
     async def start(self) -> None:

@@ -269,7 +269,7 @@ def files_command(pattern: str) -> str:
     Raises ``ValueError`` for an invalid pattern.
     """
     if PATTERN.fullmatch(pattern) is None:
-        raise ValueError(f"not a pattern of absolute paths: {pattern!r}")
+        raise ValueError(f"{pattern!r} is not a pattern of absolute paths: let it begin with /")
     look = """stat -c '%s %n' "$file" || [ ! -e "$file" ] || exit"""
     return f"""for file in {pattern}; do if [ -f "$file" ]; then {look}; fi; done"""
 

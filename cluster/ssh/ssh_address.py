@@ -49,8 +49,8 @@ def parse_host_key(text: str) -> paramiko.PKey:
     try:
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {text}")
     except (paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
-        raise NodeError(f"not a host key: {text!r}: {error}") from error
+        raise NodeError(f"{text!r} is not a host key: {error}") from error
     if entry is None or entry.key is None:
-        raise NodeError(f"not a host key, such as `ssh-ed25519 AAAA...`: {text!r}")
+        raise NodeError(f"{text!r} is not a host key; a host key looks like `ssh-ed25519 AAAA...`")
     key: paramiko.PKey = entry.key
     return key

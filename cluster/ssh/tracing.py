@@ -166,9 +166,9 @@ class Tracer:
 
     def _seize(self, child: int) -> None:
         if not self.folder:
-            raise Untraceable("the system does not say where its data are (`data_folder`)")
+            raise Untraceable("the system does not say where its data are: define its method data_folder")
         if ctypes is None:
-            raise Untraceable("the node's python3 has no ctypes")
+            raise Untraceable("the python3 of the node has no module ctypes: install it")
         self.folder = os.path.realpath(self.folder)
         self.excluded_file = os.path.realpath(self.excluded_file) if self.excluded_file else ""
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -219,13 +219,15 @@ class Tracer:
 
     def _handle_call_entry(self, thread: int, architecture: int, number: int, arguments: Sequence[int]) -> None:
         if architecture not in TABLES or (architecture == X86_64 and number & X32_FLAG):
-            raise Untraceable("the copy ran a program of an architecture that is not followed")
+            raise Untraceable("the second copy ran a program of an architecture whose writes cannot be followed")
         table = TABLES[architecture]
         if number not in table:
             return
         kind, places, in_bytes = table[number]
         if kind == OPAQUE:
-            raise Untraceable("the copy gave its writes to the kernel by a queue (io_uring, io_submit)")
+            raise Untraceable(
+                "the second copy writes through a queue of the kernel (io_uring, io_submit), which cannot be followed"
+            )
         values = [None if place is None else arguments[place] for place in places]
         if kind == DESCRIPTOR:
             concerned = self._is_counted_path(read_proc_link(thread, f"fd/{to_signed(values[0])}"))

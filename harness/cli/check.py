@@ -308,7 +308,8 @@ def _parse_model(text: str) -> str:
     if (base in MODEL_NAMES or imported) and (not parenthesis or rest.endswith(")")):
         return text
     raise argparse.ArgumentTypeError(
-        f"there is no model {text!r}; there are {', '.join(MODELS)}, and your own as package.module:Class; arguments "
+        f"there is no model {text!r}; the models are {', '.join(MODELS)}, and your own as package.module:Class; "
+        "arguments "
         "stand in parentheses, as in 'cas-register(0)'"
     )
 
@@ -328,7 +329,7 @@ def _parse_seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= LONG:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give seconds above 0, such as 60 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; give seconds above 0, such as 60 or 0.5")
     return seconds
 
 
@@ -337,6 +338,7 @@ def _parse_bytes(text: str) -> int:
     size = float(match[1]) * UNITS[match[2].lower()] if match else 0.0
     if not MIN_MEMORY <= size <= MAX_MEMORY:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no amount of memory; give a number of MB or more with its unit, such as 500MB, 2GB or 2GiB"
+            f"{text!r} is not an amount of memory; give a number of MB or more with its unit, such as 500MB, 2GB "
+            "or 2GiB"
         )
     return int(size)

@@ -199,7 +199,7 @@ def parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date; give one such as 2026-11-21") from None
 
 
 def parse_count(text: str) -> int:
@@ -228,7 +228,7 @@ def _limit_number(option: str, parse: Callable[[str], int]) -> Callable[[str], i
 def _parse_at_least(minimum: int, text: str) -> int:
     value = int(text)
     if value < minimum:
-        raise argparse.ArgumentTypeError(f"{text} is below {minimum}")
+        raise argparse.ArgumentTypeError(f"{text} is below {minimum}: give a larger number")
     return value
 
 

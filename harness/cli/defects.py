@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     by_name = {defect.name: defect for defect in list_defects(arguments.system)}
     unknown = [name for name in arguments.names if name not in by_name]
     if unknown:
-        raise InputError(f"there is no defect {', '.join(unknown)}; there are {', '.join(by_name)}")
+        raise InputError(f"there is no defect {', '.join(unknown)}; the defects are {', '.join(by_name)}")
     defects = [by_name[name] for name in dict.fromkeys(arguments.names or by_name)]
     if arguments.verify:
         return _verify(defects, arguments)

@@ -73,7 +73,7 @@ def parse_share(text: str) -> tuple[int, int]:
     """Parses text such as ``2/5``."""
     part, slash, parts = text.partition("/")
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/5, the second of five")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part; give one such as 2/5, the second of five")
     return int(part), int(parts)
 
 
@@ -133,11 +133,11 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
             night = msgspec.structs.replace(night, sensitivity=False)
         folder = night_folder(store, night.folder_name)
         spent = sum(result.seconds for result in folder.read_results())
-        spent += sum(measurement.seconds for measurement in read_if_possible(folder.read_measured))
+        spent += sum(measurement.seconds for measurement in read_if_possible(folder.read_measurements))
         remaining = night.budget_seconds - spent
         return night, remaining if arguments.budget is None else parse_seconds("--budget", arguments.budget)
     if arguments.budget is None:
-        raise InputError("--budget is missing: --budget=30min")
+        raise InputError("--budget is missing: give the time of the night, such as --budget=30min")
     budget, place = parse_seconds("--budget", arguments.budget), arguments.matrix.parent
     version = arguments.version or read_version(place)
     cells, matrix_shrink = read_plan(arguments.matrix)

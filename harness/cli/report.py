@@ -90,7 +90,9 @@ def _render_run(path: Path, target: Path | None) -> Path:
 
     stored = open_stored(path)
     if stored.run is None:
-        raise InputError(f"{path} is a bare history; name its --model or --workload, or the run folder around it")
+        raise InputError(
+            f"{path} is a history without its run: give --model or --workload, or the path of the run folder"
+        )
     if target is not None:
         require_own_output(target, OWN)
     history = open_history(stored.history)
@@ -156,5 +158,6 @@ def _require_no_options(request: "CheckRequest") -> None:
 
     if request != CheckRequest(request.path):
         raise InputError(
-            f"{request.path} is a folder, whose verdict is stored; options of judging are for a file of another tool"
+            f"{request.path} is a folder, whose verdict is stored: leave out the options for judging, which are "
+            "for a file of another tool"
         )

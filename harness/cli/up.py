@@ -87,5 +87,5 @@ def _make_system(arguments: argparse.Namespace) -> System:
     if isinstance(system, SupportsStandalone):
         system = system.standalone(arguments.partitions)
     if arguments.defect is not None and arguments.defect not in system.defects:
-        raise InputError(f"no defect {arguments.defect!r}; there are {', '.join(system.defects)}")
+        raise InputError(f"there is no defect {arguments.defect!r}; the defects are {', '.join(system.defects)}")
     return with_defect(system, arguments.defect)

@@ -11,7 +11,7 @@ may import it. In reading order:
 - ``generator``: pure values such as ``mix(send(), poll()) | drain()``. ``split_phases(main | drain)`` returns the parts
   that run before and after the last heal; ``simulate`` shows what a generator would do.
 - ``interpreter``: runs generators with ``async with Interpreter(...) as it: await it.run(generator, stop=event)``. It
-  can run several in turn with the same processes. The result is a ``RunReport``; ``report.unknown`` has the
+  can run several in turn with the same processes. The result is an ``InterpreterStatus``; its ``unknown`` has the
   reasons for which this run's verdict cannot be pass.
 - ``timestamps``: ``Stamps().now()``, strictly increasing nanoseconds since the run began. The interpreter, the nemesis
   and the event collector share one instance per run.
@@ -19,7 +19,7 @@ may import it. In reading order:
 - ``worker``: one task per worker, its back-off, and the tasks of clients that ignore cancellation.
 - ``effect_recording``: records what clients return, or reports why it cannot.
 - ``resources``: the memory and the disk space of a run over time.
-- ``report``: counts, exceptions and connection failures of a run.
+- ``interpreter_status``: counts, exceptions and connection failures of a run.
 - ``transactions``: effects of transactions made of micro-operations.
 - ``printable``: text that is safe on a terminal.
 - ``failure_rate``: a failure probability with its confidence interval.

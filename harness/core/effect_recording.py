@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from assay.harness.core.history.data_sets import UNRECORDED, HistoryError
+from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import to_encodable
-from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
 
@@ -30,9 +30,9 @@ class EffectRecorder:
     client.
     """
 
-    def __init__(self, recorder: Recorder, report: RunReport) -> None:
+    def __init__(self, recorder: Recorder, status: InterpreterStatus) -> None:
         self._recorder = recorder
-        self._report = report
+        self._status = status
         self._checked_kinds: set[object] = set()
 
     def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
@@ -77,7 +77,7 @@ class EffectRecorder:
         return msgspec.structs.replace(completed, completion=completion)
 
     def _report_exception(self, completed: Completed, error: Exception) -> None:
-        self._report.add_exception(completed.index, completed.process, completed.operation.f, error)
+        self._status.add_exception(completed.index, completed.process, completed.operation.f, error)
 
     def _validate(self, effects: Any) -> Sequence[Effect]:
         """Checks the class, the numbers and the text of every effect, and all columns of the first one of each kind.

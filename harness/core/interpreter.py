@@ -26,8 +26,8 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.effect_recording import EffectRecorder, Recorder
 from assay.harness.core.generator.base import Generator, Source, as_generator, remaining_phases
 from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, Roster, iterate_bits
+from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
-from assay.harness.core.report import RunReport
 from assay.harness.core.timestamps import NANOSECONDS, Stamps
 from assay.harness.core.worker import TIMEOUT, Worker, WorkerEnvironment, abandon_task
 
@@ -128,10 +128,10 @@ class Interpreter:
         self._timeout = int(operation_timeout * NANOSECONDS)
         self._hooks = tuple(on_completion)
         self.stamps = stamps or Stamps()
-        self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
-        self._recorder = EffectRecorder(recorder, self.report)
+        self.status = InterpreterStatus(invoked={endpoint.node: 0 for endpoint in endpoints})
+        self._recorder = EffectRecorder(recorder, self.status)
         self._environment = WorkerEnvironment(
-            client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, backs_off
+            client, runtime, self.stamps, self.status, operation_timeout, self._on_ended, self._on_opened, backs_off
         )
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []
@@ -187,11 +187,11 @@ class Interpreter:
 
     async def run(
         self, generator: Source, *, stop: asyncio.Event | None = None, until: asyncio.Event | None = None
-    ) -> RunReport:
+    ) -> InterpreterStatus:
         """Runs ``generator`` until it is exhausted and all its operations have ended.
 
         Once ``until`` or ``stop`` is set, nothing more is invoked, and operations in progress may run up to their time
-        limit. ``stop`` is an interruption, which the report records. Returns the report over all runs of this
+        limit. ``stop`` is an interruption, which the status records. Returns the status over all runs of this
         interpreter. Raises the exceptions of generators, recorders and hooks.
         """
         if self._closing or not self._workers:
@@ -205,7 +205,7 @@ class Interpreter:
             for watcher in watchers:
                 watcher.cancel()
             self._alarm.clear()
-        return self.report
+        return self.status
 
     async def close(self) -> None:
         """Records operations in progress as ``info``, ends the workers and closes the clients. Idempotent."""
@@ -239,7 +239,7 @@ class Interpreter:
 
     def _give_up(self, task: asyncio.Task[None], method: str, worker: Worker) -> None:
         abandon_task(task)
-        self.report.add_hanging_client(method, worker.endpoint.node)
+        self.status.add_hanging_client(method, worker.endpoint.node)
 
     async def _schedule(self, stop: asyncio.Event | None, until: asyncio.Event | None) -> None:
         exhausted = False
@@ -248,7 +248,7 @@ class Interpreter:
             if self._crash is not None:
                 raise self._crash
             if stop is not None and stop.is_set() and not exhausted:
-                self.report.stopped = exhausted = True
+                self.status.stopped = exhausted = True
             exhausted = exhausted or (until is not None and until.is_set())
             if not exhausted:
                 exhausted = self._invoke_available()
@@ -293,7 +293,7 @@ class Interpreter:
         # The end of an expired operation's grace may be later than this operation's end.
         if self._expiry_at is None or due < self._expiry_at:
             self._expiry_at = due
-        self.report.invoked[worker.endpoint.node] += 1
+        self.status.invoked[worker.endpoint.node] += 1
 
     def _process_completions(self) -> None:
         """Records all completions. Then marks the workers as free whose clients have been opened."""
@@ -328,7 +328,7 @@ class Interpreter:
             self._roster.retire(number)
         else:
             self._roster.release(number)
-        self.report.count(completion.outcome)
+        self.status.count(completion.outcome)
         self._recorder.record(completed, worker.effects)
         for hook in self._hooks:
             hook(completed)
@@ -370,7 +370,7 @@ class Interpreter:
         """Abandons an operation that ignores its cancellation: its worker gets a new task and a new client."""
         worker.abandoned = True
         self._abandoned_workers.append(worker)
-        self.report.stuck += 1
+        self.status.stuck += 1
         self._record_completion(worker, TIMEOUT)
         self._workers[worker.number] = self._start_worker(worker.number, self._roster.processes[worker.number])
 

@@ -24,9 +24,9 @@ import msgspec
 
 from assay.harness.core.blocking import BlockingClientError, adapt_client
 from assay.harness.core.client import Client, Endpoint, find_effects, is_kept_after_info, no_effects
+from assay.harness.core.interpreter_status import InterpreterStatus, describe_error
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.core.report import RunReport, describe_error
 from assay.harness.core.timestamps import Stamps
 
 IMMEDIATE_NS: Final = 10_000_000
@@ -76,7 +76,7 @@ class WorkerEnvironment:
     client: Callable[[], Any]
     runtime: Any
     stamps: Stamps
-    report: RunReport
+    status: InterpreterStatus
     time_limit: float
     """Seconds for one attempt to open or close a client."""
     on_ended: Callable[[Worker], None]
@@ -103,7 +103,7 @@ class Worker:
         self.number = number
         self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
-        self.endpoint = environment.report.endpoints.setdefault(self.name, ObservedEndpoint.of_endpoint(endpoint))
+        self.endpoint = environment.status.endpoints.setdefault(self.name, ObservedEndpoint.of_endpoint(endpoint))
         self.client: Client | None = None
         self.effects: Callable[[Completed], Sequence[Effect]] = no_effects
         self.operation = Operation("none")
@@ -142,12 +142,12 @@ class Worker:
         if client is None:
             return
         self.client_method = "close"
-        self._environment.report.closes += 1
+        self._environment.status.closes += 1
         try:
             async with asyncio.timeout(self._environment.time_limit):
                 await client.close()
         except Exception as error:  # noqa: BLE001 - a broken connection may fail to close in any way; it is reported
-            self._environment.report.add_close_failure(self.endpoint.node, error)
+            self._environment.status.add_close_failure(self.endpoint.node, error)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -200,12 +200,12 @@ class Worker:
                 async with asyncio.timeout(self._environment.time_limit):
                     await self.client.open(self.endpoint, self._environment.runtime)
                 self.effects = find_effects(self.client)
-                self._environment.report.opened.add(self.endpoint.node)
+                self._environment.status.opened.add(self.endpoint.node)
                 return self.client
             except BlockingClientError:
                 raise
             except Exception as error:  # noqa: BLE001 - nodes that are down fail in many ways; counted and retried
-                self._environment.report.add_open_failure(self.endpoint.node, error)
+                self._environment.status.add_open_failure(self.endpoint.node, error)
             await self.close_client()
             await asyncio.sleep(wait)
             wait = min(wait * 2, MAX_RETRY_DELAY)
@@ -246,7 +246,7 @@ class Worker:
     def _report_exception(self, error: BaseException) -> Completion:
         if self.expired_at is not None:
             return TIMEOUT  # the client turned our own cancellation into another exception
-        self._environment.report.add_exception(self.index, self.process, self.operation.f, error)
+        self._environment.status.add_exception(self.index, self.process, self.operation.f, error)
         return Completion(Outcome.INFO, error=f"exception: {describe_error(error)}")
 
 

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from assay.harness.core.files import read_json_if_valid, write_atomically
-from assay.harness.nightly.night_record import CELLS, SENSITIVITY_NOTES, SHRUNK, Night, find_strays, read_nights, to_utc
+from assay.harness.nightly.night_record import CELLS, MEASUREMENTS, SHRUNK, Night, find_strays, read_nights, to_utc
 from assay.harness.nightly.store_index import SHRUNK_SCHEDULES
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
 
 COPIED_RUN_FILES: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
 NIGHT: Final = "night.json"
-COPIED_NIGHT_FILES: Final = (NIGHT, CELLS, SHRUNK, SENSITIVITY_NOTES)
+COPIED_NIGHT_FILES: Final = (NIGHT, CELLS, SHRUNK, MEASUREMENTS)
 """The record of a night, without the output of its attempts."""
 
 

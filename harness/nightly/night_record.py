@@ -37,7 +37,7 @@ from assay.harness.run.store import NIGHTS
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
 SHRUNK: Final = "shrunk.jsonl"
-SENSITIVITY_NOTES: Final = "measured.jsonl"
+MEASUREMENTS: Final = "measured.jsonl"
 """The file with a :class:`Measurement` for each run whose sensitivity was measured, or could not be measured."""
 SHRINKING: Final = "shrinking"
 """The folder of a night that holds the stores of failures while they are shrunk."""
@@ -327,13 +327,13 @@ class NightFolder:
         """Appends an attempt at shrinking. Raises ``OSError``."""
         _append(self.path / SHRUNK, small)
 
-    def read_measured(self) -> list[Measurement]:
+    def read_measurements(self) -> list[Measurement]:
         """Returns the attempts at measuring sensitivities. Raises ``OSError``."""
-        return [one for _, one in _read_lines(self.path / SENSITIVITY_NOTES, Measurement)[0]]
+        return [one for _, one in _read_lines(self.path / MEASUREMENTS, Measurement)[0]]
 
-    def append_measured(self, measurement: Measurement) -> None:
+    def append_measurement(self, measurement: Measurement) -> None:
         """Appends an attempt at measuring. Raises ``OSError``."""
-        _append(self.path / SENSITIVITY_NOTES, measurement)
+        _append(self.path / MEASUREMENTS, measurement)
 
     def read_running(self) -> RunningAttempt | None:
         """Returns the attempt that is running, or that was running when the night died."""

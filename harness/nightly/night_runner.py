@@ -280,7 +280,7 @@ class NightRunner:
             detail = self._run_measurer(cell, result, log, limits[reason], reason)
             self._measuring_seconds += time.monotonic() - began
         with suppress(OSError):  # a measurement is no reason to end a night whose disk is full
-            self.record.append_measured(
+            self.record.append_measurement(
                 msgspec.structs.replace(measurement, seconds=round(time.monotonic() - began, 3), detail=detail)
             )
 
@@ -387,7 +387,7 @@ class NightRunner:
                 with suppress(OSError):
                     log = str(Path(one.log).with_suffix(".sensitivity.log"))
                     killed = _make_measurement(one, log, "the night itself was killed")
-                    self.record.append_measured(killed)
+                    self.record.append_measurement(killed)
 
     def _end(self) -> None:
         """Records the end of the night. Raises :class:`NightError` if results are not recorded."""

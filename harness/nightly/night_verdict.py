@@ -196,7 +196,7 @@ def _read_cell_results(
     by_name = {one.name: one for one in stored.entries if one.night == sanitize_text(night.name)}
     failure_of = {entry: failure for failure in failures for entry in failure.entries}
     results_of = group_by_cell(every)
-    unmeasured = {one.cell: one.detail for one in read_if_possible(folder.read_measured)}
+    unmeasured = {one.cell: one.detail for one in read_if_possible(folder.read_measurements)}
     for cell in night.cells:
         results = results_of.get(cell.name)
         if not results:

@@ -127,7 +127,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     experiment = find_experiment(metafunc.function)
     if experiment is None:
-        raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
+        raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE}, but has no decorator @experiment")
     options = metafunc.config.stash[OPTIONS]
     registry = get_registry(metafunc.config)
     if options.explore is not None:

@@ -205,7 +205,7 @@ def read_options(config: pytest.Config) -> Options:
     cluster, seed = optional("--cluster"), optional("--seed")
     hosts = optional("--hosts")
     if hosts is not None and cluster not in ON_HOSTS:
-        raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh or attach")
+        raise SettingsError(f"--hosts={hosts} needs --cluster=ssh or --cluster=attach")
     asked = optional("--nodes")
     nodes, role_nodes = run_settings.parse_nodes(command_line.DEFAULT_NODES if asked is None else asked)
     concurrency = get_or_default("--concurrency", defaults.concurrency)
@@ -213,7 +213,7 @@ def read_options(config: pytest.Config) -> Options:
     code_coverage = optional("--code-coverage")
     if code_coverage is not None and explore is None:
         raise SettingsError(
-            f"--code-coverage={code_coverage} goes with --explore: coverage can be measured only in the simulated runs "
+            f"--code-coverage={code_coverage} needs --explore: coverage can be measured only in the simulated runs "
             "of a search"
         )
     repeat = run_settings.parse_budget("--repeat", text("--repeat"))

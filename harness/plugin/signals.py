@@ -181,4 +181,6 @@ def describe_leftovers() -> str:
         return f"what is left behind cannot be read: {error}; `assay heal` undoes it"
     if not left:
         return "nothing is left behind"
-    return "\n".join(["left behind, until `assay heal` or the next session undoes it:", *(f"  {one}" for one in left)])
+    return "\n".join(
+        ["these changes are left; `assay heal` or the next session undoes them:", *(f"  {one}" for one in left)]
+    )

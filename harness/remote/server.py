@@ -17,9 +17,9 @@ from typing import Any, Final
 from assay.cluster.node import Dial
 from assay.harness.core.blocking import adapt_client
 from assay.harness.core.client import Client, is_kept_after_info
+from assay.harness.core.interpreter_status import describe_error
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
-from assay.harness.core.report import describe_error
 from assay.harness.remote import messages, system_calls
 from assay.harness.remote.multiplexer import ByteWriter, Multiplexer
 from assay.harness.remote.runtime import import_object

@@ -23,7 +23,7 @@ import msgspec
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import DeploymentError
-from assay.harness.core.report import describe_error
+from assay.harness.core.interpreter_status import describe_error
 from assay.harness.remote.messages import (
     Answer,
     CalledAnswer,

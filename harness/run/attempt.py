@@ -31,8 +31,8 @@ from assay.cluster.node import NodeError
 from assay.cluster.owner import current_owner, find_parent, read_machine_id
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.interpreter_status import describe_with_location, find_location
 from assay.harness.core.printable import format_size
-from assay.harness.core.report import describe_with_location, find_location
 from assay.harness.run import store
 from assay.harness.run.environments import World, cancel_tasks, close_loop
 from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix

@@ -43,7 +43,9 @@ class SystemWithClientNodes:
     def __init__(self, system: System, client: type[Any]) -> None:
         """Raises ``ValueError`` if a node could not import the client, or if the system already has this role."""
         if CLIENT_ROLE in system.roles:
-            raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
+            raise ValueError(
+                f"{system.name} already has a role {CLIENT_ROLE!r}: leave out client_nodes, or rename the role"
+            )
         self._system = system
         self._client = require_importable(client)
         self._argv = server.make_worker_command(
@@ -101,7 +103,9 @@ def require_importable(client: type[Any]) -> str:
     """Returns ``module:Class``. Raises ``ValueError`` for a class that cannot be imported by this name."""
     name = f"{client.__module__}:{client.__qualname__}"
     if "<" in name or client.__module__ == "__main__":
-        raise ValueError(f"{name} cannot run on a node: it must be importable there, as a class of a module")
+        raise ValueError(
+            f"{name} cannot run on a node: define the class at the top of a module, so that the node can import it"
+        )
     return name
 
 

@@ -59,21 +59,21 @@ class NewRecordCounter:
 async def wait_for_standstill(
     interpreter: Interpreter, patience: float, operation_timeout: float, records: NewRecordCounter, limit: float
 ) -> None:
-    """Returns when the phase will make no more progress, and writes the reason into the report.
+    """Returns when the phase will make no more progress, and writes the reason into the status.
 
     ``patience``: seconds to wait for clients to be open. ``limit``: seconds without a new record.
     """
-    loop, report = asyncio.get_running_loop(), interpreter.report
+    loop, status = asyncio.get_running_loop(), interpreter.status
     answer_wait = ANSWER_FACTOR * max(patience, operation_timeout)
     opened_at = answered_at = progressed_at = checked_at = loop.time()
-    answers, unknown = report.ok + report.fail, report.info
+    answers, unknown = status.ok + status.fail, status.info
     reached = (len(interpreter.phases), records.count)
     while loop.time() < min(opened_at + patience, answered_at + answer_wait, progressed_at + limit):
         await asyncio.sleep(CHECK_INTERVAL)
         if not interpreter.unopened_nodes:
             opened_at = loop.time()
-        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or no operation ended without one
-            answered_at, answers, unknown = loop.time(), report.ok + report.fail, report.info
+        if status.ok + status.fail > answers or status.info == unknown:  # an answer, or no operation ended without one
+            answered_at, answers, unknown = loop.time(), status.ok + status.fail, status.info
         if loop.time() > answered_at + operation_timeout:
             # Time without any answer counts for the second rule, not for the third.
             progressed_at += loop.time() - checked_at
@@ -81,8 +81,8 @@ async def wait_for_standstill(
         if (now := (len(interpreter.phases), records.count)) != reached:
             progressed_at, reached = loop.time(), now
     if loop.time() >= opened_at + patience:
-        report.open_wait, report.unopened_nodes = patience, interpreter.unopened_nodes
+        status.open_wait, status.unopened_nodes = patience, interpreter.unopened_nodes
     elif loop.time() >= answered_at + answer_wait:
-        report.answer_wait = answer_wait
+        status.answer_wait = answer_wait
     else:
-        report.endless = limit, describe_generator(interpreter.phases[0])  # the present phase
+        status.endless = limit, describe_generator(interpreter.phases[0])  # the present phase

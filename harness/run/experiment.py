@@ -81,9 +81,9 @@ class Experiment:
     def why_not_simulated(self) -> str | None:
         """Why the experiment cannot be simulated; None if it can."""
         if getattr(self.client, "blocking", False):
-            return f"{self.client.__name__} blocks; the simulation has no threads"
+            return f"{self.client.__name__} has `blocking = True`, and the simulation has no threads"
         if getattr(type(self.system), "entry", System.entry) is System.entry:
-            return f"{self.system.name} has no `entry`, so there is nothing to simulate"
+            return f"{self.system.name} has no `entry`, so it cannot be simulated"
         if isinstance(self.system, SupportsSidecars):
             return f"{self.system.name} has processes beside a node's main one (`sidecars`), and they have no `entry`"
         return None
@@ -208,9 +208,13 @@ def _check_system_and_client(system: System, client: type[Any], *, needs_effects
         )
     plain = [name for name in CLIENT_METHODS if not inspect.iscoroutinefunction(getattr(client, name))]
     if len(plain) == len(CLIENT_METHODS) and not getattr(client, "blocking", False):
-        raise IncompleteError(f"the methods of {client.__name__} are no coroutines: `async def`, or `blocking = True`")
+        raise IncompleteError(
+            f"the methods of {client.__name__} are not coroutines: write `async def`, or set `blocking = True`"
+        )
     if len(plain) < len(CLIENT_METHODS) and getattr(client, "blocking", False):
-        raise IncompleteError(f"{client.__name__} says `blocking = True`, and has methods that are coroutines")
+        raise IncompleteError(
+            f"{client.__name__} has `blocking = True`, but its methods are coroutines: remove one of the two"
+        )
     if isinstance(system.roles, str) or not system.roles:
         raise IncompleteError(
             f"roles of {type(system).__name__} is {system.roles!r}: it must be a tuple, such as ('server',)"
@@ -274,7 +278,7 @@ def apply_mixes(experiment: Experiment, settings: Settings) -> Experiment:
 
 def _apply_setting(system: System, one: WorkloadMix, name: str, value: str) -> System:
     if not isinstance(system, SupportsSettings):
-        raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings")
+        raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings (SupportsSettings)")
     try:
         return system.with_setting(name, value)
     except ValueError as error:

@@ -91,7 +91,7 @@ def explain_inapplicable(system: System, settings: Settings, faults: FaultCatalo
     """Returns why this system cannot run with these faults, defect, settings and times; None if it can."""
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
-        return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
+        return f"--defect={settings.defect}: {system.name} has no such defect; its defects are: {known}"
     if (reason := explain_invalid_roles(system, settings)) is not None:
         return reason
     if (reason := check_node_count(count_nodes(system, settings))) is not None:
@@ -122,7 +122,7 @@ def explain_invalid_roles(system: System, settings: Settings) -> str | None:
         if role not in own:
             near = get_close_matches(role, own, 1)
             meant = f"; did you mean {near[0]}?" if near else ""
-            return f"--nodes={role}: {system.name} has no such role; it has {', '.join(own)}{meant}"
+            return f"--nodes={role}: {system.name} has no such role; its roles are {', '.join(own)}{meant}"
     return None
 
 
@@ -189,10 +189,10 @@ def require_in_time(schedule: FaultSchedule, time_limit: float) -> FaultSchedule
     """
     for step in schedule.all_steps:
         if step.until >= time_limit and (not step.exact or step.at >= time_limit):
-            raise ScheduleError(f"{step} ends at {step.until:g} s: raise --time-limit above that")
+            raise ScheduleError(f"{step} ends at {step.until:g} s: raise --time-limit above {step.until:g}")
     for branch in schedule.branches:
         if branch.at >= time_limit:
-            raise ScheduleError(f"{branch}: raise --time-limit above that")
+            raise ScheduleError(f"{branch}: raise --time-limit above {branch.at:g}")
     return schedule
 
 

@@ -101,7 +101,7 @@ def read_json_values(text: str) -> list[Any]:
     try:
         values: list[Any] = json.loads(f"[{text}]")
     except RecursionError:
-        raise ValueError("they are nested too deep") from None
+        raise ValueError("the arguments are nested too deep") from None
     return values
 
 
@@ -122,12 +122,12 @@ def find_model(name: str, option: str = "--model", read_values: Callable[[str], 
     if isinstance(found, Model):
         raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
     if not (inspect.isclass(found) and issubclass(found, Model)):
-        raise SettingsError(f"{option}={name} is no subclass of assay.Model")
+        raise SettingsError(f"{option}={name} is not a subclass of assay.Model")
     missing = [method for method in MODEL_METHODS if getattr(found, method) is getattr(Model, method)]
     missing += ["name"] * (not isinstance(getattr(found, "name", None), str))
     missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
     if missing:
-        raise SettingsError(f"{option}={name} is abstract: it lacks {', '.join(missing)}")
+        raise SettingsError(f"{option}={name} is abstract: define its methods {', '.join(missing)}")
     return instantiate(option, name, found, arguments)
 
 

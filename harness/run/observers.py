@@ -34,9 +34,9 @@ from assay.cluster.system import (
     System,
 )
 from assay.harness.core.history import History
+from assay.harness.core.interpreter_status import describe_with_location
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import to_printable
-from assay.harness.core.report import describe_with_location
 from assay.harness.core.timestamps import Stamps
 from assay.nemesis.faults.fault import FinderStatistics
 

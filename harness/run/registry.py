@@ -142,7 +142,7 @@ class Registry:
             if not (of_session or self.trusts_runs or module in self.modules):
                 raise NotImportedError("only the run names its module, so it was not imported")
             return find_model(name, "model")
-        raise SettingsError(f"no model {name!r}; {_suggest_name(name, self.models, 'pytest_assay_models')}")
+        raise SettingsError(f"there is no model {name!r}; {_suggest_name(name, self.models, 'pytest_assay_models')}")
 
     def explain_invalid(self, contract: Contract) -> str | None:
         """Returns what is wrong with an experiment's contract in this session, and the remedy; None if it is valid."""
@@ -157,10 +157,10 @@ class Registry:
         known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_collect_anomalies(self.families)})
         for name in (*(contract.forbidden or ()), *contract.tolerated, *conditional):
             if name not in known:
-                return f"no anomaly {name!r}; {_suggest_name(name, known, 'pytest_assay_checks')}"
+                return f"there is no anomaly {name!r}; {_suggest_name(name, known, 'pytest_assay_checks')}"
         for name in (*contract.may_stall, *(name for one in contract.conditional for name in one.faults)):
             if name not in self.faults:
-                return f"no fault {name!r}; {_suggest_name(name, self.faults, 'pytest_assay_nemeses')}"
+                return f"there is no fault {name!r}; {_suggest_name(name, self.faults, 'pytest_assay_nemeses')}"
         return None
 
     def extensions(self) -> dict[str, list[str]]:
@@ -202,5 +202,5 @@ def _require_distinct(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise SettingsError(f"the {what} {name!r} exists twice: rename one")
+            raise SettingsError(f"two plugins or modules define the {what} {name!r}: rename one")
         seen.add(name)

@@ -192,11 +192,13 @@ def parse_nodes(text: str) -> tuple[int, tuple[str, ...]]:
         if not sign:
             plain.append(parse_count("--nodes", number))
         elif not role or role in named:
-            raise SettingsError(f"--nodes={text!r}: {part!r} is not ROLE=NUMBER, once per role")
+            raise SettingsError(f"--nodes={text!r}: {part!r} is not ROLE=NUMBER, or repeats a role")
         else:
             named[role] = parse_count(f"--nodes={role}", number)
     if len(plain) > 1:
-        raise SettingsError(f"--nodes={text!r} has more than one number without a role")
+        raise SettingsError(
+            f"--nodes={text!r} has more than one number without a role: write ROLE=NUMBER for each role"
+        )
     nodes = plain[0] if plain else next(iter(named.values()))
     return nodes, tuple(f"{role}={number}" for role, number in named.items())
 
@@ -233,7 +235,9 @@ def parse_engine(text: str, spark_master: str | None) -> str:
     """Parses an engine. A Spark master rules out all engines but Spark."""
     engine = parse_choice("--engine", text, ENGINES)
     if engine in ("sqlite", "duckdb") and spark_master is not None:
-        raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with {engine}")
+        raise SettingsError(
+            f"--spark-master={spark_master} needs --engine=spark or --engine=auto, not --engine={engine}"
+        )
     return engine
 
 
@@ -248,7 +252,7 @@ def parse_setting(option: str, text: str) -> str:
     """Checks that the text is ``name=value``, and returns it."""
     name, sign, value = text.partition("=")
     if not (name and sign and value):
-        raise SettingsError(f"{option}={text!r} is not NAME=VALUE")
+        raise SettingsError(f"{option}={text!r} is not written as NAME=VALUE")
     return text
 
 

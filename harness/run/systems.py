@@ -42,7 +42,7 @@ def find_system(name: str = DEFAULT) -> System:
     imported = import_by_name.import_named("--system", name, "system", lambda kind: not _find_missing_attributes(kind))
     system: Any = import_by_name.instantiate("--system", name, imported) if inspect.isclass(imported) else imported
     if missing := _find_missing_attributes(system):
-        raise SettingsError(f"--system={name} is no System (assay.System): it lacks {', '.join(missing)}")
+        raise SettingsError(f"--system={name} is not a System (assay.System): it lacks {', '.join(missing)}")
     return cast("System", system)
 
 
@@ -94,7 +94,7 @@ def apply_settings(system: System, configuration: Sequence[str]) -> System:
     for text in configuration:
         name, _, value = text.partition("=")
         if not isinstance(system, SupportsSettings):
-            raise SettingsError(f"--set={text}: {system.name} has no settings")
+            raise SettingsError(f"--set={text}: {system.name} has no settings: leave out --set")
         try:
             system = system.with_setting(name, value)
         except ValueError as error:

@@ -35,8 +35,8 @@ from assay.harness.core.generator import Generator, phases, rate, split_phases, 
 from assay.harness.core.history import History
 from assay.harness.core.history.data_sets import WORKER_NODES
 from assay.harness.core.interpreter import Interpreter
+from assay.harness.core.interpreter_status import InterpreterStatus, describe_with_location
 from assay.harness.core.operation import Completed, Outcome
-from assay.harness.core.report import RunReport, describe_with_location
 from assay.harness.core.timestamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.remote.multiplexer import ByteWriter
@@ -193,8 +193,8 @@ class Trial:
         stamps = Stamps()
         self.origin = Origin(stamps.to_loop_time(0), time.time(), read_wall_offsets(self.cluster))
         try:
-            report = await self._drive(history, stamps)
-            self.output.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))
+            status = await self._drive(history, stamps)
+            self.output.write(f"history/{WORKER_NODES}", msgspec.json.encode(status.worker_nodes, order="sorted"))
             digest = history.digest()
             history.close()
         except BaseException:
@@ -206,7 +206,7 @@ class Trial:
         ends = () if self.interrupt.reason is None else (self.interrupt.reason,)
         uncaught = describe_uncaught(getattr(loop, "uncaught", ()))
         finds = describe_failed_finds(self.conductor.finder_statistics)
-        unknown, remarks = (*ends, *report.unknown), (*report.remarks, *uncaught, *finds)
+        unknown, remarks = (*ends, *status.unknown), (*status.remarks, *uncaught, *finds)
         stood_still = self._stalls.total
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 
@@ -235,7 +235,7 @@ class Trial:
             finally:
                 await self.world.close(keep=keep)
 
-    async def _drive(self, history: History, stamps: Stamps) -> RunReport:
+    async def _drive(self, history: History, stamps: Stamps) -> InterpreterStatus:
         """Runs the workload, the faults and the observers until the history is complete."""
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
@@ -305,7 +305,7 @@ class Trial:
                     await record_processes(self.cluster, servers(self.cluster, self.system), history, stamps)
                     recorder.close()
                     await self._read_replicas(history)
-                return interpreter.report
+                return interpreter.status
         finally:
             if self.live_judge is not None:
                 await self.live_judge.stop()

@@ -71,15 +71,17 @@ def check_mixes(name: str, names: Sequence[str], supported: Sequence[WorkloadMix
     if names == (RANDOM,):
         if any(one.promised for one in supported):
             return None
-        unpromised = f"; choose by name what the system does not promise: {', '.join(known)}" if known else ""
-        return f"{option}: {name} takes no mixes{unpromised}"
+        remedy = (
+            f"choose by name what the system does not promise: {', '.join(known)}" if known else "leave out this option"
+        )
+        return f"{option}: {name} takes no mixes; {remedy}"
     for word in names:
         if word not in known:
             return f"{option}: {name} does not take the mix {word!r}; it takes: {', '.join(known) or 'none'}"
     for at, word in enumerate(names):
         for other in names[:at]:
             if shared := find_clash(known[word], known[other]):
-                return f"{option}: {other} and {word} both choose {', '.join(shared)}"
+                return f"{option}: the mixes {other} and {word} both choose {', '.join(shared)}: name only one of them"
     return None
 
 
@@ -97,4 +99,4 @@ def format_mix_list(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[st
         takers = [test for test, supported in experiments.items() if any(other.name == name for other in supported)]
         remark = "" if one.promised else " (provokes anomalies that the system allows; only used if it is named)"
         lines += [f"{name:<{width}}  {one.description}{remark}", f"{'':<{width}}  {', '.join(takers)}"]
-    return lines or ["none of these tests takes a mix"]
+    return lines or ["no test among these takes a mix"]

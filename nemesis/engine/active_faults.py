@@ -155,8 +155,9 @@ class ActiveFaults:
             if (key := await find_sole_replica(context, server, away)) is not None:
                 names = ", ".join(node.name for node in away)
                 return (
-                    f"{server.name} has lost its data and does not serve again yet; no server but it and {names} is "
-                    f"known to have all of {key}"
+                    f"{server.name} has lost its data and does not serve again yet. Apart from it and {names}, no "
+                    "server "
+                    f"is known to have all of {key}"
                 )
         return None
 

@@ -31,6 +31,6 @@ async def run_guarded(seconds: float | None, action: Coroutine[Any, Any, None]) 
         return str(error)
     except Exception as error:  # noqa: BLE001 - a user's system, fault or node may raise anything: it is reported whole
         if isinstance(error, TimeoutError) and deadline.expired():
-            return f"no end within {seconds:g} s"
+            return f"it did not end within {seconds:g} s"
         return "".join(traceback.format_exception(error)).strip()
     return None

@@ -83,7 +83,7 @@ class RecoveryWatch:
                 if missing[0].name in self.find_unavailable():
                     free_since = loop.time()
                 elif loop.time() - free_since >= self.seconds:
-                    raise NodeError(f"no end within {self.seconds:g} s")
+                    raise NodeError(f"it did not end within {self.seconds:g} s")
                 with contextlib.suppress(*NOT_READY_ERRORS):
                     async with asyncio.timeout(ACTION_SECONDS):
                         await self.start_again(injection, missing[0])

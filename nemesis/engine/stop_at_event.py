@@ -45,10 +45,13 @@ class EventStop:
         """Gives the order. Raises ``NodeError`` if the system takes no orders, or another step's order is active."""
         if self._trigger is not None:
             raise NodeError(
-                f"another step already makes processes stop at {self._trigger.event}: only one at a time can"
+                f"another step already makes processes stop at {self._trigger.event}: only one step at a time can "
+                "do this"
             )
         if not isinstance(self.system, SupportsHold):
-            raise NodeError(f"{self.system.name} cannot stop itself after an event (hold_file)")
+            raise NodeError(
+                f"{self.system.name} cannot stop itself after an event: define its method hold_file (SupportsHold)"
+            )
         self.step, self._trigger = step, trigger
         order = trigger.event if trigger.key is None else f"{trigger.event} {trigger.key}"
         system = self.system

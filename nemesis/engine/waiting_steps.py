@@ -92,7 +92,9 @@ class WaitingSteps:
         self._arm(number, trigger)
         if isinstance(trigger, OnEvent) and trigger.hold:
             orders = [held for held in self._active if held.step.fault == HoldFault.name]
-            trouble = f"{orders[0].step} is active and has its own orders to stop" if orders else None
+            trouble = (
+                f"{orders[0].step} is active and already makes processes stop at its own event" if orders else None
+            )
             trouble = trouble or await run_guarded(ACTION_SECONDS, self._event_stop.give_order(number, trigger))
             if trouble is not None:
                 self.drop(number, trouble)
@@ -124,7 +126,7 @@ class WaitingSteps:
         """
         if step.fault != HoldFault.name or self._event_stop.step is None:
             return None
-        return f"{self._step_list[self._event_stop.step]} makes the processes stop at its event, with its own orders"
+        return f"{self._step_list[self._event_stop.step]} already makes processes stop at its own event"
 
     def has_order(self, number: int) -> bool:
         """Returns whether the active order belongs to this step."""

@@ -20,7 +20,7 @@ from assay.cluster.node import (
 )
 from assay.cluster.second_copy import SupportsSecondCopy
 
-SIM_REMEDY: Final = "; the simulation's can (--cluster=sim)"
+SIM_REMEDY: Final = ": use --cluster=sim"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Ability:
 def _make_part_ability(protocol: type, part: str, done: str) -> Ability:
     """Returns the ability to change a part of a node. ``done``: the change as a participle, for the messages."""
     return Ability(
-        protocol, f"a {{kind}} node's {part} cannot be {done}{SIM_REMEDY}", f"the {part} of {{node}} cannot be {done}"
+        protocol,
+        f"the {part} of a {{kind}} node cannot be {done}{SIM_REMEDY}",
+        f"the {part} of {{node}} cannot be {done}",
     )
 
 
@@ -62,17 +64,19 @@ POWER_LOSS: Final = _make_part_ability(SupportsPowerLoss, "power", "cut")
 DISK_FULL: Final = _make_part_ability(SupportsDiskFull, "disk", "filled")
 SLOW_DISK: Final = _make_part_ability(SupportsSlowDisk, "disk", "made slow")
 DISK_ERRORS: Final = _make_part_ability(SupportsDiskErrors, "disk", "made to fail")
-DATA_RESTORE: Final = Ability(SupportsDataRestore, "a {kind} node's data cannot be removed and put back")
+DATA_RESTORE: Final = Ability(
+    SupportsDataRestore, f"the data of a {{kind}} node cannot be removed and put back{SIM_REMEDY}"
+)
 MEMORY_LIMIT: Final = Ability(
     SupportsMemoryLimit, f"a {{kind}} node cannot run out of memory{SIM_REMEDY}", "{node} cannot run out of memory"
 )
 PACKET_SHAPING: Final = Ability(
     SupportsPacketShaping,
-    f"what a {{kind}} node sends cannot be made late{SIM_REMEDY}",
+    f"the packets of a {{kind}} node cannot be delayed{SIM_REMEDY}",
     "the packets of {node} cannot be queued",
 )
 SECOND_COPY: Final = Ability(
     SupportsSecondCopy,
-    "a {kind} node cannot run a second copy of its process",
+    f"a {{kind}} node cannot run a second copy of its process{SIM_REMEDY}",
     "{node} cannot run a second copy of its process",
 )

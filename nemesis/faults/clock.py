@@ -45,10 +45,10 @@ class Clock(ServerFault):
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         nodes = servers(cluster, system)
         if not nodes:
-            return "there is no server to act on (--nodes=3)"
+            return "there is no server to act on: set --nodes=3"
         for node in nodes:
             if not isinstance(node, SupportsClockShift):
-                return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
+                return f"the clock of a {cluster.kind} node cannot be set: use --cluster=sim"
             try:
                 await node.clock_shift()
             except NodeError as error:
@@ -58,7 +58,9 @@ class Clock(ServerFault):
     async def inject(self, injection: Injection) -> None:
         seconds, strobe = _read_parameter(injection, "seconds"), _read_parameter(injection, "strobe")
         if not seconds:
-            raise TargetError("clock needs the parameter seconds, the shift, which must not be 0")
+            raise TargetError(
+                "clock: the parameter seconds is missing or 0: give the number of seconds by which the clock is wrong"
+            )
         await super().inject(injection)
         if strobe > 0:
             injection.background = asyncio.get_running_loop().create_task(_run_strobe(injection, seconds, strobe))
@@ -66,9 +68,9 @@ class Clock(ServerFault):
     async def strike(self, injection: Injection, node: Node) -> None:
         await cast(SupportsClockShift, node).shift_clock(_read_parameter(injection, "seconds"))
         injection.evidence[node.name] = {"changes": 1}
-        await self.look(injection, node)
+        await self.observe_node(injection, node)
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         """Reads the clock, unless the evidence already shows that it was wrong by the step's seconds."""
         seen, seconds = injection.evidence[node.name], _read_parameter(injection, "seconds")
         if seen.get("shift") != seconds:
@@ -76,7 +78,7 @@ class Clock(ServerFault):
 
     async def observe(self, injection: Injection) -> None:
         for node in injection.targets:
-            await self.look(injection, node)
+            await self.observe_node(injection, node)
 
     async def heal(self, injection: Injection) -> None:
         await injection.end_background()
@@ -106,5 +108,7 @@ async def _run_strobe(injection: Injection, seconds: float, period: float) -> No
 def _read_parameter(injection: Injection, name: str) -> float:
     value = injection.step.parameters.get(name, 0.0)
     if isinstance(value, str) or abs(value) > MAX_SHIFT:
-        raise TargetError(f"clock: {name} is {value!r}, not a number of seconds of at most {MAX_SHIFT:g}")
+        raise TargetError(
+            f"clock: the parameter {name} is {value!r}; it must be a number of seconds of at most {MAX_SHIFT:g}"
+        )
     return float(value)

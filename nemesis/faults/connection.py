@@ -33,7 +33,7 @@ from assay.cluster.node import Cluster, Flow, Node
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop
 from assay.nemesis.faults.cut_fault import CutFault
-from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key
+from assay.nemesis.faults.fault import Census, Injection, Scope, complete_target
 from assay.nemesis.faults.partition import find_leader_or_other
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
@@ -115,21 +115,24 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
             "lost": rng.random() < 0.5,
             "every": rng.choice(EVERY_OF_ZOOKEEPER if connection is ConnectionKind.ZOOKEEPER else EVERY),
         }
-        whom = draw_key(whom, rng, census)
+        whom = complete_target(whom, rng, census)
         if connection is ConnectionKind.FETCH and whom.key is not None:
             parameters["key"] = whom.key
         return whom, parameters
 
     def find_trouble(self, variant: ConnectionKind, census: Census, target: Target | None) -> str | None:
         if variant is ConnectionKind.ZOOKEEPER and not census.zookeepers:
-            return f"{variant} needs a ZooKeeper node"
+            return f"{variant} needs a ZooKeeper node, and this cluster has none: choose another fault"
         least = 1 if variant is ConnectionKind.ZOOKEEPER else 2
         if census.servers < least:
-            return f"{variant} needs {least} servers, there are {census.servers} (--nodes=3)"
+            return (
+                f"{variant} needs {least} server{'s' * (least > 1)}, but the cluster has {census.servers}: set "
+                "--nodes=3"
+            )
         if variant is ConnectionKind.FETCH and census.lacks_keys:
             return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
         if target is not None and (target.kind in NOT_ONE_SERVER or len(target.names) > 1):
-            return f"{variant} affects a connection of one server, so its target cannot be {target}"
+            return f"{variant} affects a connection of one server, so its target cannot be {target}: name one server"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -142,7 +145,9 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
         """Finds the connection's other end and cuts it. If a follower's leader is unknown, tries other servers."""
         context, (opener, *further) = injection.context, injection.targets
         if further:
-            raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
+            raise TargetError(
+                f"{self.name} hits one server, but its targets are {', '.join(injection.names)}: name one"
+            )
         everyone = servers(context.cluster, context.system)
         others = [node for node in everyone if node is not opener]
         match self.variant_of(injection):
@@ -155,7 +160,7 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
                 pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
         if not pairs[0][1]:
-            raise TargetError(f"{self.name}: {opener.name} has no peer")
+            raise TargetError(f"{self.name}: there is no node to which {opener.name} could be connected: set --nodes=3")
         await self._cut_active_pair(injection, pairs)
 
     async def _cut_active_pair(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
@@ -192,8 +197,10 @@ class ConnectionFault(VariedFault[ConnectionKind], CutFault):
     def links(self, injection: Injection) -> list[Drop]:
         context, parameters, opener = injection.context, injection.step.parameters, injection.names[0]
         way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
-        if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
-            raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
+        if way not in (ANSWERS, REQUESTS):
+            raise TargetError(f"{self.name}: the parameter way is {way!r}; it must be {ANSWERS} or {REQUESTS}")
+        if not isinstance(every, int) or every < 1:
+            raise TargetError(f"{self.name}: the parameter every is {every!r}; it must be a whole number from 1 on")
         to_zookeeper = self.variant_of(injection) is ConnectionKind.ZOOKEEPER
         port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
         flow = Flow(port, from_server=way == ANSWERS, every=every)

@@ -29,7 +29,7 @@ from assay.cluster.system import (
 )
 from assay.nemesis.engine.cut_ledger import CutManner, Drop, cut_both_ways
 from assay.nemesis.faults.cut_fault import CutFault, probe_counters
-from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key
+from assay.nemesis.faults.fault import Census, Injection, Scope, complete_target
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.faults.process import probe_processes
@@ -114,7 +114,9 @@ class ConsumerFromCoordinator(_ClientCutFault, CutFault):
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom = _to_client_target(self.name, rng, census, target)
         if not census.groups:
-            raise ScheduleError(f"{self.name}: this system names no groups, so no node coordinates one")
+            raise ScheduleError(
+                f"{self.name}: this system has no groups, so no node coordinates one: choose another fault"
+            )
         return whom, {GROUP: rng.choice(census.groups)}
 
     async def inject(self, injection: Injection) -> None:
@@ -125,7 +127,8 @@ class ConsumerFromCoordinator(_ClientCutFault, CutFault):
         context, named = injection.context, injection.step.parameters.get(GROUP)
         known = list_groups(context.system)
         if named is not None and named not in known:
-            raise TargetError(f"{self.name}: no group {named!r}; there are {', '.join(known) or 'none'}")
+            groups = ", ".join(known) or "none"
+            raise TargetError(f"{self.name}: the system has no group {named!r}; its groups are: {groups}")
         target = Target(TargetKind.COORDINATOR, None if named is None else str(named))
         scene = TargetScene(servers(context.cluster, context.system), (), (), context.find, groups=known)
         chosen = await resolve_target(target, scene, random.Random(injection.seed))
@@ -162,5 +165,7 @@ def _to_client_target(fault: str, rng: random.Random, census: Census, target: Ta
             f"{fault} hits consumers, so its target cannot be {target}: use consumer, consumers or client1"
         )
     if not census.clients:
-        raise ScheduleError(f"{fault}: no client lives on a node here; declare @experiment(..., client_nodes=True)")
-    return draw_key(target if target is not None else Target(TargetKind.CONSUMER), rng, census)
+        raise ScheduleError(
+            f"{fault}: no client runs on a node of its own: declare @experiment(..., client_nodes=True)"
+        )
+    return complete_target(target if target is not None else Target(TargetKind.CONSUMER), rng, census)

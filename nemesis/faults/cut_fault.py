@@ -41,7 +41,7 @@ class CutFault:
 
         Raises ``TargetError`` if there are none.
         """
-        raise TypeError(f"{type(self).__name__} does not say which links it cuts")
+        raise TypeError(f"{type(self).__name__} does not say which links it cuts: define its method links")
 
     def manner_of(self, injection: Injection) -> CutManner:
         """Returns how these links are cut."""

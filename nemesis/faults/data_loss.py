@@ -61,20 +61,20 @@ class Wipe(Kill):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.servers < 2:
-            raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses (--nodes=3)")
+            raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses: set --nodes=3")
         if target is not None and (target.kind in TOO_MANY or len(target.names) > 1):
-            raise ScheduleError(f"{self.name} hits one server, so its target cannot be {target}")
+            raise ScheduleError(f"{self.name} hits one server, so its target cannot be {target}: name one server")
         return super().draw(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if len(servers(cluster, system)) == 1:
-            return "it needs a second server, which keeps what the first loses (--nodes=3)"
+            return "it needs a second server, which keeps what the first loses: set --nodes=3"
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         how = injection.step.parameters.get("end", KILLED)
         if how not in (KILLED, STOPPED):
-            raise TargetError(f"{self.name} of a server whose end is {how!r}; {KILLED} or {STOPPED}")
+            raise TargetError(f"{self.name}: the parameter end is {how!r}; it must be {KILLED} or {STOPPED}")
         await self._choose_server(injection)
         _mark_emptied(injection)
         await super().inject(injection)
@@ -83,14 +83,16 @@ class Wipe(Kill):
         """Takes the server that was hit first in this run, if any, and waits until another server has everything."""
         context, loop = injection.context, asyncio.get_running_loop()
         if len(injection.targets) != 1:
-            raise TargetError(f"{self.name} hits one server, not {', '.join(injection.names)}")
+            raise TargetError(
+                f"{self.name} hits one server, but its targets are {', '.join(injection.names)}: name one"
+            )
         others = {node.name: node for node in injection.others}
         if context.ever_emptied and injection.names[0] not in context.ever_emptied:
             name = next(iter(context.ever_emptied))
             if name not in others:
                 raise TargetError(
-                    f"{name} has lost its data in this run, so no other server may; it is held by another fault, or "
-                    "cannot be the target"
+                    f"{name} has lost its data in this run, so no other server may lose its data. {name} itself "
+                    "cannot be hit now, because another fault is active on it, or it is no possible target"
                 )
             injection.evidence["instead_of"] = injection.names[0]
             injection.targets = (others[name],)
@@ -102,12 +104,17 @@ class Wipe(Kill):
             if key is None:
                 break
             if loop.time() >= deadline:
-                raise TargetError(f"no server but {node.name} is known to have all of {key}")
+                raise TargetError(
+                    f"{node.name} must keep its data, because no other server is known to have all of {key}"
+                )
             await asyncio.sleep(POLL_SECONDS)
         away = [other for other in everyone if other.name in context.unavailable_nodes()]
         if away and (key := await find_sole_replica(context, node, away)) is not None:
             names = ", ".join(other.name for other in away)
-            raise TargetError(f"no server but {node.name} and what other faults hold ({names}) has all of {key}")
+            raise TargetError(
+                f"{node.name} must keep its data, because only it and servers under other faults ({names}) have "
+                f"all of {key}"
+            )
         context.ever_emptied[node.name] = None
 
     async def end(self, injection: Injection, node: Node) -> None:
@@ -149,7 +156,7 @@ class Rollback(Wipe):
     async def inject(self, injection: Injection) -> None:
         copied = injection.step.parameters.get("copied", RUNNING)
         if copied not in (RUNNING, STOPPED):
-            raise TargetError(f"{self.name} of a server that is {copied!r} when it is copied; {RUNNING} or {STOPPED}")
+            raise TargetError(f"{self.name}: the parameter copied is {copied!r}; it must be {RUNNING} or {STOPPED}")
         await self._choose_server(injection)
         (node,) = injection.targets
         folder = _data_folder(injection, node)
@@ -200,13 +207,13 @@ class Rollback(Wipe):
         if not seen.get("changed"):
             return "had changed nothing since its data were copied"
         wrong = seen["changed"] - seen["back"]
-        return f"had {wrong} of {seen['changed']} changed files not as in the copy" if wrong else None
+        return f"had {wrong} of {seen['changed']} changed files that differed from the copy" if wrong else None
 
 
 def _data_folder(injection: Injection, node: Node) -> str:
     system = injection.context.system
     if not isinstance(system, SupportsDataFolder):
-        raise TargetError(f"{system.name} does not say where its data are (`data_folder`)")
+        raise TargetError(f"{system.name} does not say where its data are: define its method data_folder")
     return system.data_folder(node)
 
 
@@ -237,4 +244,4 @@ async def find_sole_replica(context: FaultContext, node: Node, away: Collection[
     try:
         return await system.alone_with(context.cluster, node, away)
     except NOT_READY_ERRORS as error:
-        return f"anything ({error})"
+        return f"its data (the system did not say who has them: {error})"

@@ -61,7 +61,7 @@ class DiskErrorFault(ServerFault):
         await on_each(injection.targets, note)
         await break_at_chosen(injection, lambda: _is_struck(injection), errors)
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)
         seen["errors"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).errors - seen["before"]
         seen["process"] = await read_status(node)
@@ -114,7 +114,7 @@ def read_count(injection: Injection, name: str, least: int) -> int:
     value = injection.step.parameters.get(name, least)
     if isinstance(value, str) or value != int(value) or not least <= value <= MAX_CHANGES:
         wanted = f"a whole number from {least} to {MAX_CHANGES}"
-        raise TargetError(f"{injection.step.fault} needs the parameter {name}, {wanted}, not {value!r}")
+        raise TargetError(f"{injection.step.fault}: the parameter {name} is {value!r}; it must be {wanted}")
     return int(value)
 
 
@@ -122,7 +122,7 @@ def _read_change(injection: Injection) -> DiskChange:
     value = injection.step.parameters.get("change", DiskChange.WRITE)
     if value not in tuple(DiskChange):
         wanted = ", ".join(DiskChange)
-        raise TargetError(f"{injection.step.fault} needs the parameter change, one of {wanted}, not {value!r}")
+        raise TargetError(f"{injection.step.fault}: the parameter change is {value!r}; it must be one of {wanted}")
     return DiskChange(value)
 
 

@@ -34,7 +34,7 @@ class DiskFull(ServerFault):
         await cast(SupportsDiskFull, node).fill_disk()
         await _try_write(injection, node, "filled")
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["process"] = await read_status(node)
         await _try_write(injection, node, "at_heal")
 

@@ -363,36 +363,36 @@ def count_spares(faults: Iterable[Fault]) -> int:
     return max((get_declaration(fault, "spares") or 0 for fault in faults), default=0)
 
 
-def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
-    """Returns the target with a drawn key, if it needs one, has none, and the keys are known.
+def complete_target(target: Target, rng: random.Random, census: Census) -> Target:
+    """Returns the target with its key: a drawn one, if the target needs a key, has none, and the keys are known.
 
     Raises ``ScheduleError`` if no node of such a cluster can be the target.
     """
     if target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) and not census.zookeepers:
-        raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
+        raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node: name servers")
     if target.kind is TargetKind.SPARE and not census.spares:
         raise ScheduleError(
-            f"target {target}: this cluster has no spare node; it gets one only for a fault that adds a server"
+            f"target {target}: this cluster has no spare node: name a fault that adds a server, and it gets one"
         )
     if target.kind in CLIENT_KINDS and not census.clients:
         raise ScheduleError(
-            f"target {target}: no client lives on a node here; declare @experiment(..., client_nodes=True)"
+            f"target {target}: no client runs on a node of its own: declare @experiment(..., client_nodes=True)"
         )
     if target.kind in SIZE_KINDS and target.key is not None and target.key not in (census.roles or (target.key,)):
         roles = ", ".join(census.roles or ())
-        raise ScheduleError(f"target {target}: no server has that role; there are {roles}")
+        raise ScheduleError(f"target {target}: no server has that role; the roles are {roles}")
     grouped = target.kind is TargetKind.COORDINATOR
     known = census.groups if grouped else census.keys
     if target.kind not in KEYED_KINDS or known is None:
         return target
     if not known:
-        lack = "names no groups, so no node coordinates one" if grouped else "has no keys, so no node leads one"
-        raise ScheduleError(f"target {target.kind}: this system {lack}")
+        lack = "has no groups, so no node coordinates one" if grouped else "has no keys, so no node leads one"
+        raise ScheduleError(f"target {target.kind}: this system {lack}: name another target")
     if target.key is None:
         return msgspec.structs.replace(target, key=rng.choice(known))
     if target.key not in known:
         raise ScheduleError(
-            f"target {target}: no such {'group' if grouped else 'key'}; there are {', '.join(known[:8])}"
+            f"target {target}: the system has no such {'group' if grouped else 'key'}; it has {', '.join(known[:8])}"
         )
     return target
 

@@ -29,7 +29,7 @@ import posixpath
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import SupportsDataFiles, System
@@ -58,6 +58,12 @@ class DamageKind(enum.StrEnum):
     GARBAGE = "garbage-tail"
 
 
+NO_DATA_FILES: Final = (
+    "{system} does not say which files hold its data: define its methods data_files and durable_size "
+    "(SupportsDataFiles)"
+)
+
+
 class FileDamage(Kill):
     """A kill, and damage while the process is dead."""
 
@@ -76,29 +82,36 @@ class FileDamage(Kill):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if count_targeted(TargetKind.MINORITY, census.servers) < 1:
-            raise ScheduleError(f"{self.name} needs three servers, so that one may be damaged (--nodes=3)")
+            raise ScheduleError(f"{self.name} needs three servers, so that it can damage a minority: set --nodes=3")
         if target is not None and target.kind in TOO_MANY:
-            raise ScheduleError(f"{self.name} leaves a majority undamaged, so its target cannot be {target}")
+            raise ScheduleError(
+                f"{self.name} leaves a majority undamaged, so its target cannot be {target}: name fewer servers"
+            )
         whom, _ = draw_target(rng, census, target)
         return whom, {"region": UNFLUSHED}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, SupportsDataFiles):
-            return f"{system.name} does not say where its data are (data_files, durable_size)"
+            return NO_DATA_FILES.format(system=system.name)
         count = len(servers(cluster, system))
         if count and count_targeted(TargetKind.MINORITY, count) < 1:
-            return f"it needs three servers, so that one may be damaged, there are {count} (--nodes=3)"
+            return (
+                f"it needs three servers, so that it can damage a minority, but the cluster has {count}: set --nodes=3"
+            )
         return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         system, region = injection.context.system, injection.step.parameters.get("region", UNFLUSHED)
         if not isinstance(system, SupportsDataFiles):
-            raise TargetError(f"{system.name} does not say where its data are (data_files, durable_size)")
+            raise TargetError(NO_DATA_FILES.format(system=system.name))
         if region not in (UNFLUSHED, FILE):
-            raise TargetError(f"{self.name} of unknown region {region!r}; {UNFLUSHED} or {FILE}")
+            raise TargetError(f"{self.name}: the parameter region is {region!r}; it must be {UNFLUSHED} or {FILE}")
         count = len(servers(injection.context.cluster, system))
         if len(injection.targets) > count_targeted(TargetKind.MINORITY, count):
-            raise TargetError(f"{self.name} of {len(injection.targets)} of {count} servers would leave no survivor")
+            raise TargetError(
+                f"{self.name} must leave a majority of the {count} servers undamaged, but its targets are "
+                f"{', '.join(injection.names)}: name fewer"
+            )
         patience = injection.step.duration * WAIT_SHARE
         while patience > 0 and not any((await self._damageable(injection, system, region)).values()):
             await asyncio.sleep(POLL_SECONDS)
@@ -135,7 +148,10 @@ class FileDamage(Kill):
         seen = {name: injection.evidence[name] for name in injection.names}
         unharmed = [name for name in seen if not any(one.get("changed") for one in seen[name].get("damage", []))]
         if len(unharmed) == len(seen) and not any(one.get("damageable") for one in seen.values()):
-            return f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
+            return (
+                f"no byte of {', '.join(unharmed)} was changed, because no file had bytes in the region that the "
+                "fault may damage"
+            )
         # Targets with nothing to damage are only killed, and the evidence says so.
         missed = [name for name in unharmed if seen[name].get("damageable")]
         return f"no byte of {', '.join(missed)} was changed" if missed else None

@@ -9,9 +9,9 @@ writes. Parameters:
 - ``restart``: the targets are killed and started after the order was given, so that they write the events of a start
   (registered, recovered, became-follower). The random nemesis always does that, because other events may never come. In
   hand-written steps leave it out, and let another step provoke the event.
-- ``seen``: the event is drawn from those that the nodes' event logs have had at least three times in this run. If it
-  has not come after half of the duration, the first target is killed and started, and an event of a start is taken
-  instead. The evidence then has ``fell_back``.
+- ``draw_event``: the event is drawn from those that the nodes' event logs have had at least three times in this run.
+  If it has not come after half of the duration, the first target is killed and started, and an event of a start is
+  taken instead. The evidence then has ``fell_back``. Older schedules call this parameter ``seen``.
 
 All targets get the order. Each stops by itself at the event, and the fault has taken effect if one of them stopped. At
 the heal the orders are withdrawn first, then the stopped processes continue.
@@ -21,7 +21,7 @@ Proof: the process was seen stopped at the heal, and the last line of its event 
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
@@ -32,7 +32,12 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 MIN_OCCURRENCES: Final = 3
-"""The parameter ``seen`` draws from events that the nodes' event logs have had at least this often."""
+"""The parameter ``draw_event`` draws from events that the nodes' event logs have had at least this often."""
+
+
+CANNOT_HOLD: Final = (
+    "{system} cannot stop itself after an event: define its methods hold_file and start_events (SupportsHold)"
+)
 
 
 class HoldFault(ServerFault):
@@ -54,7 +59,7 @@ class HoldFault(ServerFault):
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, SupportsHold):
-            return f"{system.name} cannot stop itself after an event (hold_file, start_events)"
+            return CANNOT_HOLD.format(system=system.name)
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
@@ -64,7 +69,7 @@ class HoldFault(ServerFault):
             injection, system, injection.targets, order, bool(injection.step.parameters.get("restart", False))
         )
         injection.evidence["event"] = event
-        if injection.step.parameters.get("seen", False):
+        if _draws_event(injection.step.parameters):
             injection.background = asyncio.get_running_loop().create_task(_fall_back(injection, system))
 
     async def observe(self, injection: Injection) -> None:
@@ -79,8 +84,8 @@ class HoldFault(ServerFault):
             at_start = last["event"] in injection.context.system.start_events
             injection.evidence["event"] = last["event"] if at_start else "an event of a start"
 
-    async def look(self, injection: Injection, node: Node) -> None:
-        await super().look(injection, node)
+    async def observe_node(self, injection: Injection, node: Node) -> None:
+        await super().observe_node(injection, node)
         last = injection.context.last_events.get(node.name)
         evidence_of(injection, node)["last_event"] = last and {name: last.get(name) for name in ("event", "key", "seq")}
 
@@ -112,21 +117,27 @@ class HoldFault(ServerFault):
         return Proof(False, injection.evidence, "; ".join(reasons))
 
 
+def _draws_event(parameters: Mapping[str, Parameter]) -> bool:
+    return bool(parameters.get("draw_event", parameters.get("seen", False)))
+
+
 def _read_order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
     """Returns the system, the event and its key."""
     system, parameters = injection.context.system, injection.step.parameters
     if not isinstance(system, SupportsHold):
-        raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
+        raise TargetError(CANNOT_HOLD.format(system=system.name))
     event, key = parameters.get("event"), parameters.get("key")
-    if event is None and parameters.get("seen", False):
+    if event is None and _draws_event(parameters):
         frequent = sorted(event for event, count in injection.context.event_counts.items() if count >= MIN_OCCURRENCES)
         event = random.Random(injection.seed).choice(frequent or list(system.start_events))
     if event is None:
         if not parameters.get("restart", False):
-            raise TargetError("hold needs the parameter event, or restart=true for an event of a start")
+            raise TargetError(
+                "hold: the parameter event is missing: name an event, or set restart=true or draw_event=true"
+            )
         event = random.Random(injection.seed).choice(list(system.start_events))
     if any(word is not None and (not str(word) or len(str(word).split()) != 1) for word in (event, key)):
-        raise NodeError(f"hold: event {event!r} and key {key!r} must be one word each")
+        raise NodeError(f"hold: the parameters event ({event!r}) and key ({key!r}) must be one word each")
     return system, str(event), None if key is None else str(key)
 
 
@@ -161,7 +172,7 @@ async def _fall_back(injection: Injection, system: SupportsHold) -> None:
 def _find_missing_proof(node_evidence: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
     """Returns what is missing from the proof for one node, or None."""
     if "at_heal" not in node_evidence:
-        return "its process was not seen at the heal"
+        return "the state of its process at the heal could not be read"
     if node_evidence["at_heal"]["state"] != ProcessState.STOPPED:
         return f"was {node_evidence['at_heal']['state']} at the heal: it never reached {event}"
     last = node_evidence.get("last_event")

@@ -57,7 +57,7 @@ class Kill(ServerFault):
         evidence_of(injection, node)["after"] = await read_status(target)
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
-        # `ServerFault.look` sets "at_heal".
+        # `ServerFault.observe_node` sets "at_heal".
         if (missing := find_unseen(seen, "before", "killed", "at_heal", "after")) is not None:
             return missing
         if seen["before"]["state"] == ProcessState.DEAD:
@@ -65,7 +65,7 @@ class Kill(ServerFault):
         if seen["killed"]["state"] != ProcessState.DEAD or seen["at_heal"]["state"] != ProcessState.DEAD:
             return "was not dead while the fault was in force"
         if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
-            return "no other incarnation was seen after the heal"
+            return "no new process ran after the heal"
         return None
 
 

@@ -78,7 +78,9 @@ class KillInFsync(Kill):
 
     def find_missing_effect(self, injection: Injection) -> str | None:
         caught = injection.evidence.get("in_fsync")
-        return None if caught else f"no fsync of {', '.join(injection.names)} was under way"
+        return (
+            None if caught else f"no fsync of {', '.join(injection.names)} was in progress when the process was killed"
+        )
 
 
 class PowerLossInFsync(KillInFsync, PowerLoss):
@@ -169,7 +171,7 @@ def _read_side(injection: Injection) -> str:
     value = injection.step.parameters.get("side", "before")
     if value not in SIDES:
         wanted = " or ".join(SIDES)
-        raise TargetError(f"{injection.step.fault} needs the parameter side, {wanted}, not {value!r}")
+        raise TargetError(f"{injection.step.fault}: the parameter side is {value!r}; it must be {wanted}")
     return str(value)
 
 

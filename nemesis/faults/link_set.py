@@ -37,7 +37,10 @@ def draw_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Pa
     ]
     with_traffic = [link for link in possible if _always_has_traffic(link, census)]
     if not with_traffic:
-        raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
+        raise ScheduleError(
+            f"links: the cluster has {census.servers} server{'s' * (census.servers != 1)} and no link that can be "
+            "cut: set --nodes=3"
+        )
     share = rng.choice(SHARES)
     chosen = [link for link in possible if rng.random() < share]
     if not set(with_traffic) & set(chosen):
@@ -93,7 +96,9 @@ def read_links(text: Parameter) -> list[Drop]:
     for word in str(text).split():
         link = re.fullmatch(r"(\w+)(\||<-)(\w+)", word)
         if link is None:
-            raise TargetError(f"links are written n1|n2 or n1<-n2, with blanks between, not {word!r}")
+            raise TargetError(
+                f"the parameter links has {word!r}; write each link as n1|n2 or n1<-n2, with blanks between links"
+            )
         drops.add((link[1], link[3]))
         if link[2] == "|":
             drops.add((link[3], link[1]))

@@ -51,7 +51,7 @@ from assay.nemesis.faults.process import draw_target
 from assay.nemesis.faults.restart import Restart
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
+from assay.nemesis.schedule.target import KEYS_REMEDY, Target, TargetError, TargetKind, servers
 
 LINGER_SECONDS: Final = 120.0
 """Maximum seconds that the fault may outlast its duration. Meanwhile other faults may end servers, and a move waits
@@ -104,33 +104,40 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
 
     def find_trouble(self, variant: MembershipChange, census: Census, target: Target | None) -> str | None:
         if census.lacks_keys:
-            return f"{variant} needs a key with replicas"
+            return f"{variant} needs a system with replicas: {KEYS_REMEDY}"
         if variant is MembershipChange.ADD:
             if not census.spares:
-                return f"{variant} needs a node that waits to join"
+                return (
+                    f"{variant} needs a spare node, and this cluster has none; name the fault in --nemesis, and "
+                    "it gets one"
+                )
             return (
-                None if target in (None, Target(TargetKind.SPARE)) else f"{variant} takes the spare node, not {target}"
+                None
+                if target in (None, Target(TargetKind.SPARE))
+                else f"{variant} hits the spare node, so its target cannot be {target}: leave out the target"
             )
         if census.servers < 3:
-            return f"{variant} needs three servers (--nodes=3)"
+            return f"{variant} needs three servers, but the cluster has {census.servers}: set --nodes=3"
         if target is not None and (target.kind not in SINGLE_SERVER_KINDS or len(target.names) > 1):
-            return f"{variant} takes one server, not {target}: one, leader, controller, a name"
+            return f"{variant} hits one server, so its target cannot be {target}: use one, leader, controller or a name"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         everyone = servers(cluster, system)
         if self.variants != (MembershipChange.ADD,) and len(everyone) < 3:
-            return "there are not two other servers to move to (--nodes=3)"
+            return "it needs two other servers, to which replicas move: set --nodes=3"
         if len(cluster.spares) < self.spares:
-            return "no node waits to join"
+            return "the cluster has no spare node, which could join"
         if not all(isinstance(node, SupportsDataRestore) for node in (*everyone, *cluster.spares)):
-            return f"a {cluster.kind} node's data cannot be removed"
+            return f"the data of a {cluster.kind} node cannot be removed: use --cluster=sim or --cluster=docker"
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         if len(injection.targets) != 1:
-            raise TargetError(f"{self.name} hits one server, not {', '.join(injection.names)}")
-        change = self._change(injection)
+            raise TargetError(
+                f"{self.name} hits one server, but its targets are {', '.join(injection.names)}: name one"
+            )
+        change = self._get_change(injection)
         if change is MembershipChange.ADD:
             joining = JoiningMember(injection)
             await joining.begin()
@@ -188,14 +195,14 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         evidence["returning"] = True
         if "trouble" in evidence:
             evidence["unfinished"] = evidence.pop("trouble")
-        if self._change(injection) is MembershipChange.ADD:
+        if self._get_change(injection) is MembershipChange.ADD:
             return self._begin(injection, JoiningMember(injection).leave_again)
         return self._begin(injection, LeavingMember(injection).come_back)
 
     def proof(self, injection: Injection) -> Proof:
         (name,) = injection.names
         evidence = injection.evidence
-        if self._change(injection) is MembershipChange.ADD:
+        if self._get_change(injection) is MembershipChange.ADD:
             trouble = _find_missing_proof_of_added(name, evidence)
         else:
             ended = super().proof(injection)
@@ -204,7 +211,8 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
             trouble = f"{trouble}: {evidence['unfinished']}"
         return Proof(trouble is None, evidence, trouble)
 
-    def _change(self, injection: Injection) -> MembershipChange:
+    def _get_change(self, injection: Injection) -> MembershipChange:
+        """Returns the change of the members that a step requests."""
         return self.variant_of(injection) if self.parameter in injection.step.parameters else self.variants[0]
 
 

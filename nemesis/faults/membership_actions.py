@@ -98,7 +98,7 @@ class MovingMember:
             await wait_until_serving(self.system, self.node)
         else:
             kept = ", ".join(self.evidence["kept"])
-            raise NodeError(f"{self.node.name} was given replicas again and again: {kept}")
+            raise NodeError(f"{self.node.name} got replicas again each time they had moved away: {kept}")
         folder, disk = self.system.data_folder(self.node), cast(SupportsDataRestore, self.node)
         locks = read_lock_files(self.system, self.node)
         self.seen["files"] = len(await disk.contents(folder, locks))
@@ -130,7 +130,10 @@ class MovingMember:
             if not keys:
                 return now
             if loop.time() >= deadline:
-                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; dead servers are waited for")
+                raise NodeError(
+                    f"{', '.join(keys)} did not {what} {self.node.name} within {MOVE_SECONDS:g} s; a move waits "
+                    "for dead servers"
+                )
             for key in keys:
                 if key in now.replicas:
                     await order(key, self.names(now.replicas[key]), now)
@@ -188,7 +191,9 @@ class JoiningMember(MovingMember):
         """
         membership = await self.read_membership()
         if self.node.index in membership.members or (await self.node.process()).state is not ProcessState.DEAD:
-            raise TargetError(f"{self.node.name} is a member already, or runs; only a spare node can join")
+            raise TargetError(
+                f"{self.node.name} is already a member or runs, but only a spare node can join: leave out the target"
+            )
         self.evidence.update(members=self.names(membership.members), moved={})
         self.seen["before"] = await read_status(self.node)
 
@@ -258,7 +263,7 @@ class LeavingMember(MovingMember):
                 injection.evidence[node.name] = {"before": await read_status(node)}
                 return leaving
         injection.targets = (target,)
-        raise TargetError(f"{target.name} has no replica that could be moved away")
+        raise TargetError(f"{target.name} has no replica that could be moved away, nor has any other free server")
 
     async def run(self, *, replaced: bool) -> None:
         """Makes the server leave the cluster. ``replaced``: an empty server takes its place at once."""

@@ -22,7 +22,7 @@ from assay.cluster.system import SupportsMove, System
 from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault, draw_target
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, TargetError, TargetKind, list_possible_servers, servers
+from assay.nemesis.schedule.target import KEYS_REMEDY, Target, TargetError, TargetKind, list_possible_servers, servers
 
 T = TypeVar("T")
 SINGLE_SERVER_KINDS = (
@@ -63,20 +63,21 @@ class MoveReplicas(ServerFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.lacks_keys or census.servers < 2:
-            raise ScheduleError(f"{self.name} needs a key with replicas, and two servers")
+            raise ScheduleError(f"{self.name} needs a system with keys, and two servers: set --nodes=3")
         if target is not None and (target.kind not in SINGLE_SERVER_KINDS or len(target.names) > 1):
             raise ScheduleError(
-                f"{self.name} takes one server, not {target}: one, leader, follower, controller, a name"
+                f"{self.name} hits one server, so its target cannot be {target}: use one, leader, follower, "
+                "controller or a name"
             )
         return draw_target(rng, census, target, (TargetKind.LEADER, TargetKind.FOLLOWER))
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, SupportsMove):
-            return f"{system.name} cannot move replicas (replicas_of, move)"
+            return f"{system.name} cannot move replicas: define its methods replicas_of and move (SupportsMove)"
         if not system.keys():
-            return f"{system.name} has no keys"
+            return f"{system.name} has no keys, so no replica can move: {KEYS_REMEDY}"
         if len(servers(cluster, system)) < 2:
-            return "there is no second server to move to (--nodes=3)"
+            return "there is no second server to which a replica can move: set --nodes=3"
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
@@ -86,7 +87,9 @@ class MoveReplicas(ServerFault):
         deadline = asyncio.get_running_loop().time() + min(ASK_SECONDS, injection.step.duration)
         before = await _poll_until(lambda: system.replicas_of(cluster, key), deadline)
         if before is None:
-            raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
+            raise TargetError(
+                f"the replicas of {key} are unknown: the system did not say where they are, or they already move"
+            )
         nodes = {node.name: node for node in servers(cluster, injection.context.system)}
         known = {node.name: node for node in list_possible_servers(cluster, injection.context.system)}
         names, indexes = [node.name for node in before], {node.index: node.name for node in known.values()}
@@ -163,14 +166,16 @@ def choose_placement(before: Sequence[str], target: str, nodes: Sequence[str], r
         coming = rng.choice(others)
         return [coming if name == target else name for name in before]
     if len(before) == 1:
-        raise TargetError(f"{target} has the only replica, and there is no other server")
+        raise TargetError(
+            f"{target} has the only replica, and there is no other server to which it can move: set --nodes=3"
+        )
     return [name for name in before if name != target]
 
 
 def _require_movable(injection: Injection) -> SupportsMove:
     system = injection.context.system
     if not isinstance(system, SupportsMove):
-        raise TargetError(f"{system.name} cannot move replicas (replicas_of, move)")
+        raise TargetError(f"{system.name} cannot move replicas: define its methods replicas_of and move (SupportsMove)")
     return system
 
 
@@ -185,7 +190,8 @@ async def _order_move(injection: Injection, key: str, nodes: Sequence[Node], dea
         if trouble is None:
             return
         if loop.time() >= deadline:
-            raise NodeError(f"moving {key} to {', '.join(node.name for node in nodes)}: {trouble}")
+            whom = ", ".join(node.name for node in nodes)
+            raise NodeError(f"the system did not accept the move of {key} to {whom}: {trouble}")
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -207,7 +213,7 @@ async def _wait_for_placement(injection: Injection, key: str, seconds: float) ->
     deadline = asyncio.get_running_loop().time() + seconds
     found = await _poll_until(lambda: _read_placement(injection, key), deadline)
     if found is None:
-        raise NodeError(f"the move of {key} has not ended within {seconds:g} s; dead servers are waited for")
+        raise NodeError(f"the move of {key} did not end within {seconds:g} s; a move waits for dead servers")
     return found
 
 

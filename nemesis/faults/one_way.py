@@ -14,7 +14,7 @@ from assay.cluster.node import Cluster
 from assay.cluster.system import System
 from assay.nemesis.engine.cut_ledger import Drop
 from assay.nemesis.faults.cut_fault import CutFault
-from assay.nemesis.faults.fault import Census, Injection, draw_key, take_census
+from assay.nemesis.faults.fault import Census, Injection, complete_target, take_census
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, list_zookeepers, servers
 
@@ -37,10 +37,12 @@ class OneWay(CutFault):
                 rng.choice([kind for kind in KINDS if kind is not TargetKind.LEADER or not census.lacks_keys])
             )
         elif target.kind is TargetKind.ALL:
-            raise ScheduleError(f"{self.name}: cuts its targets from the rest, and all servers leave no rest")
+            raise ScheduleError(
+                f"{self.name} cuts its targets from the other servers, so its target cannot be all: name fewer servers"
+            )
         with_zookeeper = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
         direction = rng.choice([INBOUND, OUTBOUND])
-        return draw_key(target, rng, census), {"direction": direction, "zookeeper": with_zookeeper}
+        return complete_target(target, rng, census), {"direction": direction, "zookeeper": with_zookeeper}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return _find_trouble(take_census(cluster, system)) or await super().probe(cluster, system)
@@ -49,17 +51,20 @@ class OneWay(CutFault):
         context, parameters, inside = injection.context, injection.step.parameters, injection.names
         direction = parameters.get("direction", INBOUND)
         if direction not in (INBOUND, OUTBOUND):
-            raise TargetError(f"{self.name} of unknown direction {direction!r}; {INBOUND} or {OUTBOUND}")
+            raise TargetError(
+                f"{self.name}: the parameter direction is {direction!r}; it must be {INBOUND} or {OUTBOUND}"
+            )
         others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
         if parameters.get("zookeeper", False):
             others += [node.name for node in list_zookeepers(context.cluster) if node.name not in inside]
         if not others:
-            raise TargetError(f"{self.name}: nothing is left to cut {', '.join(inside)} from")
+            whom = ", ".join(inside)
+            raise TargetError(f"{self.name}: there is no other server to cut {whom} from: name fewer targets")
         arriving = [(name, other) for name in inside for other in others]
         return sorted(arriving if direction == INBOUND else [drop[::-1] for drop in arriving])
 
 
 def _find_trouble(census: Census) -> str | None:
     if census.servers + (1 if census.zookeepers else 0) < 2 or not census.servers:
-        return f"one-way needs two servers, there are {census.servers} (--nodes=3)"
+        return f"it needs two servers, but the cluster has {census.servers}: set --nodes=3"
     return None

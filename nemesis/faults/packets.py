@@ -97,7 +97,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
         injection.evidence[node.name] = {}
         await cast(SupportsPacketShaping, node).shape(self._traffic(injection), self._peers(injection))
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         injection.evidence[node.name] = dict(await cast(SupportsPacketShaping, node).shaped())
 
     async def undo(self, injection: Injection, node: Node) -> None:
@@ -135,7 +135,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
         cluster = injection.context.cluster
         peers = list_zookeepers(cluster) if to == ZOOKEEPER else [node for node in cluster.nodes if node.name == to]
         if not peers:
-            raise TargetError(f"{self.name}: there is no node {to!r} to send anything to")
+            raise TargetError(f"{self.name}: the parameter to is {to!r}; it must be {ZOOKEEPER} or the name of a node")
         return peers
 
 

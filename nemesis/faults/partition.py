@@ -31,7 +31,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop, cut_both_ways
 from assay.nemesis.faults.cut_fault import CutFault
 from assay.nemesis.faults.cut_shape_names import find_shape_name, reach_in_ring
-from assay.nemesis.faults.fault import Census, Injection, Proof, draw_key
+from assay.nemesis.faults.fault import Census, Injection, Proof, complete_target
 from assay.nemesis.faults.link_set import SHAPE_NAME, draw_links, read_links
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import ISOLATED, Parameter, PartitionShape
@@ -125,11 +125,11 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         whom = target if target is not None else Target(implied)
         if "key" in parameters and whom.kind is TargetKind.FOLLOWER:
             whom = Target(TargetKind.FOLLOWER, key=str(parameters["key"]))
-        return draw_key(whom, rng, census), parameters
+        return complete_target(whom, rng, census), parameters
 
     def find_trouble(self, variant: PartitionShape, census: Census, target: Target | None) -> str | None:
         if variant is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
-            return f"{variant} needs a ZooKeeper node"
+            return f"{variant} needs a ZooKeeper node, and this cluster has none: choose another fault"
         from_zookeeper = variant is PartitionShape.FROM_ZOOKEEPER or (
             variant is PartitionShape.ONE and census.zookeepers
         )
@@ -137,7 +137,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         least = 1 if from_zookeeper or of_clients else MIN_SERVERS.get(variant, 2)
         if census.servers < least:
             wanted = NUMBERS.get(least, "a server")
-            return f"{variant} needs {wanted}, there are {census.servers} (--nodes={max(least, 3)})"
+            return f"{variant} needs {wanted}, but the cluster has {census.servers}: set --nodes={max(least, 3)}"
         if (
             variant
             in (PartitionShape.ISOLATE_LEADER, PartitionShape.LEADER_AND_FOLLOWER, PartitionShape.FOLLOWER_FROM_LEADER)
@@ -147,13 +147,16 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         if target is None:
             return None
         if variant is PartitionShape.LINKS:
-            return f"{variant} draws its links among all nodes, so its target cannot be {target}"
+            return f"{variant} draws its links among all nodes, so its target cannot be {target}: leave out the target"
         if variant is not PartitionShape.ONE and variant in ISOLATED and target.kind is not ISOLATED[variant]:
-            return f"{variant} isolates the {ISOLATED[variant]}, so its target cannot be {target}"
+            isolated = ISOLATED[variant]
+            return f"{variant} isolates the {isolated}, so its target cannot be {target}: name {isolated}, or no target"
         if variant is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
-            return f"{variant} cuts others from ZooKeeper, so its target cannot be {target}"
+            return (
+                f"{variant} cuts its targets from ZooKeeper, so its target cannot be {target}: name servers or clients"
+            )
         if variant is PartitionShape.ONE and target.kind is TargetKind.ALL:
-            return f"{variant} cuts its targets from the rest, and all servers leave no rest"
+            return f"{variant} cuts its targets from the other servers, so its target cannot be all: name fewer servers"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -179,7 +182,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         drops = _LINKS.get(self.variant_of(injection), _from_the_rest)(injection)
         if not drops:
             whom = ", ".join(injection.names)
-            raise TargetError(f"{injection.step.fault}: nothing is left to cut {whom} from")
+            raise TargetError(f"{injection.step.fault}: there is no other node to cut {whom} from: name fewer targets")
         return drops
 
     def affected_nodes(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
@@ -218,7 +221,8 @@ async def find_leader_or_other(injection: Injection) -> Node:
     context, rng = injection.context, random.Random(injection.seed)
     others = [node for node in servers(context.cluster, context.system) if node.name not in injection.names]
     if not others:
-        raise TargetError(f"{injection.step.fault}: there is no server besides {', '.join(injection.names)}")
+        whom = ", ".join(injection.names)
+        raise TargetError(f"{injection.step.fault}: there is no other server than {whom}: name fewer targets")
     fallback, keys = rng.choice(others), list(context.system.keys())
     key = injection.step.parameters.get("key") or injection.step.target.key or (rng.choice(keys) if keys else None)
     leader = await context.find(str(TargetKind.LEADER), None if key is None else str(key))

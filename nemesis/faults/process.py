@@ -16,7 +16,7 @@ from assay.cluster.node import (
 )
 from assay.cluster.system import System
 from assay.nemesis.faults.abilities import Ability
-from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope, draw_key, on_each
+from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope, complete_target, on_each
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import KEYED_KINDS, Target, TargetError, TargetKind, servers
 
@@ -33,11 +33,11 @@ def draw_target(
 ) -> tuple[Target, dict[str, Parameter]]:
     """Returns the given target, or one of the defaults that a cluster of this size has."""
     if census.servers < 1:
-        raise ScheduleError("a process fault needs a server, there is none (--nodes=3)")
+        raise ScheduleError("a fault of processes needs a server, and the cluster has none: set --nodes=3")
     if target is None:
         kinds = [kind for kind in defaults if _is_possible(kind, census)]
         target = Target(rng.choice(kinds))
-    return draw_key(target, rng, census), {}
+    return complete_target(target, rng, census), {}
 
 
 def _is_possible(kind: TargetKind, census: Census) -> bool:
@@ -56,8 +56,8 @@ def require_whole_node(fault: str, target: Target) -> None:
     """Raises ``ScheduleError`` if a fault of whole nodes has a target with one process."""
     if target.process is not None and fault not in SINGLE_PROCESS_FAULTS:
         raise ScheduleError(
-            f"{fault} takes no target @{target.process}: {', '.join(SINGLE_PROCESS_FAULTS)} can be of one process, "
-            "this is of whole nodes"
+            f"{fault} hits whole nodes: leave out @{target.process}. Only {', '.join(SINGLE_PROCESS_FAULTS)} can "
+            "hit one process"
         )
 
 
@@ -70,12 +70,12 @@ def get_node_or_process(injection: Injection, node: Node) -> Node | Part:
     if process is None:
         return node
     if not isinstance(node, SupportsParts):
-        raise NodeError(f"{node.name} has only one process and none named {process}: leave out @{process}")
+        raise NodeError(f"{node.name} has only one process, and it is not named {process}: leave out @{process}")
     return node.part(process)
 
 
 async def probe_processes(
-    nodes: Sequence[Node], missing: str = "there is no server to act on (--nodes=3)"
+    nodes: Sequence[Node], missing: str = "there is no server to act on: set --nodes=3"
 ) -> str | None:
     """Returns None if every node's process can be examined, else the reason.
 
@@ -87,17 +87,17 @@ async def probe_processes(
         for node in nodes:
             await node.process()
     except NodeError as error:
-        return f"the processes cannot be seen: {error}"
+        return f"the state of the processes cannot be read: {error}"
     return None
 
 
 class ServerFault:
     """Base of most faults of servers, which treat all targets alike.
 
-    ``strike`` injects the fault into one target. ``look`` observes the target just before the heal, and ``undo`` heals
-    it. They store observations in the target's evidence, which ``find_missing_proof`` judges. A fault defines ``name``,
-    ``description``, ``impact``, ``strike`` and ``find_missing_proof``, and ``undo`` if its effect does not end by
-    itself.
+    ``strike`` injects the fault into one target. ``observe_node`` observes the target just before the heal, and
+    ``undo`` heals it. They store observations in the target's evidence, which ``find_missing_proof`` judges. A fault
+    defines ``name``, ``description``, ``impact``, ``strike`` and ``find_missing_proof``, and ``undo`` if its effect
+    does not end by itself.
     """
 
     roles: Sequence[str] = ()
@@ -133,7 +133,7 @@ class ServerFault:
         await self.on_targets(injection.targets, partial(self.strike, injection))
 
     async def observe(self, injection: Injection) -> None:
-        await on_each(injection.targets, partial(self.look, injection))
+        await on_each(injection.targets, partial(self.observe_node, injection))
 
     async def heal(self, injection: Injection) -> None:
         await on_each(injection.targets, partial(self.undo, injection))
@@ -154,7 +154,7 @@ class ServerFault:
         """Acts on one target at the injection."""
         raise NotImplementedError(type(self).__name__)
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         """Observes one target just before the heal."""
         evidence_of(injection, node)["at_heal"] = await read_status(get_node_or_process(injection, node))
 
@@ -201,15 +201,15 @@ async def start_if_dead(injection: Injection, node: Node) -> None:
 def find_unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
     """Returns a reason if the process was not examined at each of these moments, or None."""
     missing = next((moment for moment in moments if moment not in seen), None)
-    return None if missing is None else f"its process was not seen ({missing})"
+    return None if missing is None else f"the state of its process could not be read ({missing})"
 
 
 def read_number(injection: Injection, name: str, most: float) -> float:
     """Returns a parameter above 0 and at most ``most``. Raises ``TargetError``."""
     value = injection.step.parameters.get(name)
     if isinstance(value, str) or value is None or not 0 < value <= most:
-        wanted = f"more than 0 and at most {most:g}"
-        raise TargetError(f"{injection.step.fault} needs the parameter {name}, {wanted}, not {value!r}")
+        wanted, given = f"more than 0 and at most {most:g}", "missing" if value is None else repr(value)
+        raise TargetError(f"{injection.step.fault}: the parameter {name} is {given}; it must be {wanted}")
     return float(value)
 
 

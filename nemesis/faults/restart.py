@@ -73,9 +73,9 @@ class Restart(ServerFault):
         if seen["before"]["state"] != ProcessState.RUNNING:
             return "was not running when it should have been ended"
         if seen["ended"]["state"] != ProcessState.DEAD:
-            return "had not ended after it was asked to"
+            return "had not ended after it was asked to end"
         if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
-            return "no other incarnation was seen afterwards"
+            return "no new process ran after the fault"
         return None
 
 
@@ -123,7 +123,8 @@ async def wait_until_serving(system: System, node: Node) -> None:
             raised = f" (ready() raised {type(error).__name__}: {error})"
         await asyncio.sleep(READY_POLL_SECONDS)
     raise NodeError(
-        f"{node.name} did not serve within {READY_WITHIN:g} s of its restart{raised}; the others were left alone"
+        f"{node.name} did not serve within {READY_WITHIN:g} s of its restart{raised}; the other targets were not "
+        "restarted"
     )
 
 
@@ -140,7 +141,9 @@ class ControlledShutdown(Restart):
     async def inject(self, injection: Injection) -> None:
         system = injection.context.system
         if not isinstance(system, SupportsHandover):
-            raise TargetError(f"{system.name} does not say what a process led when it ended (handed_over)")
+            raise TargetError(
+                f"{system.name} does not say what a process led when it ended: define its method handed_over"
+            )
         nodes: Mapping[str, Node] = {node.name: node for node in injection.targets}
 
         def listen(name: str, line: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from assay.cluster import zookeeper
 from assay.cluster.system import ZOOKEEPER_ROLE
-from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, complete_target
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.schedule.schedule import Parameter, PartitionShape, ScheduleError
 from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetError, TargetKind, list_zookeepers
@@ -42,14 +42,15 @@ class ZooKeeperExpire(PartitionFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:
-            raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
+            raise ScheduleError(f"{self.name} needs a ZooKeeper node, and this cluster has none: choose another fault")
         if target is not None and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
             raise ScheduleError(
-                f"{self.name} expires sessions of servers and consumers, so its target cannot be {target}"
+                f"{self.name} expires sessions of servers and consumers, so its target cannot be {target}: name one "
+                "of these"
             )
         if not census.servers and (target is None or target.kind not in CLIENT_KINDS):
-            raise ScheduleError(f"{self.name} needs a server, there is none (--nodes=3)")
-        return draw_key(target if target is not None else Target(TargetKind.ONE), rng, census), {}
+            raise ScheduleError(f"{self.name} needs a server, and the cluster has none: set --nodes=3")
+        return complete_target(target if target is not None else Target(TargetKind.ONE), rng, census), {}
 
     async def inject(self, injection: Injection) -> None:
         """Waits until each target holds a session, and cuts the links. Raises ``TargetError`` if a target gets none."""
@@ -57,7 +58,11 @@ class ZooKeeperExpire(PartitionFault):
         deadline = loop.time() + SESSION_SECONDS
         while without := [name for name, own in (await self._read_own_sessions(injection)).items() if not own]:
             if loop.time() > deadline:
-                raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
+                whom = ", ".join(without)
+                raise TargetError(
+                    f"{injection.step.fault}: {whom} had no ZooKeeper session within {SESSION_SECONDS:g} s: let it "
+                    "strike later, or name another target"
+                )
             await asyncio.sleep(POLL_SECONDS)
         await super().inject(injection)
 

@@ -54,7 +54,7 @@ class SlowFsync(ServerFault):
         """Returns how many calls of the kind that this fault slows have been slow."""
         return slowed.fsyncs
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)
         seen["slow"] = self.count_slow(await cast(SupportsSlowDisk, node).read_disk_delays()) - seen["before"]
 

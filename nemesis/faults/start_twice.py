@@ -47,8 +47,8 @@ class StartTwice(ServerFault):
         data = system.data_folder(node) if isinstance(system, SupportsDataFolder) else None
         await cast(SupportsSecondCopy, node).start_second(data)
 
-    async def look(self, injection: Injection, node: Node) -> None:
-        await super().look(injection, node)
+    async def observe_node(self, injection: Injection, node: Node) -> None:
+        await super().observe_node(injection, node)
         seen = evidence_of(injection, node)
         if "started" in seen:
             seen["second"] = asdict(await cast(SupportsSecondCopy, node).second())

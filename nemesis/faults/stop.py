@@ -33,7 +33,9 @@ class Stop(ServerFault):
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target is not None and may_hit_clients(target):
             # A contract may tolerate effects of a paused client, and identifies this fault by its name, stop-consumer.
-            raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
+            raise ScheduleError(
+                f"{self.name} hits servers, so its target cannot be {target}: use the fault stop-consumer"
+            )
         return super().draw(rng, census, target)
 
     async def strike(self, injection: Injection, node: Node) -> None:
@@ -49,7 +51,7 @@ class Stop(ServerFault):
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         for moment in ("stopped", "at_heal"):
             if moment not in seen:
-                return f"its process was not seen ({moment})"
+                return f"the state of its process could not be read ({moment})"
             if seen[moment]["state"] != ProcessState.STOPPED:
                 return f"was {seen[moment]['state']}, not stopped ({moment})"
         if seen["stopped"]["incarnation"] != seen["at_heal"]["incarnation"]:
@@ -79,7 +81,7 @@ class Freeze(ServerFault):
         await node.freeze()
         seen["frozen"] = await node.frozen()
 
-    async def look(self, injection: Injection, node: Node) -> None:
+    async def observe_node(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["frozen_at_heal"] = await node.frozen()
 
     async def undo(self, injection: Injection, node: Node) -> None:
@@ -93,5 +95,5 @@ class Freeze(ServerFault):
         if not seen.get("frozen_at_heal"):
             return "was not frozen any more at the heal"
         if seen.get("after") != seen["before"]:
-            return f"its process was {seen['before']} before and {seen.get('after')} after"
+            return f"its process was {seen['before']} before the fault and {seen.get('after')} after it"
         return None

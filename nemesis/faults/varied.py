@@ -67,4 +67,7 @@ class VariedFault(Generic[Variant]):
         try:
             return known(str(word))
         except ValueError as error:
-            raise TargetError(f"{self.name} of unknown {self.parameter} {word!r}; one of {', '.join(known)}") from error
+            choices = ", ".join(known)
+            raise TargetError(
+                f"{self.name}: the parameter {self.parameter} is {word!r}; it must be one of {choices}"
+            ) from error

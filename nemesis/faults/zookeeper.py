@@ -22,7 +22,7 @@ from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetKind, list_zookeepers, means_zookeepers
 
 KINDS = (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS)
-NONE_HERE = "there is no ZooKeeper node to act on (--zookeepers=1)"
+NONE_HERE = "there is no ZooKeeper node to act on: set --zookeepers=1"
 
 
 class _ZooKeeperNodeFault:
@@ -33,7 +33,7 @@ class _ZooKeeperNodeFault:
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:
-            raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
+            raise ScheduleError(f"{self.name} needs a ZooKeeper node, and this cluster has none: choose another fault")
         if target is not None and not means_zookeepers(target):
             raise ScheduleError(
                 f"{self.name} hits ZooKeeper, so its target cannot be {target}: use zookeeper, zookeepers or zk1"

@@ -23,6 +23,7 @@ from assay.nemesis import faults
 from assay.nemesis.faults.fault import Fault, get_declaration
 from assay.nemesis.faults.process import ServerFault, require_whole_node
 from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError
+from assay.nemesis.schedule.target import KEYS_REMEDY
 
 NONE = "none"
 ALL = "all"
@@ -66,7 +67,7 @@ class FaultCatalogue(Mapping[str, Fault]):
             _require_complete(fault)
         for fault in sorted(faults, key=lambda fault: fault.name):
             if fault.name in self._faults:
-                raise FaultNameError(f"two faults are called {fault.name}: rename one")
+                raise FaultNameError(f"two faults have the name {fault.name}: rename one")
             if fault.name in (NONE, ALL, MIX) or not re.fullmatch(r"[\w.-]+", fault.name):
                 raise FaultNameError(
                     f"a fault cannot be called {fault.name!r}: use letters, digits and -, not none, all or mix"
@@ -96,7 +97,7 @@ class FaultCatalogue(Mapping[str, Fault]):
         """Raises ``ScheduleError`` if a step's fault is not in this catalogue, or cannot take its target."""
         unknown = sorted({step.fault for step in schedule.all_steps} - set(self))
         if unknown:
-            raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
+            raise ScheduleError(f"there is no fault {', '.join(unknown)}; the faults are {', '.join(self)}")
         for step in schedule.all_steps:
             require_whole_node(step.fault, step.target)
 
@@ -183,7 +184,7 @@ def explain_unsuitable(fault: Fault, system: System) -> str | None:
             f"needs a system that satisfies {', '.join(without)} ({_list_modules(fault)}), which {system.name} does not"
         )
     if SupportsMove in fault.capabilities and not system.keys():
-        return f"needs a system with keys, which {system.name} lacks"
+        return f"needs a system with keys, which {system.name} lacks: {KEYS_REMEDY}"
     return None
 
 

@@ -56,7 +56,7 @@ def draw_schedule(
         return FaultSchedule(seed)
     unknown = [name for name in names if name not in catalogue]
     if unknown:
-        raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(catalogue)}")
+        raise ScheduleError(f"there is no fault {', '.join(unknown)}; the faults are {', '.join(catalogue)}")
     for name in names:
         require_whole_node(name, target or ONE)
     rng = random.Random(seed)
@@ -86,7 +86,7 @@ def draw_schedule(
 def list_injection_times(interval: float, time_limit: float) -> list[float]:
     """Returns the seconds at which faults begin, at least one. Each fault is healed before the limit."""
     if interval <= 0:
-        raise ScheduleError(f"the interval must be above 0 s, got {interval:g} s")
+        raise ScheduleError(f"--nemesis-interval={interval:g} must be above 0 s")
     times: list[float] = []
     while (at := FIRST_INJECTION_AT + len(times) * interval) + interval / 2 < time_limit:
         times.append(at)

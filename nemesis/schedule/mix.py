@@ -125,7 +125,7 @@ def draw_mix(
     rng = random.Random(seed)
     kinds = _draw_kinds(rng, sorted(faults), catalogue, census)
     if not kinds:
-        raise ScheduleError("mix: there is no fault that this system and this cluster can have")
+        raise ScheduleError("mix: no fault is possible with this system and this cluster: leave out --nemesis=mix")
     names = census.names or ("n1",)
     victim = named_target(names[rng.randrange(len(names))])
     on_all = {name: catalogue[name] for name in faults if name in allowed_on_all}

@@ -137,9 +137,9 @@ class FaultSchedule(
         times = [[step.at for step in steps] for steps in (self.steps, *(branch.steps for branch in self.branches))]
         times.append([branch.at for branch in self.branches])
         if any(later < earlier for one in times for earlier, later in itertools.pairwise(one)):
-            raise ScheduleError("steps must be in the order of their times")
+            raise ScheduleError("the steps are not in the order of their times (at): sort them")
         if any(step.at < branch.at for branch in self.branches for step in branch.steps):
-            raise ScheduleError("a step of a branch must not come before the time of the branch")
+            raise ScheduleError("a step of a branch has an earlier time (at) than the branch: give it a later time")
 
     @property
     def all_steps(self) -> tuple[FaultStep, ...]:

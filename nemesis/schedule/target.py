@@ -94,11 +94,13 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         if self.key is not None and self.kind not in (*KEYED_KINDS, *SIZE_KINDS):
-            raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
-        if bool(self.names) != (self.kind is TargetKind.NAMED):
-            raise TargetError(f"only target named takes names: {self.kind} with {list(self.names)}")
+            raise TargetError(f"target {self.kind} takes no key, but has {self.key!r}: leave it out")
+        if self.kind is TargetKind.NAMED and not self.names:
+            raise TargetError("target named has no names: give the names of its nodes, or name another target")
+        if self.kind is not TargetKind.NAMED and self.names:
+            raise TargetError(f"target {self.kind} takes no names, but has {list(self.names)}: use the target named")
         if len(set(self.names)) != len(self.names):
-            raise TargetError(f"target names a node twice: {', '.join(self.names)}")
+            raise TargetError(f"the target names a node twice: {', '.join(self.names)}; name it once")
 
     @property
     def of_main(self) -> bool:
@@ -135,18 +137,19 @@ def parse_target(text: str) -> Target:
     whom, at, process = text.strip().partition("@")
     if at:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", process):
-            raise TargetError(f"target {text!r} has @ and no name of a process after it, such as one@main")
+            raise TargetError(f"target {text!r} has no name of a process after @: write, for example, one@main")
         return msgspec.structs.replace(parse_target(whom), process=process)
     word, colon, key = text.strip().partition(":")
     kinds = [kind for kind in TargetKind if kind is not TargetKind.NAMED]
     if word in kinds:
         if colon and not key:
-            raise TargetError(f"target {text!r} has a colon and no key after it")
+            raise TargetError(f"target {text!r} has no key after the colon: write, for example, leader:KEY")
         return Target(TargetKind(word), key=key or None)
     names = tuple(word.split("+"))
     if colon or not all(re.fullmatch(r"[a-z]+[0-9]{1,9}", name) for name in names):
         raise TargetError(
-            f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, coordinator:GROUP, "
+            f"unknown target {text!r}; it must be one of {', '.join(kinds)}, leader:KEY, follower:KEY, "
+            "coordinator:GROUP, "
             "one:ROLE (and minority:ROLE, ...), or nodes by name: n2, n1+n2, zk1, client1; one process: one@NAME"
         )
     return named_target(*names)
@@ -253,7 +256,10 @@ async def resolve_target(target: Target, scene: TargetScene, rng: random.Random)
         return ChosenTarget(_find_named(target.names, scene))
     if target.kind is TargetKind.ORIGIN:
         if scene.origin is None:
-            raise TargetError("target origin is where the triggering event appeared; this step has no such trigger")
+            raise TargetError(
+                "target origin is the node of the triggering event, but this step has no trigger by an event: "
+                "name another"
+            )
         return ChosenTarget(_find_named([scene.origin], scene))
     if target.kind is TargetKind.ZOOKEEPERS:
         return ChosenTarget(tuple(_find_free(scene.zookeepers, scene, "ZooKeeper node")))
@@ -288,10 +294,12 @@ def _find_named(names: Sequence[str], scene: TargetScene) -> tuple[Node, ...]:
     everyone = [*scene.servers, *scene.zookeepers, *scene.clients, *scene.spares]
     unknown = [name for name in names if name not in [node.name for node in everyone]]
     if unknown:
-        raise TargetError(f"no node {', '.join(unknown)} here; there are {', '.join(node.name for node in everyone)}")
+        raise TargetError(
+            f"there is no node {', '.join(unknown)}; the nodes are {', '.join(node.name for node in everyone)}"
+        )
     held = [name for name in names if name in scene.busy]
     if held:
-        raise HeldError(f"{', '.join(held)} is held by another fault of this scope")
+        raise HeldError(f"another fault of the same scope is active on {', '.join(held)}")
     return tuple(node for node in everyone if node.name in names)
 
 
@@ -300,7 +308,7 @@ def _find_free(nodes: Sequence[Node], scene: TargetScene, what: str) -> list[Nod
         raise TargetError(f"this cluster has no {what}")
     free = [node for node in nodes if node.name not in scene.busy]
     if not free:
-        raise HeldError(f"every {what} is held by another fault of this scope")
+        raise HeldError(f"other faults of the same scope are active on every {what}")
     return free
 
 

@@ -58,7 +58,9 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def __post_init__(self) -> None:
         if self.hold and (self.fields or self.nth > 1 or self.delay):
-            raise TriggerError("hold takes only the name and key of an event; it cannot have fields, nth or delay")
+            raise TriggerError(
+                "a trigger with hold takes only the name and the key of an event: leave out fields, nth and delay"
+            )
         if self.hold and any(len(word.split()) != 1 for word in (self.event, self.key or "any")):
             raise TriggerError(f"hold: event {self.event!r} and key {self.key!r} must be one word each")
 
@@ -144,8 +146,8 @@ def parse_trigger(text: str) -> Trigger | None:
     if word in ("event", "hold") and name:
         return OnEvent(name, key or None, hold=word == "hold")
     raise TriggerError(
-        f"{text!r} is none of every, after:N (N acknowledged operations), event:NAME (event:became-leader), "
-        "event:NAME:KEY, hold:NAME, hold:NAME:KEY"
+        f"unknown trigger {text!r}; it must be every, after:N (N acknowledged operations), event:NAME (such as "
+        "event:became-leader), event:NAME:KEY, hold:NAME or hold:NAME:KEY"
     )
 
 
@@ -159,5 +161,8 @@ def repeat_trigger(trigger: Trigger, number: int, within: float) -> Trigger:
     if isinstance(trigger, AfterOperations):
         return msgspec.structs.replace(trigger, operations=trigger.operations * number, within=within)
     if trigger.hold and number > 1:
-        raise TriggerError(f"hold:{trigger.event} is for one fault; in a schedule, give each fault its own event")
+        raise TriggerError(
+            f"hold:{trigger.event} can trigger only one fault: name one fault, or give each fault its own event "
+            "in a schedule"
+        )
     return msgspec.structs.replace(trigger, nth=trigger.nth * number, within=within)

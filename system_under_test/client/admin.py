@@ -101,7 +101,7 @@ class Admin:
             response = await connection.call(request, CREATE_TOPICS_VERSION, seconds)
             return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
-        return await self._change(list(specifications), call)
+        return await self._ask_controller(list(specifications), call)
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicOutcome]:
         """Deletes topics and returns the outcome of each.
@@ -117,7 +117,7 @@ class Admin:
             return {name: (code, _explain_undeletable(name) if code is ErrorCode.INVALID_TOPIC else None)
                     for name, code in codes.items()}  # fmt: skip
 
-        return await self._change(list(names), call)
+        return await self._ask_controller(list(names), call)
 
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[int]] = ()
@@ -140,7 +140,7 @@ class Admin:
             )
             return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
-        return (await self._change([topic], call))[topic]
+        return (await self._ask_controller([topic], call))[topic]
 
     async def alter_config(self, topic: str, changes: Mapping[str, str | None]) -> TopicOutcome:
         """Changes settings of the topic; None restores the brokers' default. All other settings stay.
@@ -156,7 +156,7 @@ class Admin:
             )
             return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
-        return (await self._change([topic], call))[topic]
+        return (await self._ask_controller([topic], call))[topic]
 
     async def describe_config(self, topic: str) -> dict[str, str]:
         """Returns the topic's own settings, as stored. Raises ``ReadFailed``."""
@@ -168,7 +168,7 @@ class Admin:
             found.update((entry.name, entry.value or "") for entry in described.configs)
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
 
-        _require_done((await self._change([topic], call))[topic], f"settings of topic {topic}")
+        _require_done((await self._ask_controller([topic], call))[topic], f"settings of topic {topic}")
         return found
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterView:
@@ -187,7 +187,7 @@ class Admin:
             )
             return _read_partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
-        return await self._change(list(dict.fromkeys(partitions)), call, errors.ELECTION_NOT_DONE)
+        return await self._ask_controller(list(dict.fromkeys(partitions)), call, errors.ELECTION_NOT_DONE)
 
     async def reassign(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, TopicOutcome]:
         """Moves partitions to these replicas, the preferred leader first. All of them must be alive.
@@ -205,7 +205,7 @@ class Admin:
             request = messages.ReassignRequest(partitions=wanted, timeout_ms=_to_broker_timeout(seconds))
             return _read_partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
-        return await self._change(list(moves), call)
+        return await self._ask_controller(list(moves), call)
 
     async def reassignments(self) -> dict[Partition, Reassignment]:
         """Returns the reassignments in progress, as the controller knows them. Raises ``ReadFailed``."""
@@ -237,17 +237,20 @@ class Admin:
             found.append(response)
             return {name: (ErrorCode.of(response.error_code), response.error_message) for name in targets}
 
-        _require_done((await self._change(["reassignments"], call))["reassignments"], "reassignments")
+        _require_done((await self._ask_controller(["reassignments"], call))["reassignments"], "reassignments")
         return found[-1]
 
     async def close(self) -> None:
         """Closes the connections. Pending calls end with an unknown outcome."""
         await self._pool.close()
 
-    async def _change(
+    async def _ask_controller(
         self, names: list[_Target], call: _Call[_Target], not_done: Collection[ErrorCode] = errors.TOPIC_CHANGE_NOT_DONE
     ) -> dict[_Target, TopicOutcome]:
-        """Makes changes, and returns the outcome of each. Repeats those that reached no controller."""
+        """Sends a request about ``names`` to the controller, and returns the outcome of each.
+
+        Repeats the request for names whose request reached no controller.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         outcomes = {

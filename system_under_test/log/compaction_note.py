@@ -90,7 +90,7 @@ class CompactionNote(LogStateFile):
     async def create(self) -> None:
         """Creates the file, which allows gaps in the log from now on."""
         if not self.may_have_gaps:
-            await self._change(lambda state: state)
+            await self._update(lambda state: state)
 
     async def allow_gaps(self, offset: Callable[[], int]) -> None:
         """Notes that segments may leave gaps below the offset that ``offset`` returns just before the write.
@@ -98,11 +98,11 @@ class CompactionNote(LogStateFile):
         Everything below that offset must be on disk.
         """
         if offset() > self.gaps_below or self._written is None:
-            await self._change(lambda state: state._replace(gaps_below=max(state.gaps_below, offset())))
+            await self._update(lambda state: state._replace(gaps_below=max(state.gaps_below, offset())))
 
     async def set_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
         """Notes all gaps: the base of the segment after each gap, to the end of the segment before it."""
-        await self._change(lambda state: state._replace(ends=tuple(sorted(ends().items()))))
+        await self._update(lambda state: state._replace(ends=tuple(sorted(ends().items()))))
 
     async def add_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
         """Notes further gaps, as :meth:`set_ends`; does nothing if the earlier gaps are unknown."""
@@ -113,7 +113,7 @@ class CompactionNote(LogStateFile):
             return state if state.ends is None else state._replace(ends=tuple(sorted(known.items())))
 
         if self.may_have_gaps:
-            await self._change(add)
+            await self._update(add)
 
     async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
         """Drops the rows up to ``horizon``, whose tombstones are gone. Adds one for the tombstones below ``offset``."""
@@ -125,27 +125,30 @@ class CompactionNote(LogStateFile):
                 rows += (TombstoneAge(offset, max([now_ms, *(row.time for row in rows)])),)
             return state._replace(rows=rows)
 
-        await self._change(add_row)
+        await self._update(add_row)
 
-    async def truncate(self, offset: int, gap: int = 0, end: int = 0) -> None:
+    async def truncate(self, offset: int, gap_end: int = 0, gap_start: int = 0) -> None:
         """Adapts the file before a truncation at ``offset``.
 
-        ``gap``: the log's end if it follows a gap, else 0. ``end``: the offset at which that gap begins.
+        ``gap_end``: the log's end if it follows a gap, else 0. ``gap_start``: the offset at which that gap begins.
         """
 
         def clip(state: CompactionState) -> CompactionState:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
             ends = None
             if state.ends is not None:
-                left = {base: before for base, before in state.ends if base <= offset} | ({gap: end} if gap else {})
+                left = {base: before for base, before in state.ends if base <= offset} | (
+                    {gap_end: gap_start} if gap_end else {}
+                )
                 ends = tuple(sorted(left.items()))
             ages = tuple(TombstoneAge(at, rows[at]) for at in sorted(rows) if at > 0)
-            return CompactionState(max(gap, min(state.gaps_below, offset)), ages, ends)
+            return CompactionState(max(gap_end, min(state.gaps_below, offset)), ages, ends)
 
         if self.may_have_gaps:
-            await self._change(clip)
+            await self._update(clip)
 
-    async def _change(self, change: Callable[[CompactionState], CompactionState]) -> None:
+    async def _update(self, change: Callable[[CompactionState], CompactionState]) -> None:
+        """Writes the state that ``change`` returns for the present state, if they differ."""
         async with self._writing:
             state = change(self._state)
             if self._closed or state == self._written:

@@ -225,10 +225,10 @@ class Log(SegmentList):
         point = self._find_truncation_point(offset)
         self.keep_first(point.keep)
         point.segment.truncate(point.position, point.next_offset)
-        if point.gap:
+        if point.gap_end:
             self.add(point.end)  # an empty segment, whose name is the only record of the log's end after the gap
         self.record_truncation(point.end)
-        self.unflushed_gap = point.gap
+        self.unflushed_gap_end = point.gap_end
 
     async def prepare_truncation(self, offset: int) -> None:
         """Durably writes the notes for ``truncate_to(offset)``. That call or ``abandon_truncation`` must follow next.
@@ -241,13 +241,13 @@ class Log(SegmentList):
         """
         if self.closed:
             return
-        gap = end = 0
+        gap_end = gap_start = 0
         if self.start_offset <= offset < self.end_offset and self.found_damage is None:
             point = self._find_truncation_point(offset)
-            gap, end = point.gap, point.next_offset
-        if gap:
+            gap_end, gap_start = point.gap_end, point.next_offset
+        if gap_end:
             await self.flush()
-        await self.compaction_note.truncate(offset, gap, end)
+        await self.compaction_note.truncate(offset, gap_end, gap_start)
 
     async def abandon_truncation(self) -> None:
         """Restores the notes after a ``prepare_truncation`` without truncation, even if it failed or was cancelled.
@@ -303,7 +303,7 @@ class Log(SegmentList):
             self.closed = True
             if self.segments and self.found_damage is None:
                 self.active.seal()  # no appends follow: completes its time index
-            self.purge()
+            self.purge_retired()
             for segment in self.segments:
                 segment.times.finish()
                 await segment.index.fsync()
@@ -317,7 +317,7 @@ class Log(SegmentList):
         """
         async with self.change_lock:
             self.closed = True
-            self.purge()
+            self.purge_retired()
             for segment in self.segments:
                 segment.close()
             await remove_log(self.storage, self.directory)

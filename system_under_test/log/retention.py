@@ -20,7 +20,7 @@ async def remove_expired_segments(
       timestamps.
     - Each removal is durable before the next one, because a power loss must not leave a hole.
 
-    Readers may continue until :meth:`Log.purge`. Raises :class:`CorruptLog`.
+    Readers may continue until :meth:`Log.purge_retired`. Raises :class:`CorruptLog`.
     """
     count = 0
     while True:

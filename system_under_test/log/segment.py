@@ -497,7 +497,7 @@ class TruncationPoint:
     """The offset of the next append; greater than ``next_offset`` if there is a gap between them."""
 
     @property
-    def gap(self) -> int:
+    def gap_end(self) -> int:
         """The offset at which a new segment must begin, because its name records the gap; 0 without a gap."""
         return self.end if self.next_offset < self.end else 0
 

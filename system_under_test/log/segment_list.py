@@ -67,7 +67,7 @@ class SegmentList:
         """Held during flushes, retention, deletion and exchanges of segments."""
         self.found_damage: Damage | None = None
         self.closed = False
-        self.unflushed_gap = 0
+        self.unflushed_gap_end = 0
         """The last segment's base, if an unflushed truncation has left a gap before it; else 0."""
         self.swap_file: str | None = None
         """The path of a swap file (``swap``: a compacted segment that will replace others) that may be abandoned."""
@@ -195,16 +195,16 @@ class SegmentList:
     def record_truncation(self, offset: int) -> None:
         """Records that the list was truncated and ends at ``offset`` now."""
         self.truncations += 1
-        self.unflushed_gap = 0
+        self.unflushed_gap_end = 0
         self.end_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)
         self._flushing_to = min(self._flushing_to, offset)
 
     def retire(self, close: Callable[[], None]) -> None:
-        """Registers a removed segment that is still open for its readers; :meth:`purge` calls ``close``."""
+        """Registers a removed segment that is still open for its readers; :meth:`purge_retired` calls ``close``."""
         self._retired.append(close)
 
-    def purge(self, count: int | None = None) -> None:
+    def purge_retired(self, count: int | None = None) -> None:
         """Closes the ``count`` oldest retired segments, or all, and removes their files. Their slices turn invalid."""
         retired, self._retired = self._retired[:count], [] if count is None else self._retired[count:]
         for close in retired:
@@ -236,9 +236,9 @@ class SegmentList:
             if directory_changes != self._durable_directory_changes:
                 await self.storage.fsync_directory(self.directory)
                 self._durable_directory_changes = directory_changes
-            if self.unflushed_gap:
+            if self.unflushed_gap_end:
                 await self.compaction_note.add_ends(self.find_gaps)
-                await self.compaction_note.allow_gaps(lambda: self.unflushed_gap)
+                await self.compaction_note.allow_gaps(lambda: self.unflushed_gap_end)
             self._durable_truncations = truncations
             self.flushed_offset = max(self.flushed_offset, self._flushing_to)
             if self.flushed_offset > self.end_offset:  # otherwise later appends would count as durable too early

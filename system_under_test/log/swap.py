@@ -68,7 +68,7 @@ async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: Segm
     - ``scan``: the finished scan of the durable file at :func:`format_cleaned_path`
     - ``truncations``: the log's count of truncations when the file was begun
 
-    Readers of the old segments may continue until ``SegmentList.purge``.
+    Readers of the old segments may continue until ``SegmentList.purge_retired``.
 
     Returns False, and changes nothing, if the log was meanwhile truncated, closed or found damaged, or if retention has
     removed one of the old segments. Raises ``OSError`` if nothing has changed, else :class:`SwapUnfinished`.

@@ -89,7 +89,7 @@ class LogCleaner:
 
         def purge_later(count: int) -> None:
             delay = replica.config.file_delete_delay_ms / 1000
-            asyncio.get_running_loop().call_later(delay, log.purge, count)
+            asyncio.get_running_loop().call_later(delay, log.purge_retired, count)
 
         done = await cleaner.clean(log, plan, self._config.cleaner_max_keys, purge_later)
         async with self._checkpointing:

@@ -433,4 +433,4 @@ class Replicas:
                     continue
                 if count:
                     delay = partition.config.file_delete_delay_ms / 1000
-                    asyncio.get_running_loop().call_later(delay, partition.log.purge, count)
+                    asyncio.get_running_loop().call_later(delay, partition.log.purge_retired, count)

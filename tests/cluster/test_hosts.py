@@ -131,13 +131,13 @@ def test_each_role_gets_its_own_hosts_and_too_few_are_an_error() -> None:
     ]
     chosen = inventory.choose_by_role(hosts, "a", {"a": 2, "b": 1}, Path("hosts.toml"))
     assert [[host.ssh.address for host in chosen[role]] for role in "ab"] == [["h0", "h2"], ["h1"]]
-    with pytest.raises(InventoryError, match="has 1 hosts of the role b, and 2 are asked for"):
+    with pytest.raises(InventoryError, match=r"has 1 hosts of the role b, but .* needs 2"):
         inventory.choose_by_role(hosts, "a", {"b": 2}, Path("hosts.toml"))
 
 
 def test_keys_that_are_none_are_named(tmp_path: Path) -> None:
     assert parse_host_key(HOST_KEY) == KEY
-    with pytest.raises(NodeError, match="not a host key"):
+    with pytest.raises(NodeError, match="is not a host key"):
         parse_host_key("ssh-ed25519")
     with pytest.raises(NodeError, match=f"root@h:22: the private key {tmp_path}/none cannot be read"):
         SshAddress("h", "root", f"{tmp_path}/none", HOST_KEY).login()
@@ -221,13 +221,13 @@ def test_what_undoes_something_has_more_time_than_another_command(
     with machine() as there:
         monkeypatch.setattr(SshAddress, "login", lambda reach: there.login)
         host = SshAddress("h", "root", "/k", HOST_KEY)
-        with pytest.raises(CommandTimeoutError, match=r"no end after 0\.2 s"):
+        with pytest.raises(CommandTimeoutError, match=r"did not end within 0\.2 s"):
             host_command.run_on_host(host, f"sleep 1; touch {tmp_path}/run", 0.2)
         host_command.HostUndoer().perform(journal.RunOnHost(host, ("sh", "-c", f"sleep 1; touch {tmp_path}/undone")))
         assert (tmp_path / "undone").exists()
         undoing, endless = host_command.HostUndoer(), journal.RunOnHost(host, ("sleep", "60"))
         for _ in range(2):
-            with pytest.raises(NodeError, match="no end after 2 s"):
+            with pytest.raises(NodeError, match="did not end within 2 s"):
                 undoing.perform(endless)
         assert len(there.reached) == 3
     assert UNDO_SECONDS >= 300
@@ -394,7 +394,7 @@ def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path)
     with pytest.raises(InventoryError, match=r"host 1: address = 'a\\x00b' has a character that is not printable"):
         inventory.read_addresses(str(file))
     file.write_text('[[host]]\naddress = "a b"\n')
-    with pytest.raises(InventoryError, match="host 1: 'a b' is no address: it has a blank"):
+    with pytest.raises(InventoryError, match="host 1: the address 'a b' has a blank"):
         inventory.read_addresses(str(file))
     node = AttachedNode("n1", "server", 1, "10.0.0.11")
     assert asyncio.run(node.process()).state is ProcessState.RUNNING

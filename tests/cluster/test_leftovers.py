@@ -209,7 +209,7 @@ def test_a_journal_that_others_may_write_is_not_obeyed(tmp_path: Path) -> None:
     assert stat.S_IMODE(dead.path.parent.stat().st_mode) == 0o700
     dead.path.chmod(0o666)
     report = leftovers.sweep(tmp_path / "state")
-    assert "may be written by others, so it is not obeyed" in report.failed[0]
+    assert "may be written by other users, so the harness does not act on it" in report.failed[0]
     assert (tmp_path / "precious").exists()
     dead.path.chmod(0o600)
     assert not [one for one in leftovers.sweep(tmp_path / "state").failed if "not obeyed" in one]

@@ -79,7 +79,7 @@ def test_an_offset_of_a_part_of_a_tick_hides_the_start(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("text", ["", "1.2.3", "x.2.boot.ns", "1.y.boot.ns", "1.2.3.4.5"])
 def test_nonsense_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not an owner"):
+    with pytest.raises(ValueError, match="is not the owner of a run"):
         owner.parse_owner(text)
 
 

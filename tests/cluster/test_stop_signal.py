@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from paramiko import PKey
 
-from assay.cluster.checked_methods import read_stop_signal
+from assay.cluster.checked_methods import get_stop_signal
 from assay.cluster.docker.cluster import DockerCluster
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.naming import PlannedNode
@@ -33,16 +33,16 @@ class Interrupted(Echo):
 
 def test_it_is_the_one_that_the_system_names_for_a_role(tmp_path: Path) -> None:
     system = Interrupted(tmp_path)
-    assert read_stop_signal(system, "broker") is signal.SIGINT
-    assert read_stop_signal(PostgreSQL(), "server") is signal.SIGINT, (
+    assert get_stop_signal(system, "broker") is signal.SIGINT
+    assert get_stop_signal(PostgreSQL(), "server") is signal.SIGINT, (
         "its smart shutdown, at SIGTERM, waits for its clients"
     )
 
 
 def test_it_is_sigterm_where_the_system_names_none_and_for_what_is_not_the_systems(tmp_path: Path) -> None:
-    assert read_stop_signal(Echo(tmp_path), "broker") is signal.SIGTERM
+    assert get_stop_signal(Echo(tmp_path), "broker") is signal.SIGTERM
     for role in (ZOOKEEPER_ROLE, CLIENT_ROLE):
-        assert read_stop_signal(Interrupted(tmp_path), role) is signal.SIGTERM
+        assert get_stop_signal(Interrupted(tmp_path), role) is signal.SIGTERM
 
 
 @pytest.mark.parametrize("wrong", ["SIGINT", 2, None, signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT])
@@ -50,7 +50,7 @@ def test_what_ends_no_process_by_itself_is_named(tmp_path: Path, wrong: Any) -> 
     system = Interrupted(tmp_path)
     system.by = wrong
     with pytest.raises(DeploymentError, match=r"^stop_signal\('broker'\) returned .* such as signal.SIGINT"):
-        read_stop_signal(system, "broker")
+        get_stop_signal(system, "broker")
 
 
 ITEM, LOGIN = PlannedNode("n1", "broker", 1, 0), Login("192.0.2.1", "root", PKey(), PKey())

@@ -168,7 +168,7 @@ def test_an_injection_that_hangs_fails_and_is_undone() -> None:
 
     slow.kill = never  # type: ignore[method-assign]
     play.play()
-    assert "no end within 30 s" in play.row(1, FaultPhase.FAILED).detail["reason"]
+    assert "it did not end within 30 s" in play.row(1, FaultPhase.FAILED).detail["reason"]
     assert play.cluster.untouched
     assert play.row(2, FaultPhase.HEALED).took_effect is True
 
@@ -302,7 +302,7 @@ def test_the_deadline_of_a_recovery_counts_from_the_end_of_the_last_fault_that_h
     play.play()
     failed = play.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == FailureStage.RECOVER
-    assert "n1 not ready after the heal: no end within 20 s" in failed.detail["reason"]
+    assert "n1 not ready after the heal: it did not end within 20 s" in failed.detail["reason"]
     assert play.at(1, FaultPhase.FAILED) == pytest.approx(60, abs=1)
 
 
@@ -313,7 +313,7 @@ def test_a_node_that_does_not_come_back_is_reported_after_the_deadline_and_delay
     assert play.at(2, FaultPhase.INJECTED) == pytest.approx(12)
     failed = play.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == FailureStage.RECOVER
-    assert "n1 not ready after the heal: no end within 20 s" in failed.detail["reason"]
+    assert "n1 not ready after the heal: it did not end within 20 s" in failed.detail["reason"]
     assert play.at(1, FaultPhase.FAILED) == pytest.approx(27)
     assert play.phases(2)[-1] == "recovered"
 
@@ -428,7 +428,7 @@ def test_a_fault_waits_while_others_hold_all_that_it_may_hit() -> None:
 def test_a_fault_that_waited_too_long_for_others_has_failed() -> None:
     play = Play(steps((2, "kill", "all", 20), (3, "stop", "one", 4), (4, "kill", "n2", 2)))
     play.play()
-    for number, reason in ((2, "every server is held"), (3, "n2 is held")):
+    for number, reason in ((2, "active on every server"), (3, "fault of the same scope is active on n2")):
         assert play.phases(number) == ["intended", "failed"]
         assert reason in play.row(number, FaultPhase.FAILED).detail["reason"]
     assert play.cluster.untouched
@@ -448,7 +448,7 @@ def test_a_fault_that_still_waits_for_others_when_the_run_ends_has_failed_and_sa
     assert play.phases(2) == ["intended", "failed"]
     reason = play.row(2, FaultPhase.FAILED).detail["reason"]
     assert "the run ended first" in reason
-    assert "n2 is held" in reason
+    assert "fault of the same scope is active on n2" in reason
 
 
 @pytest.mark.parametrize("optional", [False, True])
@@ -475,7 +475,7 @@ def test_one_whose_event_came_and_whose_node_was_held_to_the_end_has_failed_also
     assert play.phases(2)[-1] == "failed"
     failed = play.row(2, FaultPhase.FAILED)
     assert failed.stage is FailureStage.TARGET
-    assert "the run ended first: n2 is held" in failed.detail["reason"]
+    assert "the run ended first: another fault of the same scope is active on n2" in failed.detail["reason"]
 
 
 def test_a_run_that_ends_at_the_very_moment_of_a_step_ends_well() -> None:
@@ -611,7 +611,7 @@ def test_what_is_played_again_as_resolved_does_the_same_also_without_a_seed_of_i
 
 
 def test_an_unknown_fault_is_refused_before_the_run() -> None:
-    with pytest.raises(ScheduleError, match="no fault meteor; known faults: clock, connection, "):
+    with pytest.raises(ScheduleError, match="there is no fault meteor; the faults are clock, connection, "):
         Play(steps((2, "meteor", "n1", 5))).conductor()
 
 

@@ -54,7 +54,8 @@ def test_what_a_server_that_was_asked_to_end_came_to_have_alone_is_left_to_it() 
     node = one.cluster.node("n2")
     one.system.alone_when_ended.add("n2")
     one.play()
-    assert one.row(1, FaultPhase.FAILED).detail["reason"] == "no server but n2 is known to have all of orders-1"
+    reason = "n2 must keep its data, because no other server is known to have all of orders-1"
+    assert one.row(1, FaultPhase.FAILED).detail["reason"] == reason
     assert node.files == OLD
     assert node.state is ProcessState.RUNNING
     assert one.cluster.untouched
@@ -64,7 +65,7 @@ def test_an_end_that_there_is_not_is_rejected_before_anything_is_done() -> None:
     one = wiping("tired")
     one.play()
     assert one.row(1, FaultPhase.FAILED).detail["reason"] == (
-        "wipe of a server whose end is 'tired'; killed or stopped"
+        "wipe: the parameter end is 'tired'; it must be killed or stopped"
     )
     assert one.cluster.node("n2").files == OLD
 
@@ -151,7 +152,7 @@ def test_what_a_server_has_alone_is_left_to_it(name: str) -> None:
     one.system.alone_until["n2"] = 1000.0
     one.play()
     failed = one.row(1, FaultPhase.FAILED)
-    assert failed.detail["reason"] == "no server but n2 is known to have all of orders-1"
+    assert failed.detail["reason"] == "n2 must keep its data, because no other server is known to have all of orders-1"
     assert one.cluster.node("n2").files == OLD
     assert one.cluster.untouched
 
@@ -170,7 +171,7 @@ def test_who_is_held_by_another_fault_is_not_counted_on(name: str, fault: str, h
     one.system.in_sync_with["n2"] = {"n3"}
     one.play()
     if holds:
-        reason = "no server but n2 and what other faults hold (n3) has all of orders-1"
+        reason = "n2 must keep its data, because only it and servers under other faults (n3) have all of orders-1"
         assert one.row(2, FaultPhase.FAILED).detail["reason"] == reason
         assert one.cluster.node("n2").files == OLD
     else:
@@ -279,7 +280,8 @@ def test_a_fault_that_has_waited_for_long_has_failed() -> None:
     failed = one.row(2, FaultPhase.FAILED)
     assert failed.stage is FailureStage.TARGET
     assert failed.detail["reason"] == (
-        "n2 has lost its data and does not serve again yet; no server but it and n3 is known to have all of orders-1"
+        "n2 has lost its data and does not serve again yet. Apart from it and n3, no server is known to have all of "
+        "orders-1"
     )
     assert "kill" not in one.cluster.node("n3").calls
     assert one.cluster.untouched

@@ -123,32 +123,32 @@ def test_none_is_an_empty_schedule() -> None:
     [
         (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
         (["kill"], {"interval": 0.0}, "above 0"),
-        (["kil"], {}, "no fault kil; there are clock, connection, "),
+        (["kil"], {}, "there is no fault kil; the faults are clock, connection, "),
         (["partition-halves"], {"target": Target(TargetKind.LEADER)}, "target cannot be leader"),
-        (["partition"], {"target": Target(TargetKind.ALL), "census": Census(3, 0, ())}, "no rest"),
+        (["partition"], {"target": Target(TargetKind.ALL), "census": Census(3, 0, ())}, "its target cannot be all"),
         (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),
         (["partition-isolate-leader"], {"census": Census(3, 1, ())}, "needs a system with keys"),
         (["partition-one"], {"census": Census(1, 0)}, "needs two servers"),
         (["partition-one-way"], {"census": Census(1, 0)}, "needs two servers"),
         (["partition-bridge"], {"census": Census(2, 1)}, "needs three servers"),
         (["partition-majorities-ring"], {}, "needs four servers"),
-        (["zookeeper-pause"], {"target": parse_target("n1+n2"), "census": Census(3, 0)}, "has no ZooKeeper node"),
+        (["zookeeper-pause"], {"target": parse_target("n1+n2"), "census": Census(3, 0)}, "needs a ZooKeeper node"),
         (["zookeeper-kill"], {"target": parse_target("leader")}, "its target cannot be leader"),
         (["corrupt"], {"target": parse_target("majority")}, "leaves a majority undamaged"),
         (["corrupt"], {"census": Census(2, 1)}, "needs three servers"),
         (["kill"], {"target": parse_target("leader:nope")}, "no such key"),
         (["kill"], {"target": parse_target("zookeeper"), "census": Census(3, 0)}, "no ZooKeeper node"),
-        (["kill"], {"target": parse_target("consumer"), "census": Census(3, 1)}, "no client lives on a node here"),
-        (["kill"], {"target": parse_target("coordinator"), "census": Census(3, 1)}, "names no groups"),
-        (["kill"], {"target": parse_target("coordinator:nope")}, "no such group; there are members"),
-        (["stop-consumer"], {"census": Census(3, 1)}, "no client lives on a node here"),
-        (["stop"], {"target": parse_target("consumers")}, "that is the fault stop-consumer"),
+        (["kill"], {"target": parse_target("consumer"), "census": Census(3, 1)}, "no client runs on a node of its own"),
+        (["kill"], {"target": parse_target("coordinator"), "census": Census(3, 1)}, "has no groups"),
+        (["kill"], {"target": parse_target("coordinator:nope")}, "no such group; it has members"),
+        (["stop-consumer"], {"census": Census(3, 1)}, "no client runs on a node of its own"),
+        (["stop"], {"target": parse_target("consumers")}, "use the fault stop-consumer"),
         (["stop-consumer"], {"target": parse_target("leader")}, "its target cannot be leader"),
         # a contract goes by a fault's name
         (["stop-consumer"], {"target": parse_target("n1+client1")}, "its target cannot be n1"),
         (["zookeeper-pause"], {"target": parse_target("n1")}, "its target cannot be n1"),
-        (["stop"], {"target": parse_target("n1+client1")}, "that is the fault stop-consumer"),
-        (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "names no groups"),
+        (["stop"], {"target": parse_target("n1+client1")}, "use the fault stop-consumer"),
+        (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "has no groups"),
         (["zookeeper-expire"], {"target": parse_target("zookeeper")}, "target cannot be zookeeper"),
         (["partition-halves"], {"target": parse_target("consumer")}, "target cannot be consumer"),
     ],
@@ -203,7 +203,9 @@ def test_one_process_is_for_faults_of_processes_alone() -> None:
     assert step.target == parse_target("leader:orders-0@agent")
     assert all(step.target.process is None for step in draw(1, ["kill", "stop"], census=census).steps), "all of them"
     for fault in ("freeze", "partition-one", "kill-consumer", "memory"):
-        with pytest.raises(ScheduleError, match=rf"{fault} takes no target @agent: kill, stop, restart can be"):
+        with pytest.raises(
+            ScheduleError, match=rf"{fault} hits whole nodes: leave out @agent. Only kill, stop, restart can hit"
+        ):
             draw(1, ["kill", fault], census=census, target=parse_target("one@agent"))
         with pytest.raises(ScheduleError, match=rf"{fault} takes no target @agent"):
             FAULTS.check(FaultSchedule(1, (FaultStep(2.0, fault, parse_target("one@agent"), 5.0),)))

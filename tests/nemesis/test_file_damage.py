@@ -67,7 +67,7 @@ def test_more_than_a_minority_is_refused_before_anything_is_killed(way: str) -> 
     play.play()
     failed = play.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == FailureStage.INJECT
-    assert "no survivor" in failed.detail["reason"]
+    assert "must leave a majority" in failed.detail["reason"]
     assert not any("kill" in node.calls for node in play.cluster.nodes)
 
 
@@ -78,7 +78,7 @@ def test_where_nothing_lies_in_the_region_nothing_took_effect(way: str) -> None:
     play.play()
     row = play.row(1, FaultPhase.HEALED)
     assert row.took_effect is False
-    assert "nothing lay in the region" in row.detail["reason"]
+    assert "no file had bytes in the region" in row.detail["reason"]
     assert play.cluster.untouched
 
 

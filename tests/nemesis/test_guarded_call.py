@@ -35,7 +35,7 @@ def test_any_other_error_is_reported_with_its_traceback() -> None:
 
 
 def test_the_deadline_is_told_apart_from_a_time_out_inside() -> None:
-    assert outcome(None, 6.0) == "no end within 5 s"
+    assert outcome(None, 6.0) == "it did not end within 5 s"
     assert "TimeoutError: inside" in (outcome(TimeoutError("inside")) or "")
 
 

@@ -68,7 +68,7 @@ GOOD = '{"type":"schedule","seed":1,"steps":[{"at":2,"fault":"kill","target":{"k
         ('"at":2', '"at":-1', r"steps\[0\]\.at"),
         ('"one"', '"won"', r"'won'.*target\.kind"),
         ('{"kind":"one"}', '{"kind":"zookeeper","key":"a"}', "takes no key"),
-        ('{"kind":"one"}', '{"kind":"named"}', "only target named takes names"),
+        ('{"kind":"one"}', '{"kind":"named"}', "has no names"),
         ('"schedule"', '"sched"', "'sched'"),
         ("]}", "", r"x\.json is not JSON"),
         ("}]", '},{"at":1,"fault":"kill","target":{"kind":"one"},"duration":5}]', "order of their times"),
@@ -122,7 +122,7 @@ def test_branches_survive_json_and_number_their_steps_after_all_others() -> None
         ([{"at": 3.0, "seed": 1}, {"at": 2.0, "seed": 1}], "in the order of their times"),
         (
             [{"at": 3.0, "seed": 1, "steps": [FaultStep(2.9, "kill", parse_target("n1"), 1.0)]}],
-            "before the time of the branch",
+            "an earlier time .at. than the branch",
         ),
         ([{"at": 3.0}], "seed"),
     ],

@@ -113,7 +113,7 @@ def test_it_is_for_real_nodes_alone_and_reads_in_the_end() -> None:
 
     found = find_experiment(redis.test_redis)
     assert found is not None
-    assert found.why_not_simulated == "redis has no `entry`, so there is nothing to simulate"
+    assert found.why_not_simulated == "redis has no `entry`, so it cannot be simulated"
     assert isinstance(found.contract, Contract)
     assert found.contract.forbids("set-lost")
     assert found.generator(Settings(seed=1)) is not None

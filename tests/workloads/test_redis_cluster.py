@@ -275,7 +275,7 @@ def test_it_is_for_real_nodes_alone_and_reads_each_set_in_the_end() -> None:
 
     found = find_experiment(redis.test_redis_cluster)
     assert found is not None
-    assert found.why_not_simulated == "redis-cluster has no `entry`, so there is nothing to simulate"
+    assert found.why_not_simulated == "redis-cluster has no `entry`, so it cannot be simulated"
     assert isinstance(found.contract, Contract)
     assert found.contract.forbids("set-lost")
     assert {"power-loss", "outage", "outage-power-loss"} == set(found.contract.may_stall), "all nodes are down"

@@ -180,4 +180,4 @@ def test_a_read_without_an_answer_counts_as_an_attempt_and_shows_nothing(workloa
 def test_the_simulation_skips_it_with_the_reason(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(str(WORKLOAD), "--cluster=sim", "-rs", "-p", "no:cacheprovider")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*RegisterClient blocks; the simulation has no threads*"])
+    result.stdout.fnmatch_lines(["*RegisterClient has `blocking = True`, and the simulation has no threads*"])

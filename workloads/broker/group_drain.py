@@ -85,7 +85,7 @@ class GroupDrain(Generator, frozen=True):
         for partition in missing:
             if not partition.open and partition.not_before <= context.time:
                 operation, changed = partition.send_sentinel()
-                return Invoke(operation, context.pick()), following._change(changed)
+                return Invoke(operation, context.pick()), following._replace_partition(changed)
         later = [partition.not_before for partition in missing if not partition.open]
         return Pending(min([until, *later])), following
 
@@ -97,17 +97,19 @@ class GroupDrain(Generator, frozen=True):
             sent = next(partition for partition in self.partitions if partition.key == event.operation.key)
             sentinel = completion.result["offset"] if completion.outcome is Outcome.OK else None
             not_before = event.time + PAUSE
-            return self._change(msgspec.structs.replace(sent, open=False, sentinel=sentinel, not_before=not_before))
+            return self._replace_partition(
+                msgspec.structs.replace(sent, open=False, sentinel=sentinel, not_before=not_before)
+            )
         if event.operation.phase is not Phase.DRAIN or completion.outcome is not Outcome.OK:
             return self
         ends = {read["key"]: read["end"] for read in completion.result["reads"] if "end" in read}
         following = self
         for partition in self.partitions:
             if partition.sentinel is not None and ends.get(partition.key, 0) > partition.sentinel:
-                following = following._change(msgspec.structs.replace(partition, done=True))
+                following = following._replace_partition(msgspec.structs.replace(partition, done=True))
         return following
 
-    def _change(self, changed: PartitionDrain) -> GroupDrain:
+    def _replace_partition(self, changed: PartitionDrain) -> GroupDrain:
         return msgspec.structs.replace(self, partitions=replace_partition(self.partitions, changed))
 
 

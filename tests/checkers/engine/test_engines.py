@@ -56,7 +56,7 @@ from assay.checkers.judging.judge import judge as judge_with
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Finding, Judgement, Verdict
 from assay.checkers.liveness.client_progress import PROGRESS
-from assay.checkers.liveness.family import REST
+from assay.checkers.liveness.family import LIVENESS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
@@ -184,7 +184,7 @@ APART = (
     GROUP_CONVERGENCE,
     FENCING,
     PROGRESS,
-    REST,
+    LIVENESS,
     LOST_CHANGES,
     REBALANCE_CHURN,
     *TRANSACTION_FAMILIES,

@@ -16,7 +16,7 @@ from assay.checkers.isolation.certificate import find_flaw
 from assay.checkers.isolation.level_check import check_level
 from assay.checkers.isolation.levels import LEVELS, Level, Order
 from assay.checkers.isolation.refutation import Refutation, Split, StepCycle, iterate_step_cycles
-from assay.checkers.isolation.saturation import Conflict, Saturation, TimeLimitReached, make_problem
+from assay.checkers.isolation.saturation import Conflict, Saturation, SearchLimitReached, make_problem
 from assay.checkers.isolation.search import Shortcut, search
 from assay.checkers.isolation.solver import has_solver, solve
 from assay.checkers.isolation.transactions import TransactionHistory, make_history
@@ -90,7 +90,7 @@ def test_the_solver_keeps_the_time_limit() -> None:
     history = make_history(to_rows(draw_split(random.Random(1), 0)))
     saturation = saturated(history, LEVELS["serializable"])
     assert saturation is not None
-    with pytest.raises(TimeLimitReached):
+    with pytest.raises(SearchLimitReached):
         solve(saturation, 0.0, lambda state: None)
 
 

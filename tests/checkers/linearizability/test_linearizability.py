@@ -124,7 +124,7 @@ def test_operations_that_stay_open_do_not_make_the_set_grow() -> None:
     assert sum(op["outcome"] == "info" for op in ops) > 100
     found = searched([ops], MODELS["register"])[0]
     assert found.order is not None
-    assert found.largest < 1000
+    assert found.most_configurations < 1000
     assert found.bytes < 1000 * len(ops)
 
 
@@ -138,7 +138,7 @@ def test_appends_of_many_clients_are_placed_by_what_is_read_later() -> None:
         ops.append(operation("get", None, text, call=start + 200, ret=start + 210))
     found = searched([ops, [*ops, operation("get", None, text[:-5], call=9000, ret=9001)]], MODELS["kv"])
     assert found[0].order is not None
-    assert found[0].largest <= 30
+    assert found[0].most_configurations <= 30
     assert found[1].why is not None
 
 

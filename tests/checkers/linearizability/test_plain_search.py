@@ -29,7 +29,7 @@ for name, model in sorted(MODELS.items()):
     for number, key in enumerate(encoded.keys):
         found = searcher.search_key(encoded.history(number), Limits(seconds=None), witness=True)
         why = found.why and (found.why.operation, found.why.order)
-        print(name, key, found.order, why, found.largest, found.explored)
+        print(name, key, found.order, why, found.most_configurations, found.explored)
 print("compiled:", is_all_compiled(), "numba:", "numba" in sys.modules)
 """
 

@@ -11,7 +11,7 @@ from assay.checkers.check import create_views, read_findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.checkers.liveness.family import LIVENESS_ANOMALIES, REST
+from assay.checkers.liveness.family import LIVENESS, LIVENESS_ANOMALIES
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Book, write
@@ -53,8 +53,8 @@ def found(
     claims: dict[tuple[str, str], str] = {}
     with opened(history) as engine:
         register_contract(engine, contract or Contract())
-        create_views(engine, REST.views)
-        for check in REST.checks:
+        create_views(engine, LIVENESS.views)
+        for check in LIVENESS.checks:
             create_views(engine, check.views)
             for finding in read_findings(engine, check):
                 assert (finding.anomaly, finding.key) not in claims

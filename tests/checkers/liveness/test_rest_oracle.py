@@ -13,7 +13,7 @@ from assay.checkers.check import create_views
 from assay.checkers.engine import Engine, SQLite
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract, register_history
-from assay.checkers.liveness.family import LIVENESS_ANOMALIES, REST
+from assay.checkers.liveness.family import LIVENESS, LIVENESS_ANOMALIES
 
 from helpers.log_histories import write
 from helpers.nightly import by_night
@@ -27,9 +27,9 @@ SECONDS = 12
 def by(engine: Engine, folder: Path) -> set[Found]:
     register_history(engine, folder)
     register_contract(engine, CONTRACT)
-    create_views(engine, REST.views)
+    create_views(engine, LIVENESS.views)
     found = set()
-    for check in REST.checks:
+    for check in LIVENESS.checks:
         create_views(engine, check.views)
         rows = engine.rows(f"select * from {check.found}")
         found |= {(check.anomaly, row["key"], row.get("node")) for row in rows}

@@ -66,7 +66,7 @@ async def pair(folder: Path) -> None:
         await start_system(system, cluster, 20, lambda line: None)
         (node,) = cluster.nodes
         agent: Part = node.part("agent")
-        with pytest.raises(NodeError, match="n1 has no process other; there are agent, watch-1, main"):
+        with pytest.raises(NodeError, match="n1 has no process other; its processes are agent, watch-1, main"):
             node.part("other")
 
         await agent.stop()

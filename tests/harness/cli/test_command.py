@@ -227,7 +227,7 @@ def test_an_internal_error_is_70_with_its_traceback(
 def test_a_report_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history(tmp_path / "brought")
     assert main(["report", str(tmp_path / "brought")]) == ExitCode.USAGE
-    assert "name its --model or --workload, or the run folder around it" in capsys.readouterr().err
+    assert "give --model or --workload, or the path of the run folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("shown", "verdict"), [(1, "pass"), (2, "fail")])

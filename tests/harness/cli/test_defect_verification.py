@@ -240,7 +240,7 @@ def test_what_cannot_be_done_is_64_and_says_why(
 ) -> None:
     verified({"d": CAUGHT}, "--seeds=1")
     assert main(["defects", "--verify", "x"]) == ExitCode.USAGE
-    assert "there is no defect x; there are d" in capsys.readouterr().err
+    assert "there is no defect x; the defects are d" in capsys.readouterr().err
     (tmp_path / TEST).unlink()
     assert main(["defects", "--verify"]) == ExitCode.USAGE
     assert f"d is caught by {TEST}, which is not in" in capsys.readouterr().err

@@ -37,8 +37,8 @@ from assay.harness.core.generator import (
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.history.data_sets import UNRECORDED
 from assay.harness.core.interpreter import GeneratorError, Interpreter
+from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.core.report import RunReport
 
 from helpers.examples import some_of
 from helpers.interpret import interpret
@@ -113,11 +113,11 @@ def some(count: int) -> Generator:
 
 def drive(
     generator: Generator, script: Script = quick, *, workers: int = 4, log: list[str] | None = None, **options: Any
-) -> tuple[Recorded, RunReport]:
+) -> tuple[Recorded, InterpreterStatus]:
     recorded = Recorded()
     noted = [] if log is None else log
 
-    async def go() -> RunReport:
+    async def go() -> InterpreterStatus:
         return await interpret(
             generator,
             endpoints=ENDPOINTS,
@@ -131,13 +131,13 @@ def drive(
 
 
 def test_every_operation_is_recorded_once_with_stamps_that_strictly_increase() -> None:
-    recorded, report = drive(some(200))
+    recorded, status = drive(some(200))
     assert recorded.arguments == list(range(200))
     assert sorted(row.index for row in recorded.rows) == list(range(200))
     stamps = [stamp for row in recorded.rows for stamp in (row.call, row.ret) if stamp is not None]
     assert len(set(stamps)) == len(stamps) == 400
     assert all(row.ret is not None and row.call < row.ret for row in recorded.rows)
-    assert (report.ok, report.fail, report.info, report.unknown) == (200, 0, 0, [])
+    assert (status.ok, status.fail, status.info, status.unknown) == (200, 0, 0, [])
     assert [effect.position for effect in recorded.effects] == [row.index for row in recorded.rows]
 
 
@@ -166,7 +166,7 @@ def test_operations_of_one_process_never_overlap() -> None:
         await asyncio.sleep((operation.argument * 7919 % 31) / 1000)
         return Completion((Outcome.OK, Outcome.FAIL, Outcome.INFO)[operation.argument % 3])
 
-    recorded, report = drive(some(150), uneven, workers=5)
+    recorded, status = drive(some(150), uneven, workers=5)
     by_process: dict[int, list[Completed]] = {}
     for row in sorted(recorded.rows, key=lambda row: row.index):
         by_process.setdefault(row.process, []).append(row)
@@ -174,7 +174,7 @@ def test_operations_of_one_process_never_overlap() -> None:
         for before, after in pairwise(rows):
             assert before.ret is not None, "an operation that ended info must be its process's last"
             assert before.ret < after.call
-    assert report.completed == 150
+    assert status.completed == 150
 
 
 def test_info_retires_the_process_and_its_client_but_not_the_worker() -> None:
@@ -191,8 +191,8 @@ def test_info_retires_the_process_and_its_client_but_not_the_worker() -> None:
 
 def test_workers_are_spread_over_the_nodes_and_share_the_operations() -> None:
     log: list[str] = []
-    recorded, report = drive(some(120), workers=6, log=log)
-    assert report.invoked == {"n1": 60, "n2": 60}
+    recorded, status = drive(some(120), workers=6, log=log)
+    assert status.invoked == {"n1": 60, "n2": 60}
     assert sorted(log) == ["close n1"] * 3 + ["close n2"] * 3 + ["open n1"] * 3 + ["open n2"] * 3
     assert {row.worker for row in recorded.rows} == {f"w{n}" for n in range(6)}
 
@@ -209,12 +209,12 @@ def test_an_operation_past_its_time_limit_is_cancelled_and_info() -> None:
                 raise
         return await quick(operation)
 
-    recorded, report = drive(some(100), hang, workers=2, operation_timeout=2.0)
+    recorded, status = drive(some(100), hang, workers=2, operation_timeout=2.0)
     lost = {row.operation.argument: row.completion for row in recorded.rows if row.ret is None}
     assert lost == {argument: Completion(Outcome.INFO, error="timeout") for argument in (1, 5)}
     assert cancelled == [1, 5]
-    assert report.completed == 100
-    assert report.unknown == []
+    assert status.completed == 100
+    assert status.unknown == []
 
 
 def test_time_limits_hold_to_the_moment_and_for_each_operation() -> None:
@@ -305,9 +305,9 @@ def test_an_exception_made_of_the_cancellation_is_the_time_limit_and_no_surprise
             raise ConnectionError("gone") from error
         return OK
 
-    recorded, report = drive(some(2), translates, workers=1, operation_timeout=1.0)
+    recorded, status = drive(some(2), translates, workers=1, operation_timeout=1.0)
     assert [row.completion.error for row in recorded.rows] == ["timeout"] * 2
-    assert report.unknown == []
+    assert status.unknown == []
 
 
 def test_a_client_that_cannot_be_cancelled_is_left_behind() -> None:
@@ -319,9 +319,9 @@ def test_a_client_that_cannot_be_cancelled_is_left_behind() -> None:
                 continue
         return await quick(operation)
 
-    recorded, report = drive(limit(200, stagger(0.1, numbers())), deaf, workers=2, operation_timeout=1.0)
+    recorded, status = drive(limit(200, stagger(0.1, numbers())), deaf, workers=2, operation_timeout=1.0)
     assert recorded.arguments == list(range(200))
-    assert report.stuck == 1
+    assert status.stuck == 1
     assert [row.completion.error for row in recorded.rows if row.operation.argument == 0] == ["timeout"]
     assert {row.process for row in recorded.rows if row.worker == "w0"} == {0, 2}
 
@@ -332,16 +332,16 @@ def test_an_escaped_exception_is_info_and_makes_the_verdict_unknown_with_its_tra
             raise ValueError(f"no such thing as {operation.argument}")
         return OK
 
-    recorded, report = drive(some(40), broken)
+    recorded, status = drive(some(40), broken)
     errors = [row.completion.error for row in recorded.rows if row.operation.argument == 10]
     assert errors == ["exception: ValueError: no such thing as 10"]
-    assert report.info == report.exceptions_total == 30
-    assert len(report.exceptions) == 20
+    assert status.info == status.exceptions_total == 30
+    assert len(status.exceptions) == 20
     by_index = {row.index: row for row in recorded.rows}
-    assert all(by_index[found.index].process == found.process for found in report.exceptions)
-    assert len({found.process for found in report.exceptions}) == 20
-    assert "in broken" in report.exceptions[0].traceback
-    first, *traceback = report.unknown[0].splitlines()
+    assert all(by_index[found.index].process == found.process for found in status.exceptions)
+    assert len({found.process for found in status.exceptions}) == 20
+    assert "in broken" in status.exceptions[0].traceback
+    first, *traceback = status.unknown[0].splitlines()
     assert re.match(
         r"30 unexpected exceptions in the client; the first: ValueError: no such thing as 10 at "
         r"test_interpreter.py:\d+, in operation \d+ \(n, process \d+\):$",
@@ -355,9 +355,9 @@ def test_an_answer_that_is_no_completion_is_an_exception(answer: object) -> None
     async def wrong(operation: Operation) -> Any:
         return answer
 
-    recorded, report = drive(some(3), wrong)
+    recorded, status = drive(some(3), wrong)
     assert {row.completion.outcome for row in recorded.rows} == {Outcome.INFO}
-    assert report.exceptions_total == 3
+    assert status.exceptions_total == 3
 
 
 @pytest.mark.parametrize(
@@ -370,27 +370,27 @@ def test_an_outcome_by_its_name_is_that_one_and_any_other_an_exception(
     async def script(operation: Operation) -> Completion:
         return Completion(outcome)
 
-    kept, report = drive(some(1), script)
+    kept, status = drive(some(1), script)
     (row,) = kept.rows
     assert row.completion.outcome is recorded
     assert (row.ret is None) == (recorded is Outcome.INFO)
-    assert report.exceptions_total == exceptions
+    assert status.exceptions_total == exceptions
 
 
 def test_a_cancellation_that_a_client_lets_escape_is_an_exception() -> None:
     async def cancels(operation: Operation) -> Completion:
         raise asyncio.CancelledError
 
-    recorded, report = drive(some(3), cancels)
-    assert len(recorded.rows) == report.exceptions_total == 3
+    recorded, status = drive(some(3), cancels)
+    assert len(recorded.rows) == status.exceptions_total == 3
 
 
-def record_in(folder: Path, client: Callable[[], Scripted]) -> RunReport:
+def record_in(folder: Path, client: Callable[[], Scripted]) -> InterpreterStatus:
     """Runs three operations and records them in a history, which must have all of them."""
     with HistoryWriter(folder) as writer:
-        report = simulated(interpret(some(3), endpoints=ENDPOINTS, client=client, recorder=writer, concurrency=1))
+        status = simulated(interpret(some(3), endpoints=ENDPOINTS, client=client, recorder=writer, concurrency=1))
     assert HistoryReader(folder).rows("ops") == 3
-    return report
+    return status
 
 
 def nest(depth: int) -> list[Any]:
@@ -413,9 +413,9 @@ def test_a_result_that_contains_itself_or_is_nested_too_deep_is_an_exception_of_
     async def script(operation: Operation) -> Completion:
         return Completion(Outcome.OK, value if operation.argument == 1 else None)
 
-    report = record_in(tmp_path, lambda: Scripted(script, []))
-    assert report.exceptions_total == 1
-    assert "result of n cannot be written as JSON: it contains itself, or is nested too deep" in report.unknown[0]
+    status = record_in(tmp_path, lambda: Scripted(script, []))
+    assert status.exceptions_total == 1
+    assert "result of n cannot be written as JSON: it contains itself, or is nested too deep" in status.unknown[0]
 
 
 @pytest.mark.parametrize("value", [make_cycle(), nest(50_000)], ids=["a cycle", "depth"])
@@ -423,9 +423,9 @@ def test_an_error_that_contains_itself_or_is_nested_too_deep_is_an_exception_of_
     async def script(operation: Operation) -> Completion:
         return Completion(Outcome.FAIL, None, value if operation.argument == 1 else None)
 
-    kept, report = drive(some(3), script)
+    kept, status = drive(some(3), script)
     assert len(kept.rows) == 3
-    assert report.exceptions_total == 1
+    assert status.exceptions_total == 1
 
 
 @pytest.mark.parametrize("column", ["kind", "key", "owner"])
@@ -436,9 +436,9 @@ def test_an_effect_with_half_a_surrogate_is_an_exception_of_its_operation(tmp_pa
             odd = {column: "\ud800"} if completed.operation.argument == 1 else {}
             return [Effect(**{"kind": "read", "key": "k", "value": completed.index, **odd})]
 
-    report = record_in(tmp_path, lambda: Odd(quick, []))
-    assert report.exceptions_total == 1
-    assert f"{column} of an effect of kind" in report.unknown[0]
+    status = record_in(tmp_path, lambda: Odd(quick, []))
+    assert status.exceptions_total == 1
+    assert f"{column} of an effect of kind" in status.unknown[0]
     kinds = [row["kind"] for row in HistoryReader(tmp_path).table("effects").to_pylist()]
     assert sorted(kinds) == sorted(["read", "read", UNRECORDED])
 
@@ -457,9 +457,9 @@ def test_an_error_that_is_no_text_or_half_of_one_is_recorded_as_text(
     async def script(operation: Operation) -> Completion:
         return Completion(Outcome.FAIL, None, error)
 
-    kept, report = drive(some(1), script)
+    kept, status = drive(some(1), script)
     assert [row.completion.error for row in kept.rows] == [recorded]
-    assert report.exceptions_total == exceptions
+    assert status.exceptions_total == exceptions
     with HistoryWriter(tmp_path) as writer:
         writer.completed(kept.rows[0])
 
@@ -468,8 +468,8 @@ def test_the_words_of_an_exception_can_be_written_whatever_they_are() -> None:
     async def script(operation: Operation) -> Completion:
         raise ValueError("bytes \udcff of a server")
 
-    kept, report = drive(some(1), script)
-    (said,) = report.unknown
+    kept, status = drive(some(1), script)
+    (said,) = status.unknown
     for text in (said, kept.rows[0].completion.error or ""):
         assert "bytes \\udcff of a server" in text
         text.encode()
@@ -482,10 +482,10 @@ def test_effects_that_raise_are_reported_and_the_operation_is_recorded() -> None
             raise KeyError(completed.index)
 
     recorded = Recorded()
-    report = simulated(
+    status = simulated(
         interpret(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=recorded, concurrency=1)
     )
-    assert (len(recorded.rows), report.ok, report.exceptions_total) == (3, 3, 3)
+    assert (len(recorded.rows), status.ok, status.exceptions_total) == (3, 3, 3)
 
 
 @pytest.mark.parametrize("value", [2**100, -(2**63) - 1, "text", 1.5])
@@ -499,11 +499,11 @@ def test_a_number_beyond_64_bits_in_an_effect_costs_its_operation_alone(tmp_path
             return [first, Effect("append", "k", position=1, value=value if completed.index == 1 else -(2**63))]
 
     with HistoryWriter(tmp_path) as writer:
-        report = simulated(
+        status = simulated(
             interpret(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=writer, concurrency=1)
         )
-    assert report.exceptions_total == 1
-    (reported,) = report.exceptions
+    assert status.exceptions_total == 1
+    (reported,) = status.exceptions
     assert f"value of an effect of kind 'append' is {value!r}: it takes a whole number" in str(reported)
     history = HistoryReader(tmp_path)
     assert history.rows("ops") == 3
@@ -513,35 +513,35 @@ def test_a_number_beyond_64_bits_in_an_effect_costs_its_operation_alone(tmp_path
 
 
 def test_a_node_that_refuses_is_tried_again_while_the_others_work() -> None:
-    async def go() -> tuple[Recorded, RunReport]:
+    async def go() -> tuple[Recorded, InterpreterStatus]:
         recorded = Recorded()
         loop = asyncio.get_running_loop()
 
         def client() -> Scripted:
             return Scripted(quick, [], lambda endpoint: endpoint.node == "n2" and loop.time() < 5)
 
-        report = await interpret(
+        status = await interpret(
             time_limit(10.0, stagger(0.01, numbers())),
             endpoints=ENDPOINTS,
             client=client,
             recorder=recorded,
             concurrency=2,
         )
-        return recorded, report
+        return recorded, status
 
-    recorded, report = simulated(go())
+    recorded, status = simulated(go())
     second = [row for row in recorded.rows if row.worker == "w1"]
     assert 5 * S <= second[0].call < 6.5 * S
     assert {row.process for row in second} == {1}, "no operation ended info, so the process is the same"
-    assert 5 <= report.failed_opens["n2"] <= 12
-    assert re.fullmatch(r"ConnectionRefusedError: n2 refused at test_interpreter.py:\d+", report.open_errors["n2"])
-    assert "n1" not in report.failed_opens
-    assert report.unknown == [], "it was open later: nothing speaks against a pass"
+    assert 5 <= status.failed_opens["n2"] <= 12
+    assert re.fullmatch(r"ConnectionRefusedError: n2 refused at test_interpreter.py:\d+", status.open_errors["n2"])
+    assert "n1" not in status.failed_opens
+    assert status.unknown == [], "it was open later: nothing speaks against a pass"
 
 
 def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> None:
     recorded = Recorded()
-    report = simulated(
+    status = simulated(
         interpret(
             time_limit(3.0, numbers()),
             endpoints=ENDPOINTS,
@@ -551,8 +551,8 @@ def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> No
         )
     )
     assert recorded.rows == []
-    assert set(report.failed_opens) == {"n1", "n2"}
-    (reason,) = report.unknown
+    assert set(status.failed_opens) == {"n1", "n2"}
+    (reason,) = status.unknown
     assert reason.startswith("no client could be opened on n1, n2; the last error: ConnectionRefusedError: n2 refused")
 
 
@@ -565,7 +565,7 @@ def test_a_node_at_which_no_client_could_be_opened_is_named_with_the_error_of_op
         async def close(self) -> None:
             raise AttributeError("no attribute 'writer'")
 
-    report = simulated(
+    status = simulated(
         interpret(
             time_limit(3.0, stagger(0.1, numbers())),
             endpoints=ENDPOINTS,
@@ -574,8 +574,8 @@ def test_a_node_at_which_no_client_could_be_opened_is_named_with_the_error_of_op
             concurrency=2,
         )
     )
-    assert report.ok > 0
-    (reason,) = report.unknown
+    assert status.ok > 0
+    (reason,) = status.unknown
     place = r"test_interpreter.py:\d+"
     assert re.fullmatch(
         rf"no client could be opened on n2; the last error: AttributeError: no attribute 'adress' at {place}", reason
@@ -591,8 +591,8 @@ def test_opening_has_a_time_limit_and_is_tried_again() -> None:
     recorded = Recorded()
     client = lambda: Slow(quick, [])  # noqa: E731
     options: dict[str, Any] = {"endpoints": ENDPOINTS[:1], "client": client, "concurrency": 1}
-    report = simulated(interpret(some(3), recorder=recorded, operation_timeout=2.0, **options))
-    assert report.failed_opens == {"n1": 3}
+    status = simulated(interpret(some(3), recorder=recorded, operation_timeout=2.0, **options))
+    assert status.failed_opens == {"n1": 3}
     assert 6 * S < recorded.rows[0].call < 7 * S
 
 
@@ -601,11 +601,11 @@ def test_a_client_whose_close_fails_does_no_harm() -> None:
         async def close(self) -> None:
             raise OSError("broken pipe")
 
-    report = simulated(
+    status = simulated(
         interpret(some(4), endpoints=ENDPOINTS, client=lambda: Clinging(quick, []), recorder=Recorded(), concurrency=2)
     )
-    assert (report.ok, report.failed_closes, report.unknown) == (4, 2, [])
-    assert report.close_errors["n1"].startswith("OSError: broken pipe")
+    assert (status.ok, status.failed_closes, status.unknown) == (4, 2, [])
+    assert status.close_errors["n1"].startswith("OSError: broken pipe")
 
 
 def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_same_clients() -> None:
@@ -630,13 +630,13 @@ def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_sam
             assert max(row.call for row in recorded.rows) < 2.2 * S
             assert recorded.rows[-1].completion.error == "timeout"
             assert recorded.arguments == [-1, 0, 1, 2, 3, 4]
-            report = await interpreter.run(in_phase("drain", each_process(limit(1, numbers("drain")))))
+            status = await interpreter.run(in_phase("drain", each_process(limit(1, numbers("drain")))))
         drained = [row for row in recorded.rows if row.operation.phase == "drain"]
         assert [row.process for row in drained] in ([1, 2], [2, 1])
         assert log.count("open n1") == 2, "only the worker whose operation timed out opened another client"
         assert log.count("open n2") == 1
-        assert report.stopped
-        assert report.unknown == [], "that is for the judge to say"
+        assert status.stopped
+        assert status.unknown == [], "that is for the judge to say"
 
     log: list[str] = []
     simulated(go())
@@ -687,11 +687,11 @@ def test_until_ends_a_run_without_making_it_an_interruption() -> None:
         async with Interpreter(
             endpoints=ENDPOINTS, client=lambda: Scripted(quick, []), recorder=recorded, concurrency=2
         ) as interpreter:
-            report = await interpreter.run(stagger(0.1, numbers()), until=ended)
-            before = report.completed
+            status = await interpreter.run(stagger(0.1, numbers()), until=ended)
+            before = status.completed
             await interpreter.run(some(5))
         assert max(row.call for row in recorded.rows[:before]) < 2 * S
-        assert (report.completed, report.unknown) == (before + 5, [])
+        assert (status.completed, status.unknown) == (before + 5, [])
 
     simulated(go())
 
@@ -847,7 +847,7 @@ class Blocking:
 def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
     recorded = Recorded()
     Blocking.threads.clear()
-    report = asyncio.run(
+    status = asyncio.run(
         interpret(
             some(10),
             endpoints=ENDPOINTS,
@@ -860,7 +860,7 @@ def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
     assert recorded.arguments == list(range(10))
     assert [row.operation.argument for row in recorded.rows if row.completion.error == "timeout"] == [1]
     assert threading.main_thread().name not in Blocking.threads
-    assert report.unknown == []
+    assert status.unknown == []
 
 
 class Kept(Blocking):

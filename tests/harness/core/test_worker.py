@@ -10,8 +10,8 @@ import pytest
 
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.client import Endpoint
+from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.core.report import RunReport
 from assay.harness.core.timestamps import Stamps
 from assay.harness.core.worker import Worker, WorkerEnvironment
 
@@ -40,7 +40,7 @@ def test_a_worker_whose_run_ends_as_its_operation_expires_ends() -> None:
     async def go() -> None:
         ended: list[Worker] = []
         opened: list[Worker] = []
-        environment = WorkerEnvironment(Hanging, None, Stamps(), RunReport(), 5.0, ended.append, opened.append)
+        environment = WorkerEnvironment(Hanging, None, Stamps(), InterpreterStatus(), 5.0, ended.append, opened.append)
         worker = Worker(0, 0, 1, Endpoint("n1", "10.0.0.1:9092", ()), environment)
         await asyncio.sleep(0.1)
         assert opened == [worker]
@@ -88,7 +88,7 @@ def test_a_client_that_keeps_its_connections_is_the_next_process_too(
         ended: list[int] = []
         ready: list[int] = []
         environment = WorkerEnvironment(
-            kind, None, Stamps(), RunReport(), 5.0,
+            kind, None, Stamps(), InterpreterStatus(), 5.0,
             lambda worker: ended.append(worker.process), lambda worker: ready.append(worker.process),
         )  # fmt: skip
         worker = Worker(0, 0, 10, Endpoint("n1", "10.0.0.1:9092", ()), environment)

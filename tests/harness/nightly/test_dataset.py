@@ -250,7 +250,7 @@ def test_the_command_names_what_has_no_verdict_and_what_is_no_store(
     assert "holds something else" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="64"):
         main(["nights", "add", str(root), f"--into={into}", "--night=today"])
-    assert "no date such as" in capsys.readouterr().err
+    assert "is not a date; give one such as" in capsys.readouterr().err
 
 
 def test_a_data_set_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:

@@ -621,7 +621,7 @@ def test_measuring_has_a_share_of_the_budget_and_the_record_says_what_was_not_me
     )
     assert outcomes(results) == ["pass", "pass"]
     folder = night_record.night_folder(store, "n")
-    used, late = folder.read_measured()
+    used, late = folder.read_measurements()
     why = "the share of the budget for measuring, 20%, was used up"
     assert said == [why]
     assert (used.cell, used.detail) == ("pass", f"stopped, because {why}")
@@ -634,7 +634,7 @@ def test_a_measurement_without_a_result_is_recorded(tmp_path: Path) -> None:
     store = tmp_path / "store"
     one = msgspec.structs.replace(begun(store, [cell("pass")], "n"), sensitivity=True)
     gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER))
-    (line,) = night_record.night_folder(store, "n").read_measured()
+    (line,) = night_record.night_folder(store, "n").read_measurements()
     assert line.detail == "it ended with exit code 1 and without a result"
 
 
@@ -645,7 +645,7 @@ def test_a_run_without_its_history_is_not_measured_and_the_record_says_so(
     store = tmp_path / "store"
     one = msgspec.structs.replace(begun(store, [cell("pass")], "n"), sensitivity=True)
     gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER))
-    (line,) = night_record.night_folder(store, "n").read_measured()
+    (line,) = night_record.night_folder(store, "n").read_measurements()
     assert line.detail == f"not begun, because {night_runner.HISTORY_REMOVED}"
     assert measured(store) == []
 
@@ -678,7 +678,7 @@ def test_a_night_that_was_killed_while_it_measured_records_it(tmp_path: Path) ->
     folder = night_record.night_folder(store, "n")
     folder.write_running(night_record.RunningAttempt(result=result, owner="gone"))
     gone_on_with(store, one)
-    (line,) = folder.read_measured()
+    (line,) = folder.read_measurements()
     assert (line.cell, line.run, line.detail) == ("pass", result.runs[0], "the night itself was killed")
 
 

@@ -529,7 +529,7 @@ def test_low_sensitivity_and_missed_violations_are_named(tmp_path: Path) -> None
     measurement = night_record.Measurement(
         cell="a|b", run="t/r", started="", seconds=0.0, detail="not begun, because <why>"
     )
-    night_record.night_folder(tmp_path, "n").append_measured(measurement)
+    night_record.night_folder(tmp_path, "n").append_measurement(measurement)
     said = to_markdown(of_night(tmp_path))
     assert "### Sensitivity that is not known\n\n- a\\|b: not begun, because \\<why\\>" in said
     path.write_bytes(msgspec.json.encode(measured))

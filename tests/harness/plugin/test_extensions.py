@@ -102,9 +102,10 @@ def test_a_model_that_there_is_not_is_an_error_of_its_test_with_the_remedy(exten
 def test_a_contract_names_faults_that_there_are() -> None:
     registry = Registry.standard()
     stalls = forbid("lost-write", may_stall=["kil"])
-    assert (registry.explain_invalid(stalls) or "").startswith("no fault 'kil'; did you mean kill? a conftest.py adds")
+    said = registry.explain_invalid(stalls) or ""
+    assert said.startswith("there is no fault 'kil'; did you mean kill? a conftest.py adds")
     tolerates = forbid("lost-write").tolerate_under("lost-write", faults=["hiccup"], because="it sleeps")
-    assert (registry.explain_invalid(tolerates) or "").startswith("no fault 'hiccup'; known here: ")
+    assert (registry.explain_invalid(tolerates) or "").startswith("there is no fault 'hiccup'; known here: ")
     assert registry.explain_invalid(forbid("lost-write", may_stall=["kill"])) is None
 
 
@@ -112,7 +113,7 @@ def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> Non
     extended.makeconftest(EXTENSION.read_text().replace('"hiccup"', '"kill"'))
     result = extended.runpytest_inprocess(*FAST)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*two faults are called kill: rename one*"])
+    result.stderr.fnmatch_lines(["*two faults have the name kill: rename one*"])
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_one_name_stands_for_one_thing() -> None:
         Registry.extended(families=[family])
     with pytest.raises(SettingsError, match="the model 'register' exists twice"):
         Registry.extended(models=[Registry.standard().models["register"]])
-    with pytest.raises(SettingsError, match="two faults are called kill"):
+    with pytest.raises(SettingsError, match="two faults have the name kill"):
         Registry.extended(faults=[Kill()])
 
 

@@ -125,7 +125,7 @@ class Named(Model):
     ("model", "reason"),
     [
         ('linearizable("cas-registre")', "no model 'cas-registre'; did you mean cas-register?"),
-        ("linearizable(Settings)", "model=assay.harness.run.settings:Settings is no subclass of assay.Model"),
+        ("linearizable(Settings)", "model=assay.harness.run.settings:Settings is not a subclass of assay.Model"),
     ],
 )
 def test_a_model_that_is_none_is_an_error_before_anything_starts(

@@ -135,7 +135,7 @@ def twice():
     assert result.ret == 128 + signal.SIGHUP
     result.stderr.fnmatch_lines(
         [
-            "assay: a second signal, SIGHUP: ended at once; left behind, until `assay heal` or the next session *:",
+            "assay: a second signal, SIGHUP: ended at once; these changes are left; `assay heal` or the next *:",
             "  container the-container",
             "  network the-network",
         ]

@@ -20,9 +20,9 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.system import System
 from assay.harness.core.client import ClientHome, Endpoint
 from assay.harness.core.generator import limit
+from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
 from assay.harness.remote.messages import RaisedAnswer, Request, encode_message, receive_message
 from assay.harness.remote.runtime import ClientRuntime
@@ -209,7 +209,7 @@ def test_a_client_that_keeps_is_kept_as_long_as_it_answers() -> None:
 def test_what_escapes_from_the_client_arrives_with_its_traceback_and_no_verdict_can_be_pass(
     f: str, recorded: str
 ) -> None:
-    async def main() -> RunReport:
+    async def main() -> InterpreterStatus:
         async with node() as made:
             completed: list[Completed] = []
 

@@ -49,11 +49,11 @@ def test_a_client_blocks_or_has_coroutines(toy: ModuleType) -> None:
     def plain(self: Any, *given: Any) -> None: ...
 
     methods = dict.fromkeys(("open", "invoke", "close", "effects"), plain)
-    assert "no coroutines: `async def`, or `blocking" in rejected(toy.ToySystem(), type("Mine", (), methods))
+    assert "not coroutines: write `async def`, or set `blocking" in rejected(toy.ToySystem(), type("Mine", (), methods))
     blocking = type("Mine", (), {**methods, "blocking": True})
     experiment(system=toy.ToySystem(), client=blocking, contract=Contract())(body)
     mixed = type("Mine", (), {**methods, "blocking": True, "open": toy.ToyClient.open})
-    assert "says `blocking = True`, and has" in rejected(toy.ToySystem(), mixed)
+    assert "has `blocking = True`, but its methods are" in rejected(toy.ToySystem(), mixed)
 
 
 @pytest.mark.parametrize("name", ["open", "invoke", "close", "effects"])

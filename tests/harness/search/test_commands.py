@@ -156,7 +156,7 @@ def test_what_a_search_reaches_of_the_systems_code_is_shown(
         (("--explore=0",), "--explore=0 must be between 0.001 and 1,000,000,000 examples, or seconds"),
         (("--code-coverage=on",), "goes with --explore"),
         (("--explore=5", "--code-coverage=perhaps"), "is not one of auto, on, off"),
-        (("--set=partitions",), "is not NAME=VALUE"),
+        (("--set=partitions",), "is not written as NAME=VALUE"),
     ],
 )
 def test_what_makes_no_sense_is_refused(toy_project: pytest.Pytester, options: tuple[str, ...], message: str) -> None:

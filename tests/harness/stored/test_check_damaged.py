@@ -346,7 +346,7 @@ def test_a_killed_run_may_have_effects_whose_operations_were_not_written(tmp_pat
 
 def test_two_engines_or_a_master_for_duckdb_is_wrong_usage(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(history), "--engine=duckdb", "--spark-master=yarn"]) == ExitCode.USAGE
-    assert "--spark-master=yarn goes with --engine=spark or auto" in capsys.readouterr().err
+    assert "--spark-master=yarn needs --engine=spark or --engine=auto" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["check", str(history), "--engine=abacus"])
     assert caught.value.code == ExitCode.USAGE

@@ -32,7 +32,7 @@ from assay.checkers.groups.starts import STARTS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.liveness.client_progress import PROGRESS
-from assay.checkers.liveness.family import REST
+from assay.checkers.liveness.family import LIVENESS
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
@@ -162,7 +162,7 @@ UNPLANTED = (
     PROGRESS,
     REJECTED_CHANGES,
     REPORTED,
-    REST,
+    LIVENESS,
     REBALANCE_CHURN,
     GROUP_CONVERGENCE,
     SPLIT_VIEWS,

@@ -391,7 +391,7 @@ def test_readers_of_what_was_cleaned_go_on_until_it_is_purged() -> None:
         assert bench.replaced == [1, 1]
         assert bench.offsets() == [5, 6]
         assert [m.offset for s in slices for m in message_set.decode(s.read())] == [0, 1, 2, 3, 4, 5]
-        log.purge(2)
+        log.purge_retired(2)
         for old in slices:
             with pytest.raises(SliceRemoved):
                 old.read()

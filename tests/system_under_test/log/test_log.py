@@ -848,7 +848,7 @@ def test_a_reader_of_a_retired_segment_goes_on_until_it_is_purged() -> None:
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1000)
         assert values(slice_.read()) == [b"0", b"1"]
-        log.purge()
+        log.purge_retired()
         with pytest.raises(SliceRemoved):
             slice_.read()
         assert not [path for path in bench.disk.files() if "deleted" in path]
@@ -863,11 +863,11 @@ def test_a_purge_takes_those_alone_whose_time_has_come() -> None:
         early, late = log.read(0, 1000), log.read(2, 1000)
         assert await remove_expired_segments(log, lambda: 2, retention_ms=-1, retention_bytes=0) == 1
         assert await remove_expired_segments(log, lambda: 4, retention_ms=-1, retention_bytes=0) == 1
-        log.purge(1)
+        log.purge_retired(1)
         with pytest.raises(SliceRemoved):
             early.read()
         assert values(late.read()) == [b"2", b"3"]
-        log.purge()
+        log.purge_retired()
         with pytest.raises(SliceRemoved):
             late.read()
 

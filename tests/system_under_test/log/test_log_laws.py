@@ -209,7 +209,7 @@ class Model:
             if not self.content.doomed:
                 assert self.log.size >= min(keep_bytes, 1)  # the last segment is never taken for its bytes alone
         if self.random.random() < 0.5:
-            self.log.purge()
+            self.log.purge_retired()
         self.start = self.log.start_offset
         kept = {offset: one for offset, one in self.held.items() if offset >= self.start}
         self.content = self.content._replace(held=kept)

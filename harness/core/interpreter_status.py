@@ -1,4 +1,4 @@
-"""Report of a run in addition to its history: counts, and errors in the harness and its clients."""
+"""Status of an interpreter: counts, and errors in the harness and its clients, in addition to the history."""
 
 import sys
 import traceback
@@ -26,8 +26,8 @@ class UnexpectedException:
 
 
 @dataclass
-class RunReport:
-    """The report of an interpreter, filled in while it runs. It may be read at any time."""
+class InterpreterStatus:
+    """Counts and errors of an interpreter, updated while it runs. They may be read at any time."""
 
     ok: int = 0
     fail: int = 0
