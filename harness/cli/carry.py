@@ -25,8 +25,16 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "carry", help="copy the small files of a store, for later nights", description=DESCRIPTION, epilog=EPILOG
     )
-    parser.add_argument("store", type=Path, metavar="STORE", help="source; a missing folder counts as empty")
-    parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="target store, made if it is missing")
+    parser.add_argument(
+        "store", type=Path, metavar="STORE", help="the store that is read; a missing folder counts as empty"
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the store that is written; it is created if it is missing",
+    )
     parser.set_defaults(run=run)
 
 

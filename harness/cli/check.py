@@ -94,7 +94,7 @@ def add(commands: Any) -> None:
     models = "\n".join(f"  {name:24}{about}" for name, about in MODELS.items())
     parser = commands.add_parser(
         "check",
-        help="judge a stored history, or one from elsewhere",
+        help="judge a stored history, or one of another tool",
         description=DESCRIPTION,
         epilog=EXAMPLES.replace("{models}", models),
     )
@@ -139,7 +139,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level", type=_parse_level, metavar="LEVEL",
         help="for a workload of transactions: the isolation level that they must satisfy, such as read-committed, "
-        "snapshot-isolation or strict-serializable (rw-register: serializable)",
+        "snapshot-isolation or strict-serializable (default for rw-register: serializable)",
     )  # fmt: skip
     parser.add_argument(
         "--certificate", type=Path, metavar="FILE",
@@ -150,7 +150,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         help="for a workload of transactions: judge the reads of failed and unknown transactions as well",
     )  # fmt: skip
     parser.add_argument(
-        "--negative-balances", action="store_true", help="accounts of a bank may hold less than nothing"
+        "--negative-balances", action="store_true", help="accounts of a bank may have a negative balance"
     )
     parser.add_argument(
         "--linearizable", action="store_true",
@@ -163,7 +163,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit", dest="seconds", type=_parse_seconds, metavar="SECONDS",
         help="seconds that the search by --model may take for each key, or that by --level for the history; beyond "
-        "them it is unknown (300). Reading the file does not count",
+        "them it is unknown (default: 300). Reading the file does not count",
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", dest="bytes", type=_parse_bytes, metavar="SIZE",
@@ -197,7 +197,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="default: sqlite for a small history, duckdb while it fits, else spark",
     )  # fmt: skip
     parser.add_argument(
-        "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
+        "--spark-master",
+        metavar="URL",
+        help="the Spark that judges the history: local[4], spark://..., yarn, k8s://...",
     )
 
 

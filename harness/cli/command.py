@@ -131,7 +131,9 @@ def _parse_path(text: str) -> Path:
 
 def add_yes_option(parser: argparse.ArgumentParser) -> None:
     """Adds ``--yes``, for verbs that ask before they delete or execute."""
-    parser.add_argument("--yes", action="store_true", help="do not ask; required if there is no terminal")
+    parser.add_argument(
+        "--yes", action="store_true", help="answer the question with yes; required if there is no terminal"
+    )
 
 
 def confirm(question: str, arguments: argparse.Namespace) -> bool:
@@ -169,7 +171,7 @@ def note(line: str) -> None:
 def add_system_option(parser: argparse.ArgumentParser) -> None:
     """Adds ``--system``, for verbs that need a system but have no run that names it."""
     parser.add_argument(
-        "--system", default=DEFAULT, metavar="NAME", help="your own: package.module:Class (default: the broker)"
+        "--system", default=DEFAULT, metavar="NAME", help="the system, as package.module:Class (default: the broker)"
     )
 
 

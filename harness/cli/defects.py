@@ -48,19 +48,27 @@ def add(commands: Any) -> None:
         "defects", help="list the defects built into the broker, for --defect=NAME, or verify that they are caught",
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
-    parser.add_argument("--verify", action="store_true", help="execute the run of each, with the defect and without")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these defects (default: all)")
+    parser.add_argument(
+        "--verify", action="store_true", help="execute the run of each defect, with the defect and without"
+    )
     parser.add_argument("--seeds", type=parse_seeds, default=range(1, 11), metavar="N",
-        help="the number of runs of each, with the seeds 1 to N, or FIRST..LAST (10)")  # fmt: skip
+        help="the number of runs of each, with the seeds 1 to N, or FIRST..LAST (default: 10)")  # fmt: skip
     parser.add_argument("--cluster", choices=CLUSTERS, default=SIM,
-        help="the cluster of runs that do not name one (sim)")  # fmt: skip
-    parser.add_argument("--jobs", type=parse_positive, default=2, metavar="N", help="runs at a time (2)")
+        help="the cluster of runs that do not name one (default: sim)")  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=parse_positive, default=2, metavar="N", help="number of runs at a time (default: 2)"
+    )
     parser.add_argument("--limit", type=parse_positive, default=SESSION_TIMEOUT, metavar="S",
-        help=f"wall-clock seconds after which a run is killed, and broken ({SESSION_TIMEOUT})")  # fmt: skip
+        help="wall-clock seconds after which a run is killed and counts as broken (default: "
+             f"{SESSION_TIMEOUT})")  # fmt: skip
     parser.add_argument("--store", type=Path, metavar="DIR",
-        help="keep all runs there (default: only broken runs, and failures without a defect, in a temporary folder)",
+        help="keep all runs in this store (default: only broken runs, and failures without a "
+             "defect, in a temporary folder)",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="as JSON: a list; with --verify an object with every run")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: a list; with --verify, an object with every run"
+    )
     add_system_option(parser)
     parser.set_defaults(run=run)
 

@@ -12,8 +12,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("doctor", help="report what this machine can do, and what to install")
     parser.add_argument("--cluster", choices=[SSH], help="examine machines of your own instead of this one")
     parser.add_argument("--hosts", metavar="FILE", type=Path, default=Path(DEFAULT_HOSTS),
-                        help=f"the file that lists the machines and their access ({DEFAULT_HOSTS})")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="as a JSON list")
+                        help=f"file that lists the machines and their access (default: {DEFAULT_HOSTS})")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.set_defaults(run=run)
 
 

@@ -27,11 +27,19 @@ exit codes: 0 done, or nothing to do; 2 nothing was deleted, because it was not 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("gc", help="delete old runs", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument(
-        "--keep", type=parse_count, default=10, metavar="N", help="newest runs to keep of each test (10)"
+        "store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="the store (default: store)"
     )
-    parser.add_argument("--older-than", type=parse_count, metavar="DAYS", help="only runs that began longer ago")
+    parser.add_argument(
+        "--keep",
+        type=parse_count,
+        default=10,
+        metavar="N",
+        help="number of newest runs to keep of each test (default: 10)",
+    )
+    parser.add_argument(
+        "--older-than", type=parse_count, metavar="DAYS", help="delete only runs that began longer ago than this"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only list the runs that would be deleted")
     add_yes_option(parser)
     parser.set_defaults(run=run)

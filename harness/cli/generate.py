@@ -27,18 +27,36 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("generate", help="write a synthetic history of any size to check",
         description=DESCRIPTION, epilog=_describe_catalogue())  # fmt: skip
     option = parser.add_argument
-    option("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"{', '.join(CATALOGUE)}")
-    option("--out", type=Path, required=True, metavar="DIR", help="an empty or missing folder")
-    option("--operations", type=parse_count, default=100_000, metavar="N", help="default: 100000")
-    option("--clients", type=parse_count, default=50, metavar="N", help="operations open at once (50)")
-    option("--keys", type=parse_count, default=100, metavar="N", help="partitions, registers, leases... (100)")
-    option("--seed", type=parse_count, default=0, metavar="N", help="equal seeds give equal histories (0)")
-    option("--info-share", type=float, default=0.01, metavar="SHARE", help="share of operations that time out (0.01)")
+    option("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"one of {', '.join(CATALOGUE)}")
+    option(
+        "--out", type=Path, required=True, metavar="DIR", help="the folder that is written; it must be empty or missing"
+    )
+    option(
+        "--operations", type=parse_count, default=100_000, metavar="N", help="number of operations (default: 100000)"
+    )
+    option(
+        "--clients", type=parse_count, default=50, metavar="N", help="operations that are pending at once (default: 50)"
+    )
+    option(
+        "--keys",
+        type=parse_count,
+        default=100,
+        metavar="N",
+        help="number of partitions, registers, leases, ... (default: 100)",
+    )
+    option("--seed", type=parse_count, default=0, metavar="N", help="equal seeds give equal histories (default: 0)")
+    option(
+        "--info-share",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="share of operations that time out (default: 0.01)",
+    )
     option("--bursts", type=parse_count, metavar="N", help="operations time out in N windows, in which "
         "few clients get an answer, as under network faults; 0: anywhere (default: one for each 25000 "
         "operations)")  # fmt: skip
     option("--plant", action="append", default=[], metavar="ANOMALY",
-        help="plant one, in a key of its own; may be given more than once")  # fmt: skip
+        help="plant this anomaly, in a key of its own; may be repeated")  # fmt: skip
     parser.set_defaults(run=run)
 
 

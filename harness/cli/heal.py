@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for line in report.failed:
         print(f"failed: {line}", file=sys.stderr)
     for line in report.possibly_alive:
-        print(f"left: {line}", file=sys.stderr)
+        print(f"kept: {line}", file=sys.stderr)
     if not report.undone and not report.failed:
         print("nothing to undo")
     return ExitCode.FAIL if report.failed else ExitCode.PASS

@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         "with the software that its nodes need, and on the base images that it names. Afterwards its runs need no "
         "network to build images."
     ))  # fmt: skip
-    parser.add_argument("--system", metavar="MODULE:SYSTEM", help="as for `assay defects`")
+    parser.add_argument("--system", metavar="MODULE:SYSTEM", help="the system whose images are built, as MODULE:SYSTEM")
     parser.add_argument("--client", metavar="MODULE:CLASS", help="with --system: also the software of its client nodes")
     parser.set_defaults(run=build_images)
     parser = actions.add_parser(

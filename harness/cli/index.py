@@ -35,7 +35,9 @@ def add(commands: Any) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that ``assay index`` and ``assay serve`` share."""
-    parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
+    parser.add_argument(
+        "store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="the store (default: store)"
+    )
     add_known_option(parser)
     parser.add_argument("--trends", type=Path, metavar="FILE",
         help=f"the output of `assay nights trends` (STORE/{TRENDS}, if it exists)")  # fmt: skip
@@ -54,9 +56,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         mark = f"its mark expired at {failure.mark.expires}" if failure.mark else "not marked as known"
         note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
     for damaged in page.damaged if arguments.check else ():
-        note(f"cannot be read, and may have failed: {damaged}")
+        note(f"the following cannot be read, and may have failed: {damaged}")
     for unjudged in page.unjudged if arguments.check else ():
-        note(f"has no verdict, and may have failed: {unjudged}")
+        note(f"the following run has no verdict, and may have failed: {unjudged}")
     if not arguments.check:
         return ExitCode.PASS
     if page.counting:

@@ -50,11 +50,22 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--budget",
         metavar="TIME",
-        help="30min, 8h; required, except with --resume, where the default is the unused time",
+        help="time of the night, such as 30min or 8h; required, except with --resume, where the "
+        "default is the unused time",
     )
-    parser.add_argument("--matrix", type=Path, default=Path("nightly.toml"), metavar="FILE", help="(nightly.toml)")
-    parser.add_argument("--night", metavar="ID", help="its name; all seeds follow from it (default: the UTC day)")
-    parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where runs are kept (store)")
+    parser.add_argument(
+        "--matrix",
+        type=Path,
+        default=Path("nightly.toml"),
+        metavar="FILE",
+        help="the file with the matrix (default: nightly.toml)",
+    )
+    parser.add_argument(
+        "--night", metavar="ID", help="name of the night; all seeds follow from it (default: the UTC day)"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=Path("store"), metavar="DIR", help="folder of the runs (default: store)"
+    )
     parser.add_argument("--version", metavar="TEXT", help="version under test (default: git describe, at the matrix)")
     parser.add_argument("--split", type=parse_share, default=(1, 1), metavar="K/N",
         help="part K of N: every Nth cell; `assay summary` combines all parts of a --night")  # fmt: skip

@@ -43,9 +43,14 @@ def _define_add(actions: Any) -> None:
         "Each run becomes one row; a run that is added again replaces its row. Runs that did not end, or are damaged, "
         "become rows without a verdict, and are named on standard error."))  # fmt: skip
     parser.add_argument("stores", nargs="+", type=Path, metavar="STORE", help="a folder with <test>/<time>/ in it")
-    parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="created if it is missing")
     parser.add_argument(
-        "--night", type=parse_day, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)"
+        "--into", type=Path, required=True, metavar="DATASET", help="the data set; it is created if it is missing"
+    )
+    parser.add_argument(
+        "--night",
+        type=parse_day,
+        metavar="DATE",
+        help="date of the night, such as 2026-11-21 (default: the UTC day on which each run began)",
     )
     parser.set_defaults(run=add_runs)
 
@@ -57,7 +62,10 @@ def _define_show(actions: Any) -> None:
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.add_argument("--json", action="store_true", help="all tables of all nights as one JSON object")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="also write each as Parquet and CSV; only earlier tables are replaced"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="also write each table into this folder, as Parquet and CSV; only earlier tables are replaced",
     )
     parser.add_argument(
         "--require-detection", action="store_true",
@@ -72,7 +80,9 @@ def _define_trends(actions: Any) -> None:
         "Compares the newest nights of each cell with earlier ones: rate, latency, recovery, time to detection, and "
         "share of failures. At most 1 in 100 listed changes is noise (docs/guide/nights.md)."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write them there as JSON; `assay index` draws them")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write them as JSON to this file; `assay index` draws them"
+    )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     parser.add_argument("--check", action="store_true", help="exit 1 when anything got worse")
     _add_computing_options(parser)
@@ -80,7 +90,9 @@ def _define_trends(actions: Any) -> None:
 
 
 def _add_computing_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: by DuckDB, here)")
+    parser.add_argument(
+        "--spark-master", metavar="URL", help="the Spark that computes the tables (default: DuckDB on this machine)"
+    )
     add_system_option(parser)
 
 

@@ -13,7 +13,9 @@ def add(commands: Any) -> None:
         "it injects the same faults at the same times, and compares the anomalies. It executes the run's test, so it "
         "asks first. Exit codes: 0 same result, 1 another result, 2 not confirmed."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="store for the new run (that of the first run)")
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR", help="store for the new run (default: the store of the first run)"
+    )
     add_yes_option(parser)
     parser.set_defaults(run=run)
 

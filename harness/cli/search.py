@@ -28,8 +28,8 @@ def add(commands: Any) -> None:
     actions = search.add_subparsers(required=True, metavar="ACTION")
     parser = actions.add_parser("show", help="show what was reached, and what was not", description=DESCRIPTION)
     parser.add_argument("path", type=Path, nargs="?", default=Path("store"), metavar="PATH",
-        help="a store, or a file of its searches/ folder (store)")  # fmt: skip
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page")
+        help="a store, or a file of its searches/ folder (default: store)")  # fmt: skip
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page to this file")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON array")
     parser.set_defaults(run=run)
 

@@ -43,12 +43,14 @@ def add(commands: Any) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="a run that passed, or a history folder")
     parser.add_argument(
         "--plants", type=parse_positive, default=30, metavar="N",
-        help="violations for each anomaly: N at claims that the history exposed, and N at any claims (30)",
+        help="violations for each anomaly: N at claims that the history exposed, and N at any claims (default: 30)",
     )  # fmt: skip
     parser.add_argument(
         "--anomaly", action="append", default=[], metavar="NAME", help="only this anomaly; may be repeated"
     )
-    parser.add_argument("--seed", type=parse_count, default=0, metavar="N", help="draws other claims (0)")
+    parser.add_argument(
+        "--seed", type=parse_count, default=0, metavar="N", help="seed of the drawn claims (default: 0)"
+    )
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="as for `assay check`")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_plugin_options(parser)

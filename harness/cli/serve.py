@@ -40,7 +40,13 @@ def add(commands: Any) -> None:
         "Serves the page of `assay index` and the runs' files on the loopback address. The page is renewed while "
         "runs are added, and reloads itself."))  # fmt: skip
     add_options(parser)
-    parser.add_argument("--port", type=parse_count, default=8020, metavar="N", help="0: any free port (8020)")
+    parser.add_argument(
+        "--port",
+        type=parse_count,
+        default=8020,
+        metavar="N",
+        help="port of the page; 0 takes any free port (default: 8020)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -103,7 +109,7 @@ class PageCache:
                 raise
             self._page = self._page or f"<!DOCTYPE html><title>assay</title><pre>{escape(problem)}</pre>".encode()
         if problem not in (None, self._problem):
-            note(f"{problem}; the last page is shown until this is mended")
+            note(f"{problem}; the last page is shown until this is fixed")
         self._problem = problem
 
 

@@ -14,7 +14,11 @@ def add(commands: Any) -> None:
         "It executes the run's test, so it asks you first. Exit code 2: you declined."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
     parser.add_argument(
-        "--replays", type=parse_count, default=10, metavar="N", help="runs that estimate the failure rate (10)"
+        "--replays",
+        type=parse_count,
+        default=10,
+        metavar="N",
+        help="number of runs that estimate the failure rate (default: 10)",
     )
     parser.add_argument(
         "--budget", type=parse_count, metavar="S", help="seconds for all runs (default: until the schedule is minimal)"

@@ -32,16 +32,25 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "summary", help="report a night as Markdown and JUnit XML", description=DESCRIPTION, epilog=EPILOG
     )
-    parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
-    parser.add_argument("--night", metavar="ID", help="(the newest)")
+    parser.add_argument(
+        "store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="the store (default: store)"
+    )
+    parser.add_argument("--night", metavar="ID", help="name of the night (default: the newest)")
     add_known_option(parser)
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write it there instead of printing it")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML there")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the summary to this file instead of printing it"
+    )
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML to this file")
     parser.set_defaults(run=run)
 
 
 def add_known_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it exists)")
+    parser.add_argument(
+        "--known",
+        type=Path,
+        metavar="FILE",
+        help=f"file with the marks of known failures (default: {KNOWN}, if it exists)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:

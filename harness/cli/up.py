@@ -29,12 +29,18 @@ def add(commands: Any) -> None:
         "first use."),
         epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
     parser.add_argument("--nodes", type=parse_positive, metavar="N",
-        help="brokers, or nodes of each role (as the system declares, else 3)")  # fmt: skip
-    parser.add_argument("--zookeepers", type=parse_positive, default=1, metavar="N", help="ZooKeeper servers (1)")
+        help="number of brokers, or of nodes of each role (default: as the system declares, else 3)")  # fmt: skip
     parser.add_argument(
-        "--partitions", type=parse_positive, default=4, metavar="N", help="partitions of a new topic (4)"
+        "--zookeepers", type=parse_positive, default=1, metavar="N", help="number of ZooKeeper servers (default: 1)"
     )
-    parser.add_argument("--defect", metavar="NAME", help="switch on one of `assay defects`")
+    parser.add_argument(
+        "--partitions",
+        type=parse_positive,
+        default=4,
+        metavar="N",
+        help="number of partitions of a new topic (default: 4)",
+    )
+    parser.add_argument("--defect", metavar="NAME", help="switch on this defect; `assay defects` lists them")
     add_system_option(parser)
     parser.set_defaults(run=run)
 

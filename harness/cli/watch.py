@@ -31,9 +31,9 @@ exit codes: as of assay check; with --fail-fast 1 at the first forbidden anomaly
 def add(commands: Any) -> None:
     parser = commands.add_parser("watch", help="judge a running run", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
-        "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (store)"
+        "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (default: store)"
     )
-    parser.add_argument("--fail-fast", action="store_true", help="end with the first forbidden anomaly")
+    parser.add_argument("--fail-fast", action="store_true", help="end at the first forbidden anomaly")
     add_plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print each judgement as one JSON object in a line")
     parser.set_defaults(run=run)

@@ -56,12 +56,17 @@ def add_options(parser: pytest.Parser) -> None:
     add = group.addoption
     add(command_line.RESET, action=ResetAction, help=argparse.SUPPRESS)
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
-        help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
-             "'none' (default), 'all', 'mix' (overlapping faults of all kinds; docs/guide/faults.md)")  # fmt: skip
+        help="inject these faults; faults with a comma between them are injected in one run; if the "
+             "option is repeated, each "
+             "makes tests of its own; 'none' (default), 'all' (tests for each fault), 'mix' "
+             "(overlapping faults of all kinds; "
+             "docs/guide/faults.md)")  # fmt: skip
     add("--nemesis-interval", default=None, metavar="S",
-        help="seconds between injections (10; with the mix 5); a fault is healed after half of this time")  # fmt: skip
+        help="seconds between injections (default: 10, with --nemesis=mix 5); a fault is healed "
+             "after half of this time")  # fmt: skip
     add("--nemesis-target", default=None, metavar="WHO",
-        help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
+        help="the nodes that faults hit: one, minority, half, majority, all, leader[:KEY], "
+             "follower[:KEY], controller, coordinator[:GROUP], "
         "consumer, consumers, zookeeper, zookeepers, origin, or names: n2, n1+n3 (docs/guide/faults.md)")  # fmt: skip
     add("--replay", default=None, metavar="FILE",
         help="play the schedule in this file (a run's schedule.json, or one written by hand)")  # fmt: skip
@@ -69,20 +74,28 @@ def add_options(parser: pytest.Parser) -> None:
         "--nemesis-trigger",
         default=command_line.DEFAULT_TRIGGER,
         metavar="WHEN",
-        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY', "
-        "'hold:NAME' or 'hold:NAME:KEY': exactly at the event (--nemesis-list has some)",
+        help="when a fault is injected: 'every' interval (default), 'after:N' acknowledged "
+        "operations, soon after an event "
+        "('event:NAME' or 'event:NAME:KEY'), or exactly at it ('hold:NAME' or 'hold:NAME:KEY'); --nemesis-list lists "
+        "some events",
     )
-    add("--nemesis-list", action="store_true", help="list the faults, and exit")
+    add("--nemesis-list", action="store_true", help="list the faults and exit")
     add("--workload-mix", action="append", default=[], metavar="MIX[,MIX]",
-        help="add operations, settings and client options to the workload; a comma combines in one run, repeating the "
-        "option makes separate tests; 'none' (default), 'all' (a test for each mix that a workload supports), "
+        help="add operations, settings and client options to the workload; mixes with a comma between them are used in "
+        "one run; if the option is repeated, each makes tests of its own; 'none' (default), 'all' "
+        "(a test for each mix that a workload supports), "
         "'random' (drawn from the seed; docs/cookbook/mixes.md)")  # fmt: skip
-    add("--workload-mix-list", action="store_true", help="list the mixes of the collected tests, and exit")
-    add("--time-limit", default=None, metavar="S", help="seconds of the main phase (30; with the mix 20)")
+    add("--workload-mix-list", action="store_true", help="list the mixes of the collected tests and exit")
+    add(
+        "--time-limit", default=None, metavar="S", help="seconds of the main phase (default: 30, with --nemesis=mix 20)"
+    )
     add("--rate", default=None, metavar="OPS",
-        help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
+        help="operations per second that are called even if earlier ones are pending (open loop). "
+             "Default: each worker calls "
+        "the next operation after an answer (closed loop); with --nemesis=mix 80 per second")  # fmt: skip
     add("--operation-timeout", default=None, metavar="S",
-        help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
+        help="seconds after which an operation's outcome counts as unknown (default: 5, with "
+             "--nemesis=mix 2)")  # fmt: skip
     add("--drain-limit", default=None, metavar="S",
         help="seconds that a drain, or another phase after the last heal, may go on without reading a new record "
         "(default: the longest deadline plus three operation timeouts); after that the verdict is unknown")  # fmt: skip
@@ -90,12 +103,17 @@ def add_options(parser: pytest.Parser) -> None:
         "--concurrency",
         default=None,
         metavar="N",
-        help="number of workers, such as 6, or 2n for two per node (2n; with the mix 6n)",
+        help="number of workers, such as 6, or 2n for two per node (default: 2n, with --nemesis=mix 6n)",
     )
     add("--nodes", default=None, metavar="N",
         help="number of nodes of each role, or by role: server=3,sentinel=5 (default: as the system or the experiment "
         "declares, else 3)")  # fmt: skip
-    add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
+    add(
+        "--zookeepers",
+        default=command_line.DEFAULT_ZOOKEEPERS,
+        metavar="N",
+        help="number of ZooKeeper nodes (default: 1)",
+    )
     add("--workers", default=None, metavar="N",
         help="number of client nodes, for tests that use them (default: as many as --nodes, at most 3)")  # fmt: skip
     add("--clients", default=run_settings.AUTO, metavar="|".join(CLIENT_PLACES),
@@ -105,28 +123,41 @@ def add_options(parser: pytest.Parser) -> None:
         "--seed",
         default=None,
         metavar="N",
-        help="seed of all randomness; repeats a run, in the simulation exactly (default: drawn)",
+        help="seed of all randomness; the same seed repeats a run, in the simulation exactly (default: a drawn seed)",
     )
     add("--repeat", default="1", metavar="N|S",
-        help="run each test N times, with seeds derived from the seed (1); or all tests in rounds until a time is over "
-        "(600s, 10min): a test that has begun by then is completed")  # fmt: skip
+        help="run each test N times, with seeds derived from the seed (default: 1); or repeat all "
+             "tests until this time is "
+        "over (600s, 10min): a test that has begun by then is completed")  # fmt: skip
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
         help="where to run: containers, the simulation, machines of your own by SSH, or a cluster that runs already, "
              "without faults (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--hosts", default=None, metavar="FILE",
-        help=f"the machines of --cluster=ssh or attach ({DEFAULT_HOSTS}); for attach also compose:PROJECT")  # fmt: skip
+        help=f"file with the machines of --cluster=ssh or attach (default: {DEFAULT_HOSTS}); for attach also "
+        "compose:PROJECT")  # fmt: skip
     add("--stop-at-unknown", action="store_true",
         help="let -x and --maxfail count unknown verdicts, too; by default they count only violations")  # fmt: skip
-    add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
+    add(
+        "--store",
+        default="store",
+        metavar="DIR",
+        help="folder of the runs, relative to pytest's rootdir (default: store)",
+    )
     add("--trust-run", action="store_true",
         help="collect tests among stored runs that the command line names, which executes their Python files "
         "(docs/help/security.md)")  # fmt: skip
     add("--reports", default=None, metavar="|".join(REPORT_CHOICES),
-        help="which runs get an HTML page (all; with --repeat, those that fail)")  # fmt: skip
+        help="which runs get an HTML page (default: all, with --repeat those that fail)")  # fmt: skip
     add("--keep-history", default=HISTORY_CHOICES[0], metavar="|".join(HISTORY_CHOICES),
-        help="which runs keep their histories (all); with 'failures' the history of a run is removed once it has "
+        help="which runs keep their histories (default: all); with 'failures' the history of a run "
+             "is removed once it has "
         "passed and its page is written")  # fmt: skip
-    add("--keep-cluster", default="never", metavar="|".join(KEEP_CHOICES), help="leave the containers running (never)")
+    add(
+        "--keep-cluster",
+        default="never",
+        metavar="|".join(KEEP_CHOICES),
+        help="whether containers keep running after a run (default: never)",
+    )
     add("--watch", action="store_true",
         help="judge the history during the run and report findings at once (real clusters only; a simulated run takes "
         "seconds); assay watch does the same from outside")  # fmt: skip
@@ -138,21 +169,22 @@ def add_options(parser: pytest.Parser) -> None:
         "--spark-master",
         default=None,
         metavar="URL",
-        help="judge on this Spark: local[4], spark://..., yarn, k8s://...",
+        help="the Spark that judges the history: local[4], spark://..., yarn, k8s://...",
     )
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help="a setting of the system for its nodes, such as flush.messages=1 (repeatable)")  # fmt: skip
     add("--explore", default=None, metavar="N|S",
-        help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
-             "as fit into a time (600s, 10min); failing examples are shrunk and kept")  # fmt: skip
+        help="search in the simulation for schedules, topologies and workloads that fail: N examples "
+             "(default: 500), or as many as fit into a time (600s, 10min); failing examples are shrunk "
+             "and kept")  # fmt: skip
     add("--code-coverage", default=None, metavar="|".join(COVERAGE_CHOICES),
         help="in a search, measure line and branch coverage of the system, and keep examples that reach new code. "
-             "It costs about 10 percent of the processor time of the first examples, later 3 or less (auto: if the "
-             "system has Python source; never outside a search)")  # fmt: skip
+             "It costs about 10 percent of the processor time of the first examples, later 3 or less (default: auto, "
+             "if the system has Python source; never outside a search)")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
     add("--invariants", default=AUTO, metavar="|".join(INVARIANT_CHOICES),
-        help="in the simulation: end a run at once if one of the system's own invariants is broken (auto: in runs "
-             "without --defect, and in every search)")  # fmt: skip
+        help="in the simulation: end a run at once if one of the system's own invariants is broken (default: "
+             "auto, in runs without --defect and in every search)")  # fmt: skip
 
 
 Text = TypeVar("Text", str, str | None)

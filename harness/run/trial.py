@@ -180,7 +180,7 @@ class Trial:
             reason = await self.faults[name].probe(self._cluster, self.system)
             if reason is not None and self.settings.nemesis == (MIX,):
                 self._unavailable.append(name)
-                self.progress.note(f"the mix goes without {name}: {reason}")
+                self.progress.note(f"the mix leaves out {name}: {reason}")
             elif reason is not None:
                 raise FaultUnavailableError(f"--nemesis={name} is not available here: {reason}")
 

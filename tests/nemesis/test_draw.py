@@ -207,5 +207,5 @@ def test_one_process_is_for_faults_of_processes_alone() -> None:
             ScheduleError, match=rf"{fault} hits whole nodes: leave out @agent. Only kill, stop, restart can hit"
         ):
             draw(1, ["kill", fault], census=census, target=parse_target("one@agent"))
-        with pytest.raises(ScheduleError, match=rf"{fault} takes no target @agent"):
+        with pytest.raises(ScheduleError, match=rf"{fault} hits whole nodes: leave out @agent"):
             FAULTS.check(FaultSchedule(1, (FaultStep(2.0, fault, parse_target("one@agent"), 5.0),)))

@@ -335,7 +335,7 @@ def test_the_last_page_stays_while_a_file_is_damaged_and_the_problem_is_said_onc
         pages.append(cache.get().decode())
         now[0] += 10.0
     assert pages == ["page of 0"] * 3 + ["page of 30"] * 3
-    said = "assay: line 1 is no TOML; the last page is shown until this is mended"
+    said = "assay: line 1 is no TOML; the last page is shown until this is fixed"
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [said, said], "once each time"
     assert lines[2].startswith("assay: store: No such file or directory")
