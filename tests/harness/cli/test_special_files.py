@@ -307,7 +307,7 @@ def test_a_spark_master_is_asked_whether_it_is_there() -> None:
         (["serve", "store", "--port=99999999"], "--port=99999999 must be between 0 and 65,535"),
         (["defects", "--verify", "x", "--seeds=1000000000000"], "must be between 1 and 100,000 seeds"),
         (["generate", "log", "--out=x", "--operations=99999999999999"], "must be between 1 and 1,000,000,000"),
-        (["check", "x", "--model=register", "--time-limit=1e300"], "'1e300' is no time"),
+        (["check", "x", "--model=register", "--time-limit=1e300"], "'1e300' is not a time"),
     ],
 )
 def test_numbers_of_commands_have_limits(

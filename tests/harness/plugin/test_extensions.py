@@ -95,7 +95,7 @@ def test_a_model_that_there_is_not_is_an_error_of_its_test_with_the_remedy(exten
     result = extended.runpytest_inprocess(*FAST)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["test_toy: no model 'ends'; known here: register, cas-register, *pytest_assay_models*"]
+        ["test_toy: there is no model 'ends'; known here: register, cas-register, *pytest_assay_models*"]
     )
 
 
@@ -164,9 +164,9 @@ def test_help_names_the_hooks(extended: pytest.Pytester) -> None:
 
 def test_one_name_stands_for_one_thing() -> None:
     family: Family = Registry.standard().families[1]
-    with pytest.raises(SettingsError, match=f"the family of checks '{family.name}' exists twice"):
+    with pytest.raises(SettingsError, match=f"two plugins or modules define the family of checks '{family.name}'"):
         Registry.extended(families=[family])
-    with pytest.raises(SettingsError, match="the model 'register' exists twice"):
+    with pytest.raises(SettingsError, match="two plugins or modules define the model 'register'"):
         Registry.extended(models=[Registry.standard().models["register"]])
     with pytest.raises(SettingsError, match="two faults have the name kill"):
         Registry.extended(faults=[Kill()])

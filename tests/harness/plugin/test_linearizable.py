@@ -124,7 +124,7 @@ class Named(Model):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ('linearizable("cas-registre")', "no model 'cas-registre'; did you mean cas-register?"),
+        ('linearizable("cas-registre")', "there is no model 'cas-registre'; did you mean cas-register?"),
         ("linearizable(Settings)", "model=assay.harness.run.settings:Settings is not a subclass of assay.Model"),
     ],
 )

@@ -207,7 +207,7 @@ def test_a_cluster_that_does_not_start_is_an_error_not_a_failure(toy_project: py
         (
             "forbid(*LOG_ANOMALIES)",
             "forbid('stale-raed')",
-            "test_toy: no anomaly 'stale-raed'; did you mean stale-read?",
+            "test_toy: there is no anomaly 'stale-raed'; did you mean stale-read?",
         ),
         ("forbid(*LOG_ANOMALIES)", "forbid().tolerate('duplicat')", "no anomaly 'duplicat'; did you mean duplicate?"),
         (

@@ -172,7 +172,7 @@ def test_operations_that_are_not_the_models_are_unknown(tmp_path: Path) -> None:
 def test_a_model_that_is_not_there_is_unknown(tmp_path: Path) -> None:
     judgement = judged(tmp_path, "a", model="account")
     assert judgement.verdict is Verdict.UNKNOWN
-    remedy = "--plugin=MODULE loads it (no model 'account'; known here: "
+    remedy = "--plugin=MODULE loads it (there is no model 'account'; known here: "
     assert judgement.unknown[0].startswith(f"the run's model 'account' is not available here: {remedy}")
 
 

@@ -94,7 +94,7 @@ def test_what_all_brings_in_was_not_asked_for_by_name() -> None:
         (lambda: parse_nodes("3,4"), "more than one number"),
         (lambda: parse_nodes("server=0"), "--nodes=server=0 must be between 1 and 200 nodes"),
         (lambda: parse_nodes("server=many"), "'many' is not a whole number"),
-        (lambda: parse_nodes("server=1,server=2"), "once per role"),
+        (lambda: parse_nodes("server=1,server=2"), "repeats a role"),
         (lambda: parse_nodes("=2"), "ROLE=NUMBER"),
         (lambda: parse_concurrency("2m", 3), "--concurrency='2m'"),
         (lambda: parse_concurrency("0n", 3), "--concurrency=0n must be between 1 and 10,000 workers"),

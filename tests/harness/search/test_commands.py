@@ -154,7 +154,7 @@ def test_what_a_search_reaches_of_the_systems_code_is_shown(
         (("--explore=5", "--repeat=2"), "draws its own schedules"),
         (("--explore=soon",), "is not a whole number"),
         (("--explore=0",), "--explore=0 must be between 0.001 and 1,000,000,000 examples, or seconds"),
-        (("--code-coverage=on",), "goes with --explore"),
+        (("--code-coverage=on",), "needs --explore"),
         (("--explore=5", "--code-coverage=perhaps"), "is not one of auto, on, off"),
         (("--set=partitions",), "is not written as NAME=VALUE"),
     ],
