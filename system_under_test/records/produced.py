@@ -38,9 +38,19 @@ from assay.system_under_test.records.message import (
     CorruptMessage,
     InvalidTimestamp,
     MessageTooLarge,
+    SetTooLarge,
 )
 from assay.system_under_test.records.message_set import SetTimes, scan
-from assay.system_under_test.records.steps import ENTRY_COST, PLAIN_COST, REWRITE_STEP, STEP_BYTES, Steps, run
+from assay.system_under_test.records.steps import (
+    ENTRY_COST,
+    PLAIN_COST,
+    REWRITE_STEP,
+    SMALL_BYTES,
+    SMALL_MESSAGES,
+    STEP_BYTES,
+    Steps,
+    run,
+)
 from assay.system_under_test.records.wrapper import (
     Allowance,
     MessageWriter,
@@ -83,6 +93,8 @@ class ValidatedSet:
     """Whether :func:`stamp` accepts the set; otherwise :func:`rebuild` must make it regular first."""
     keyed: bool
     """Whether every message has a key."""
+    expanded: int = 0
+    """Decompressed bytes of the compressed entries."""
     numbered_from: int | None = None
     """The offset from which :func:`assign_offsets` has numbered a set of format 0; None before."""
 
@@ -90,6 +102,11 @@ class ValidatedSet:
     def holds_offsets(self) -> bool:
         """Whether compressed entries hold absolute offsets, so that numbering the set must compress them again."""
         return 0 in self.magics and self.codecs != {0}
+
+    @property
+    def is_small(self) -> bool:
+        """Whether work on the set is done in a single step (``steps``)."""
+        return self.size <= SMALL_BYTES and self.expanded <= SMALL_BYTES and self.count <= SMALL_MESSAGES
 
 
 _STAMP_AND_KEY = Struct(">qi")
@@ -111,9 +128,26 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
     return run(validate_in_steps(data, max_message_bytes, Allowance()))
 
 
+def validate_small(data: Buffer, max_message_bytes: int, allowance: Allowance) -> ValidatedSet | None:
+    """Checks a small set (``steps``) as :func:`validate`. Returns None for any other set, also if it is invalid."""
+    if len(data) > SMALL_BYTES:
+        return None
+    # A set that turns out to be large must not count twice, so the request's allowance is spent at the end.
+    attempted = Allowance(min(allowance.size, SMALL_BYTES), min(allowance.messages, SMALL_MESSAGES))
+    size, messages = attempted.size, attempted.messages
+    try:
+        found = run(validate_in_steps(data, max_message_bytes, attempted))
+    except SetTooLarge:
+        return None
+    if not found.is_small:
+        return None
+    allowance.spend(size - attempted.size, messages - attempted.messages)
+    return found
+
+
 def validate_in_steps(data: Buffer, max_message_bytes: int, allowance: Allowance) -> Steps[ValidatedSet]:
     """Checks a set as :func:`validate`, in steps. ``allowance`` limits the content of its compressed entries."""
-    work, has_opened = 0, False
+    work, has_opened, expanded = 0, False, 0
     prefix, stamp_and_key, int32 = ENTRY_PREFIX.unpack_from, _STAMP_AND_KEY.unpack_from, INT32.unpack_from
     view, length = memoryview(data), len(data)
     positions: list[int] = []
@@ -149,6 +183,7 @@ def validate_in_steps(data: Buffer, max_message_bytes: int, allowance: Allowance
                     yield
                 before = allowance.size
                 entry = yield from _validate_wrapper(data, position, end, allowance)
+                expanded += before - allowance.size
                 work += ENTRY_COST + before - allowance.size
             else:
                 work += PLAIN_COST
@@ -173,8 +208,9 @@ def validate_in_steps(data: Buffer, max_message_bytes: int, allowance: Allowance
         pass
     magics, codecs = _FORMATS_AND_CODECS[kinds]
     return ValidatedSet(
-        data, position, positions, count, magics, codecs, newest, newest_index, has_unstamped, oldest, regular, keyed
-    )
+        data, position, positions, count, magics, codecs, newest, newest_index, has_unstamped, oldest, regular, keyed,
+        expanded,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """Produce requests: validates records, appends them as the leader, and answers when ``acks`` is fulfilled.
 
-Compressed sets are validated and converted in steps, because a small one may hold millions of bytes. Other requests
-are answered meanwhile. The append itself is one step. The leader's term is looked up after the last wait.
+Compressed sets are validated and converted in steps, because a short one may hold millions of bytes. Other requests
+are answered meanwhile, and sets that hold little need no turn (``records.steps``). The append itself is one step. The
+leader's term is looked up after the last wait.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 
 from assay.system_under_test.config import INTERNAL_TOPICS, TopicConfig
 from assay.system_under_test.network.handler import CloseConnection, RequestContext
@@ -12,10 +16,17 @@ from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge, SetTooLarge
-from assay.system_under_test.records.produced import ValidatedSet, assign_offsets, rebuild_in_steps, validate_in_steps
-from assay.system_under_test.records.steps import Steps, Turns
+from assay.system_under_test.records.produced import (
+    ValidatedSet,
+    assign_offsets,
+    rebuild_in_steps,
+    validate_in_steps,
+    validate_small,
+)
+from assay.system_under_test.records.steps import Steps, Turns, run, run_at_once, run_beside
 from assay.system_under_test.records.wrapper import MAX_EXPANDED, MAX_INNER_MESSAGES, Allowance
 from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.purgatory import expire, to_wait_seconds
 from assay.system_under_test.replication.replica import PartitionError
 
@@ -110,9 +121,7 @@ async def _append(
         while config is None:
             config = partition.config
             converted = await _to_stored_format(manager.turns, records, config, partition.log.now_ms(), allowance)
-            async with partition.append_lock:
-                if converted.holds_offsets:
-                    converted = await manager.turns.run(assign_offsets(converted, partition.log.end_offset))
+            async with _numbering(manager.turns, partition, converted) as converted:
                 if partition.config == config:
                     term = partition.require_leader()
                     first, last, time = term.append(converted, wait_for_all=acks == ACKS_ALL)
@@ -128,14 +137,33 @@ async def _append(
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
 
 
+@asynccontextmanager
+async def _numbering(turns: Turns, partition: Partition, converted: ValidatedSet) -> AsyncIterator[ValidatedSet]:
+    """Yields the set with its offsets, if it must have them before the append. The block must append it.
+
+    Nothing else is appended meanwhile. A large set takes its turn before the partition's lock. So other producers of
+    the partition wait for the set in work at most, and never for the sets before it.
+    """
+    needs_turn = converted.holds_offsets and not converted.is_small
+    async with turns.take() if needs_turn else nullcontext(), partition.append_lock:
+        if needs_turn:
+            yield await run_beside(assign_offsets(converted, partition.log.end_offset))
+        elif converted.holds_offsets:
+            yield await run_at_once(lambda: run(assign_offsets(converted, partition.log.end_offset)))
+        else:
+            yield converted
+
+
 async def _to_stored_format(
     turns: Turns, records: bytes, config: TopicConfig, now_ms: int, allowance: Allowance
 ) -> ValidatedSet:
     """Returns the set in the stored format. Raises ``PartitionError`` if it is invalid."""
     if len(records) > max(MAX_SET_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    steps = validate_in_steps(records, config.max_message_bytes, allowance.make_for_set())
-    validated = await _validate(turns, steps)
+    limit, left = config.max_message_bytes, allowance.make_for_set()
+    validated = await _validate(
+        turns, validate_in_steps(records, limit, left), partial(validate_small, records, limit, left)
+    )
     if validated.count == 0 or validated.size != len(records):
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
     if config.compacts and not validated.keyed:
@@ -149,7 +177,8 @@ async def _to_stored_format(
         return validated
     if len(records) > max(MAX_CONVERTED_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    return await _validate(turns, _rebuild(records, config))
+    rebuild_small = partial(run, _rebuild(records, config)) if validated.is_small else None
+    return await _validate(turns, _rebuild(records, config), rebuild_small)
 
 
 def _rebuild(records: bytes, config: TopicConfig) -> Steps[ValidatedSet]:
@@ -158,10 +187,12 @@ def _rebuild(records: bytes, config: TopicConfig) -> Steps[ValidatedSet]:
     return (yield from validate_in_steps(rebuilt, config.max_message_bytes, Allowance()))
 
 
-async def _validate(turns: Turns, steps: Steps[ValidatedSet]) -> ValidatedSet:
-    """Does the work, and raises ``PartitionError`` for an invalid set."""
+async def _validate(
+    turns: Turns, steps: Steps[ValidatedSet], attempt: Callable[[], ValidatedSet | None] | None
+) -> ValidatedSet:
+    """Does the work as ``Turns.run``, and raises ``PartitionError`` for an invalid set."""
     try:
-        return await turns.run(steps)
+        return await turns.run(steps, attempt)
     except SetTooLarge as error:
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE) from error
     except MessageTooLarge as error:

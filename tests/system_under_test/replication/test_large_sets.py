@@ -25,8 +25,8 @@ from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records import message_set, wrapper
 from assay.system_under_test.records.compression import GZIP, LZ4, compress, decompress
 from assay.system_under_test.records.message import Message, encode
-from assay.system_under_test.records.produced import ValidatedSet, stamp
-from assay.system_under_test.records.steps import STEP_BYTES, Turns
+from assay.system_under_test.records.produced import ValidatedSet, stamp, validate_in_steps, validate_small
+from assay.system_under_test.records.steps import SMALL_BYTES, SMALL_MESSAGES, STEP_BYTES, Turns, run
 from assay.system_under_test.records.wrapper import MAX_EXPANDED, wrap
 from assay.system_under_test.replication import fetch as fetching
 from assay.system_under_test.replication import produce as producing
@@ -38,6 +38,7 @@ from helpers.producing import validated
 from helpers.sim_brokers import Brokers, brokers, simulate
 
 ONE_BROKER = Broker(partitions=1, replication=1, min_insync=1)
+MANY = 60_000
 NO_WAIT = RequestContext(0, 2, 1, "client", "peer")
 STAMP = 1_700_000_000_000
 
@@ -92,6 +93,8 @@ class Leader:
         self.append_lock = asyncio.Lock()
         self.log = SimpleNamespace(now_ms=lambda: STAMP, end_offset=0)
         self.appended: list[bytes] = []
+        self.counts: list[int] = []
+        """The number of messages in each set."""
         self.leads = True
 
     def require_leader(self) -> Leader:
@@ -102,6 +105,7 @@ class Leader:
     def append(self, records: ValidatedSet, *, wait_for_all: bool) -> tuple[int, int, int]:
         first = self.log.end_offset
         self.appended.append(stamp(records, first)[0])
+        self.counts.append(records.count)
         self.log.end_offset += records.count
         return first, self.log.end_offset - 1, -1
 
@@ -216,6 +220,98 @@ def test_work_of_a_single_step_is_done_after_other_tasks_have_run() -> None:
     asyncio.run(check())
 
 
+async def append_beside_large_sets(version: str, number: int, magic: int) -> tuple[int, list[list[int]]]:
+    """Sends three large sets to partition 0, and then a small one to the partition ``number``.
+
+    Returns how often other tasks ran before the small one was answered, and the partitions' counts of messages by set.
+    """
+    leaders = [Leader(TopicConfig(message_format_version=version)) for _ in range(2)]
+    manager: Any = SimpleNamespace(get=lambda topic, number: leaders[number], turns=Turns())
+
+    async def produce(data: bytes, number: int) -> None:
+        parts = [ProducePartition(partition=number, records=data)]
+        asked = ProduceRequest(acks=1, timeout_ms=1000, topics=[ProduceTopic(topic="orders", partitions=parts)])
+        answer = await producing.produce(manager, asked, NO_WAIT)
+        assert answer is not None
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    large_ones = [asyncio.ensure_future(produce(many(MANY, magic), 0)) for _ in range(3)]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    small = asyncio.ensure_future(produce(many(3, magic), number))
+    steps = 0
+    while not small.done():
+        await asyncio.sleep(0)
+        steps += 1
+    await small
+    assert not all(one.done() for one in large_ones)
+    await asyncio.gather(*large_ones)
+    return steps, [leader.counts for leader in leaders]
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("number", [0, 1], ids=["the same partition", "another partition"])
+def test_a_small_set_waits_for_no_large_ones(version: str, number: int, magic: int) -> None:
+    """With a check, a conversion and new offsets, its work takes three steps."""
+    steps, appended = asyncio.run(append_beside_large_sets(version, number, magic))
+    assert steps <= 12
+    assert [sorted(counts) for counts in appended] == ([[3, *[MANY] * 3], []] if number == 0 else [[MANY] * 3, [3]])
+
+
+def test_a_small_set_waits_while_a_large_one_is_numbered_but_not_for_those_that_wait_for_a_turn() -> None:
+    """No one holds a partition's lock while waiting for a turn, so the lock is free between two large sets."""
+
+    async def check() -> None:
+        leader = Leader(TopicConfig(message_format_version="0.9.0"))
+        manager = leader.manager
+        large_ones = [
+            asyncio.ensure_future(producing.produce(manager, request(many(MANY, magic=0)), NO_WAIT))
+            for _ in range(3)
+        ]  # fmt: skip
+        while not leader.append_lock.locked():  # noqa: ASYNC110 - a lock has no event
+            await asyncio.sleep(0)
+        assert not any(one.done() for one in large_ones)
+        await producing.produce(manager, request(many(3, magic=0)), NO_WAIT)
+        assert leader.counts == [MANY, 3]
+        await asyncio.gather(*large_ones)
+
+    asyncio.run(check())
+
+
+def test_a_lock_is_free_while_its_next_holder_waits_for_a_turn() -> None:
+    async def check() -> None:
+        leader = Leader(TopicConfig(message_format_version="0.9.0"))
+        manager = leader.manager
+        producer = asyncio.ensure_future(producing.produce(manager, request(many(MANY, magic=0)), NO_WAIT))
+        await asyncio.sleep(0)
+        async with manager.turns.take():  # the check is done before, because it came first
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not leader.append_lock.locked()
+            await producing.produce(manager, request(many(3, magic=0)), NO_WAIT)
+        assert not producer.done()
+        await producer
+        assert leader.counts == [3, MANY]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("plain", [0, SMALL_MESSAGES])
+@pytest.mark.parametrize(("count", "size"), [(3, 0), (SMALL_MESSAGES, 0), (SMALL_MESSAGES + 1, 0), (1, SMALL_BYTES),
+                                             (1, SMALL_BYTES + 1)])  # fmt: skip
+def test_a_small_set_is_checked_at_once_and_spends_the_same_allowance(count: int, size: int, plain: int) -> None:
+    data = (large(size) if size else many(count)) + encode(Message(0, 1, 0, STAMP, None, None)) * plain
+    spent, spent_in_steps = wrapper.Allowance(), wrapper.Allowance()
+    expected = run(validate_in_steps(data, 1 << 20, spent_in_steps))
+    found = validate_small(data, 1 << 20, spent)
+    if count <= SMALL_MESSAGES and size <= SMALL_BYTES and not plain:
+        assert (found, spent) == (expected, spent_in_steps)
+    else:
+        assert (found, spent) == (None, wrapper.Allowance())
+        assert not expected.is_small
+
+
 # -- limits ----------------------------------------------------------------------------------------------------------
 
 
@@ -279,8 +375,9 @@ def test_a_set_is_numbered_before_its_append_and_never_again(monkeypatch: pytest
 
         def counting(*args: Any) -> bytes:
             nonlocal opened
+            found = original(*args)  # raises for a small limit, which finds out whether the set is small
             opened += 1
-            return original(*args)
+            return found
 
         monkeypatch.setattr(wrapper, "decompress", counting)
         await asyncio.gather(*(producing.produce(manager, request(data), NO_WAIT) for _ in range(3)))
