@@ -8,7 +8,7 @@ import stat
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -204,15 +204,40 @@ def replace_atomically(path: Path) -> Iterator[Path]:
 
     The file has a random name. Otherwise a store from elsewhere could contain a link of that name, and the link would
     redirect the write.
+
+    A regular file keeps its mode and its owner, so a private file stays private. The mode of a new file follows the
+    umask.
     """
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    old = _find_regular(path)
+    mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o777 | stat.S_IWUSR
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     try:
         yield temporary
+        if old is not None:
+            _keep_access(temporary, old)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)  # a partial file takes space on a disk that may be full
         raise
+
+
+def _find_regular(path: Path) -> os.stat_result | None:
+    """Returns the attributes of a regular file, or None for anything else, also for a link."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _keep_access(path: Path, old: os.stat_result) -> None:
+    """Gives a new file the mode and the owner of the one that it replaces. Only root can give files away."""
+    new = path.stat()
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with suppress(PermissionError):
+            os.chown(path, old.st_uid, old.st_gid)
+    os.chmod(path, stat.S_IMODE(old.st_mode) & 0o777)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -146,3 +146,38 @@ def test_output_goes_into_a_pipe(tmp_path: Path) -> None:
     os.close(writer)
     with open(reader, "rb") as file:
         assert file.read() == b"data"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o666, 0o400, 0o4755])
+def test_a_file_that_is_replaced_keeps_its_mode_and_its_owner(tmp_path: Path, mode: int) -> None:
+    """A report may be private, and a page that others serve may belong to them."""
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    owner = (4321, 4322) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(path, *owner)
+    path.chmod(mode)
+    write_atomically(path, b"new")
+    write_output(path, b"newer", re.compile(b"new"))
+    found = path.stat()
+    assert path.read_text() == "newer"
+    assert stat.S_IMODE(found.st_mode) == mode & 0o777
+    assert (found.st_uid, found.st_gid) == owner
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_a_private_file_is_private_while_it_is_written_again(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o600)
+    with replace_atomically(tmp_path / "file") as temporary:
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+
+
+def test_a_link_that_is_replaced_gives_its_target_s_mode_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "private").touch(0o600)
+    (tmp_path / "link").symlink_to("private")
+    before = os.umask(0o022)
+    try:
+        write_atomically(tmp_path / "link", b"new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "link").lstat().st_mode) == 0o644
+    assert (tmp_path / "private").read_text() == ""
