@@ -11,11 +11,10 @@ The SDK knows no contexts, and the docker command would ask for the current cont
 endpoint that is found here. A context is a file below ``contexts/meta`` of the folder ``DOCKER_CONFIG``, by default
 ``~/.docker``. The name of its folder is the SHA-256 of the context's name.
 
-This module only uses the standard library, because ``cluster.docker.layer`` and the undo journal import it.
+This module only needs the standard library, because ``cluster.docker.layer`` and the undo journal import it.
 """
 
 import hashlib
-import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -24,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from assay.cluster.regular_files import NotRegularError, read_regular_json
 
 LOCAL_SOCKET: Final = "unix:///var/run/docker.sock"
 DEFAULT_CONTEXT: Final = "default"
@@ -137,10 +138,10 @@ def find_endpoint(variables: Mapping[str, str]) -> Endpoint:
     if host := variables.get("DOCKER_HOST"):
         return _from_variables(host, "from DOCKER_HOST", variables, folder)
     if name := variables.get("DOCKER_CONTEXT"):
-        origin = f"context {name}, from DOCKER_CONTEXT"
+        origin = f"context {_to_printable(name)}, from DOCKER_CONTEXT"
     else:
         name = _read_current_context(folder)
-        origin = f"context {name}, the current one of {folder / 'config.json'}"
+        origin = f"context {_to_printable(name)}, the current one of {folder / 'config.json'}"
     if name and name != DEFAULT_CONTEXT:
         return _from_context(name, origin, folder)
     return _from_variables("", "the default", variables, folder)
@@ -166,19 +167,28 @@ def _from_variables(host: str, origin: str, variables: Mapping[str, str], folder
 
 
 def _read_current_context(folder: Path) -> str:
-    """Returns the name of the current context, or an empty text. Like the docker command, ignores an invalid file."""
+    """Returns the name of the current context, or an empty text. Like the docker command, ignores an invalid file.
+
+    Raises :class:`EndpointError` for a FIFO or a device, for which the docker command would wait.
+    """
     try:
-        name = json.loads((folder / "config.json").read_text()).get("currentContext")
+        name = read_regular_json(folder / "config.json").get("currentContext")
+    except NotRegularError as error:
+        raise EndpointError(f"the settings of the docker command cannot be read: {error}") from None
     except (OSError, ValueError, AttributeError):
         return ""
     return name if isinstance(name, str) else ""
 
 
 def _from_context(name: str, origin: str, folder: Path) -> Endpoint:
-    store, key = folder / "contexts", hashlib.sha256(name.encode()).hexdigest()
+    store = folder / "contexts"
+    try:
+        key = hashlib.sha256(os.fsencode(name)).hexdigest()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON may have
+        raise EndpointError(f"Docker {origin}: this is no name of a context; {_describe_remedy(origin)}") from None
     path = store / "meta" / key / "meta.json"
     try:
-        found: Any = json.loads(path.read_text())["Endpoints"]["docker"]
+        found: Any = read_regular_json(path)["Endpoints"]["docker"]
         host, skips = str(found.get("Host") or LOCAL_SOCKET), bool(found.get("SkipTLSVerify"))
     except FileNotFoundError:
         raise EndpointError(
@@ -201,12 +211,16 @@ def _describe_remedy(origin: str) -> str:
 
 def _complete(host: str, origin: str, port: int) -> str:
     """Returns an address as a URL with all its parts. ``port``: the default port of TCP."""
-    host = host.strip()
+    host, shown = host.strip(), _to_printable(host.strip())
     scheme, mark, rest = host.partition("://")
     if not mark:
         scheme, rest = "tcp", host
     try:
+        if b"\0" in os.fsencode(host):
+            raise ValueError("an address has no zero byte")
         url = urlsplit(f"{scheme}://{rest}")
+        if scheme != "unix":
+            (url.hostname or "").encode("idna")  # raises for a name that no machine can have
         if scheme == "unix":
             return f"unix://{rest}" if rest else LOCAL_SOCKET
         if scheme == "tcp":
@@ -219,8 +233,15 @@ def _complete(host: str, origin: str, port: int) -> str:
         if scheme == "ssh" and url.hostname and url.path in ("", "/") and url.port != 0:
             return f"ssh://{url.netloc}"
     except ValueError as error:
-        raise EndpointError(f"Docker engine {host} ({origin}): {error}") from None
+        raise EndpointError(
+            f"Docker engine {shown} ({origin}): this is no address of an engine: {_to_printable(str(error))}"
+        ) from None
     raise EndpointError(
-        f"Docker engine {host} ({origin}): this is no address of an engine; use unix:///PATH, tcp://HOST:PORT or "
+        f"Docker engine {shown} ({origin}): this is no address of an engine; use unix:///PATH, tcp://HOST:PORT or "
         "ssh://USER@HOST:PORT"
     )
+
+
+def _to_printable(text: str) -> str:
+    """Returns the text with escapes for bytes that are not UTF-8, which no message can have."""
+    return text.encode(errors="backslashreplace").decode()

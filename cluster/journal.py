@@ -16,6 +16,7 @@ import msgspec
 
 from assay.cluster import owner
 from assay.cluster.docker_endpoint import Endpoint
+from assay.cluster.regular_files import FILE_TYPES
 from assay.cluster.ssh.ssh_address import SshAddress
 
 JOURNALS = "journals"
@@ -110,14 +111,6 @@ class KeptMarker(msgspec.Struct, frozen=True, tag="kept"):
     """Marks a cluster that the user wants to look at. Later sessions leave it alone, and ``assay heal`` removes it."""
 
 
-_FILE_TYPES = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder",
-}
 _LINE_DECODER = msgspec.json.Decoder(JournalHeader | UndoEntry | DoneEntry | KeptMarker)
 
 
@@ -228,7 +221,7 @@ def read_journal(path: Path) -> StoredJournal:
     for number, text in enumerate(lines, 1):
         try:
             line = _LINE_DECODER.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise JournalError(f"{path}:{number}: not a line of an undo journal: {error}") from error
         if isinstance(line, JournalHeader):
             header = line
@@ -261,7 +254,7 @@ def _read_regular(path: Path) -> bytes:
     journal that another user wrote must not be run.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
-        raise JournalError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
+        raise JournalError(f"{path} is {FILE_TYPES.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
     # The file may have been replaced since. O_NONBLOCK and O_NOFOLLOW make that harmless.
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())

@@ -21,6 +21,7 @@ from assay.cluster.operating_system import (
     read_pid_namespace,
     read_start_time,
 )
+from assay.cluster.regular_files import read_regular
 
 MACHINE = Path("/etc/machine-id")
 
@@ -115,7 +116,7 @@ def find_machine_label(state: Path) -> str:
 def _keep_random_id(path: Path) -> str:
     """Returns the content of a file. Creates a missing one at once as a whole, because several sessions may start."""
     with suppress(FileNotFoundError):
-        return path.read_text()
+        return read_regular(path).decode(errors="replace")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     draft.write_text(secrets.token_hex(16))
@@ -124,4 +125,4 @@ def _keep_random_id(path: Path) -> str:
             os.link(draft, path)
     finally:
         draft.unlink()
-    return path.read_text()
+    return read_regular(path).decode(errors="replace")

@@ -16,7 +16,7 @@ from typing import Final, Self
 import msgspec
 
 from assay.checkers.times import NANOSECONDS
-from assay.harness.core.files import leads_outside
+from assay.harness.core.files import leads_outside, read_json
 from assay.harness.core.timestamps import Origin
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.log_times import parse_line
@@ -34,7 +34,7 @@ VIRTUAL: Final = re.compile(r"\s*(\d{1,9}\.\d{6}) (.*)")
 
 GROWTH: Final = "growth.json"
 """File in ``logs/``: by node and log file, times of the event loop and the file's sizes (``cluster/ssh/logs.py``)."""
-_GROWTH_DECODER: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
+_Growth = dict[str, dict[str, list[tuple[float, int]]]]
 
 
 class TimeSource(enum.Enum):
@@ -149,7 +149,7 @@ class _FileGrowth:
         ambiguous."""
         file = path.parents[1] / GROWTH
         try:
-            known = {} if leads_outside(file, path.parents[2]) else _GROWTH_DECODER.decode(file.read_bytes())
+            known = {} if leads_outside(file, path.parents[2]) else read_json(file, _Growth)
         except (OSError, msgspec.MsgspecError):
             return cls()
         known_sizes = known.get(path.parent.name, {}).get(path.name, [])

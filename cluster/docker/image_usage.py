@@ -14,6 +14,7 @@ from typing import Final
 
 from assay.cluster.file_lock import hold_lock
 from assay.cluster.journal import state_folder
+from assay.cluster.regular_files import read_regular_json
 
 MAX_NAMED: Final = 3
 """Maximum number of systems that are named. Further systems are only counted."""
@@ -56,7 +57,7 @@ def _change_usage(change: Callable[[ImageUsage], ImageUsage]) -> str | None:
 def read_usage() -> ImageUsage:
     """Returns the notes; empty if there are none or they are unreadable."""
     try:
-        found = json.loads(_find_file().read_text())
+        found = read_regular_json(_find_file())
         return {str(image): {str(name): set(roles) for name, roles in of.items()} for image, of in found.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}

@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 import paramiko
 
+from assay.cluster.regular_files import NotRegularError, read_regular
 from assay.cluster.ssh.ssh_address import SshAddress
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
 
@@ -83,13 +84,13 @@ def read_inventory(path: Path) -> list[InventoryHost]:
 
 def _parse_inventory(path: Path) -> _RawInventory:
     try:
-        if path.exists() and not path.is_file():
-            raise InventoryError(f"{path} is not a regular file: name one with --hosts")
-        file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _RawInventory)
+        file = msgspec.convert(tomllib.loads(read_regular(path).decode()), _RawInventory)
     except FileNotFoundError:
         raise InventoryError(
             f"there is no {path}: write it (docs/guide/hosts.md), or name another with --hosts"
         ) from None
+    except NotRegularError:
+        raise InventoryError(f"{path} is not a regular file: name one with --hosts") from None
     except OSError as error:
         raise InventoryError(f"{path} cannot be read ({error.strerror}): name another with --hosts") from error
     except (ValueError, msgspec.ValidationError) as error:

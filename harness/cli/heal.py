@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.cluster.leftovers import heal
 
-    report = heal(everything=arguments.all)
+    report = heal(everything=arguments.all, announce=lambda line: print(line, file=sys.stderr, flush=True))
     for line in report.undone:
         print(line)
     for line in report.failed:

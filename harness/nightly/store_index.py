@@ -18,6 +18,7 @@ import msgspec
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.times import NANOSECONDS
 from assay.cluster import owner
+from assay.harness.core.files import read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
 from assay.harness.nightly.dataset_schema import DAMAGED, NONE, UNKNOWN, DefectAnomalies
@@ -366,7 +367,7 @@ def _read_shape(
     if source is None:
         return (), ()
     try:
-        plan = msgspec.json.decode(source.read_bytes(), type=_Plan)
+        plan = read_json(source, _Plan)
     except READ_ERRORS:
         return (), ()
     link = (("shrunk schedule", f"{SHRUNK_SCHEDULES}/{quote(os.fsencode(name))}"),) if source.parent == found else ()

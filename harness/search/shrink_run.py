@@ -18,7 +18,7 @@ import msgspec
 
 from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.harness.core.failure_rate import FailureRate
-from assay.harness.core.files import read_json
+from assay.harness.core.files import read_file, read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import count_noun
 from assay.harness.run import store
@@ -144,7 +144,7 @@ def shrink(
 def _read_example(run: Path) -> tuple[Settings, Example]:
     settings = read_run_settings(run)
     try:
-        record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
+        record = decode_schedule(read_file(run / SCHEDULE), str(run / SCHEDULE))
     except (OSError, ScheduleError) as error:
         raise HistoryError(f"{run}: schedule.json cannot be read: {error}") from error
     schedule = record.as_planned() if isinstance(record, ScheduleRecord) else record
@@ -162,7 +162,7 @@ def read_parts(*runs: Path) -> SystemParts:
     for run in runs:
         try:
             roles.update(read_json(run / "settings.json", dict[str, Any])["system"]["roles"])
-            record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
+            record = decode_schedule(read_file(run / SCHEDULE), str(run / SCHEDULE))
         except (OSError, KeyError, TypeError, msgspec.MsgspecError, ScheduleError):
             continue
         struck = [done for done in record.resolved if done.targets] if isinstance(record, ScheduleRecord) else []

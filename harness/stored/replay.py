@@ -19,7 +19,7 @@ from typing import IO, Final
 import msgspec
 
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.core.files import read_json_if_valid, write_atomically
+from assay.harness.core.files import read_file, read_json_if_valid, write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
 from assay.harness.run import store
@@ -180,7 +180,7 @@ def _omit_faults_and_number(info: RunInfo) -> str:
 
 def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
     """Replaces the options that draw faults by the recorded schedule, with the times and targets that were drawn."""
-    record = decode_schedule((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
+    record = decode_schedule(read_file(first / SCHEDULE), str(first / SCHEDULE))
     if isinstance(record, ScheduleRecord) and record.as_resolved().steps:
         write_atomically(first / RESOLVED_SCHEDULE, encode_schedule(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,64 @@ def test_an_unusable_choice_is_one_line_with_its_origin_and_a_remedy(
     with pytest.raises(EndpointError, match=said) as raised:
         find_endpoint({"DOCKER_CONFIG": str(tmp_path), **variables})
     assert "\n" not in str(raised.value)
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("host", ["\ud800", "tcp://\ud800:1", "ssh://\ud800", "unix:///\ud800", "unix:///a\0b", "tcp://a..b",
+                                  f"tcp://{'a' * 64}", "tcp://h:1\0"])  # fmt: skip
+def test_a_context_whose_address_is_no_address_is_one_printable_line(tmp_path: Path, host: str) -> None:
+    write_context(tmp_path, "odd", describe_context("odd", host))
+    with pytest.raises(EndpointError, match=r"\(context odd, from DOCKER_CONTEXT\): this is no address") as raised:
+        find_endpoint({"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": "odd"})
+    assert "\n" not in str(raised.value)
+    str(raised.value).encode()
+
+
+def test_a_socket_may_have_any_name(tmp_path: Path) -> None:
+    host = "unix:///" + os.fsdecode(b"\xff")
+    assert find_endpoint({"DOCKER_HOST": host}).host == host
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff"), "\ud800"])
+def test_a_context_whose_name_is_not_utf_8_is_one_printable_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        EndpointError, match=r"context \\ud(cff|800), from DOCKER_CONTEXT: th.*name another in"
+    ) as raised:
+        find_endpoint({"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": name})
+    str(raised.value).encode()
+    use(tmp_path, name)
+    with pytest.raises(EndpointError, match=r"context \\ud(cff|800), the current one of .*context use"):
+        find_endpoint({"DOCKER_CONFIG": str(tmp_path)})
+
+
+@pytest.mark.parametrize("content", [DEEP, "\udcff", "{", "[]", '{"currentContext": 3}'])
+def test_damaged_settings_of_the_docker_command_are_ignored_as_it_does(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_bytes(os.fsencode(content))
+    assert find_endpoint({"DOCKER_CONFIG": str(tmp_path)}).is_default
+
+
+@pytest.mark.parametrize("content", [DEEP, "\udcff"])
+def test_a_damaged_context_is_one_line(tmp_path: Path, content: str) -> None:
+    write_context(tmp_path, "odd", "")
+    key = hashlib.sha256(b"odd").hexdigest()
+    (tmp_path / "contexts/meta" / key / "meta.json").write_bytes(os.fsencode(content))
+    with pytest.raises(EndpointError, match=r"context odd, from DOCKER_CONTEXT: .*meta.json has no Docker endpoint"):
+        find_endpoint({"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": "odd"})
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_settings_that_are_no_file_are_an_error_and_no_wait(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "config.json")
+    with pytest.raises(EndpointError, match=r"config.json: this is a (FIFO|folder): put a regular file there"):
+        find_endpoint({"DOCKER_CONFIG": str(tmp_path)})
+    write_context(tmp_path, "odd", "")
+    meta = tmp_path / "contexts/meta" / hashlib.sha256(b"odd").hexdigest() / "meta.json"
+    meta.unlink()
+    make(meta)
+    with pytest.raises(EndpointError, match=r"context odd.*: this is a (FIFO|folder): put a regular file there"):
+        find_endpoint({"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": "odd"})
 
 
 def test_a_missing_current_context_is_named_with_its_file(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import string
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from assay.cluster import journal, leftovers, owner
 from assay.cluster.docker import disk as disks
 from assay.cluster.docker import engine as docker_engine
+from assay.cluster.docker.engine import DockerEngineError
 from assay.cluster.docker_endpoint import Endpoint
 from assay.cluster.journal import (
     EngineRecord,
@@ -152,13 +154,45 @@ def test_heal_keeps_and_lists_what_is_on_an_engine_that_does_not_answer(
     one.append(RunInContainer("node-1", ("iptables", "-F")))
     one.close(finished=False)
     assert main(["heal"]) == ExitCode.FAIL
-    (said,) = capsys.readouterr().err.splitlines()
+    asked, said = capsys.readouterr().err.splitlines()
+    assert asked.startswith("asking the Docker engine tcp://127.0.0.1:1 ")
     assert said.startswith("failed: run dead: its Docker engine is not reached, so these are kept: container node-1, n")
     assert (
         "network net-1; it is the engine ABCD with its data in /var/lib/docker, last at tcp://127.0.0.1:1 (con" in said
     )
     assert said.endswith(f"`DOCKER_HOST=tcp://127.0.0.1:1 assay heal`; if it is gone for good, delete {one.path}")
     assert one.path.exists()
+
+
+def test_silent_engines_are_announced_and_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = [EngineRecord(f"E{number}", "/data", Endpoint(f"tcp://127.0.0.1:{number}")) for number in range(1, 6)]
+    for number, engine in enumerate([*engines, engines[0]]):
+        one = UndoJournal(tmp_path, f"dead-{number}", DEAD, engine)
+        one.append(RemoveNetwork("n"))
+        one.close(finished=False)
+    announced: list[str] = []
+    everyone = threading.Barrier(len(engines), timeout=30)
+    asked: list[EngineRecord] = []
+
+    def reach(engine: EngineRecord) -> Endpoint:
+        asked.append(engine)
+        everyone.wait()  # raises unless all are asked at once
+        raise DockerEngineError("no answer")
+
+    monkeypatch.setattr(docker_engine, "reach_engine", reach)
+    report = leftovers.heal(state=tmp_path, announce=announced.append)
+    assert sorted(asked, key=str) == engines
+    assert announced == [f"asking the Docker engine {engine.endpoint} ..." for engine in engines]
+    assert len(report.failed) == len(engines) + 1
+    assert all("no answer" in line for line in report.failed)
+
+
+def test_a_journal_line_that_is_nested_too_deep_is_reported_and_left(tmp_path: Path) -> None:
+    folder = tmp_path / journal.JOURNALS
+    folder.mkdir()
+    (folder / "deep.jsonl").write_text('{"type":"kept","more":' + "[" * 100_000 + "\n")
+    (folder / "bytes.jsonl").write_bytes(b'{"type":"kept","\xff":1}\n')
+    assert len(leftovers.sweep(tmp_path).failed) == 2
 
 
 def test_a_journal_of_an_earlier_version_is_undone_on_the_engine_of_today(

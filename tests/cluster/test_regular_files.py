@@ -1,0 +1,54 @@
+"""A file of others is read without waiting, or rejected by one kind of error."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from assay.cluster import journal, owner
+from assay.cluster.docker import image_usage
+from assay.cluster.regular_files import NotRegularError, read_regular, read_regular_json
+
+
+def test_a_link_to_a_file_is_read_and_a_missing_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text('{"a": 1}')
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular_json(tmp_path / "link") == {"a": 1}
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "none")
+
+
+def test_anything_but_a_file_is_rejected_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    os.mkdir("folder")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        for name, kind in (("fifo", "a FIFO"), ("folder", "a folder"), ("socket", "a socket"), ("/dev/zero", "a dev")):
+            with pytest.raises(NotRegularError, match=f"^{name}: this is {kind}"):
+                read_regular(Path(name))
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'"\xff"', b"{", b""])
+def test_damaged_json_is_one_kind_of_error(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ValueError, match=r"."):
+        read_regular_json(tmp_path / "file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    journal.state_folder().mkdir()
+    (journal.state_folder() / "images.json").write_bytes(content)
+    assert image_usage.read_usage() == {}
+
+
+def test_a_state_folder_with_fifos_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "")
+    journal.state_folder().mkdir()
+    for name in ("images.json", "machine-id"):
+        os.mkfifo(journal.state_folder() / name)
+    assert image_usage.read_usage() == {}
+    with pytest.raises(NotRegularError, match="machine-id: this is a FIFO"):
+        owner.find_machine_label(journal.state_folder())
