@@ -1,6 +1,7 @@
 """Results of judging: findings, coverage of the checks, and the verdict."""
 
 import enum
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +14,15 @@ MOST_FINDINGS: Final = 20
 
 MOST_OPERATIONS: Final = 20
 """Maximum number of operations per finding that ``verdict.json`` names; further ones are only counted."""
+
+MOST_REASONS: Final = 20
+"""Maximum number of similar reasons not to pass, such as one for each key; further ones are only counted."""
+
+
+def limit_reasons(reasons: Sequence[str], kind: str = "keys") -> list[str]:
+    """Returns the first reasons not to pass, and the number of the others. ``kind``: of what each reason is about."""
+    others = len(reasons) - MOST_REASONS
+    return [*reasons[:MOST_REASONS], *([f"and {others} {kind} more"] if others > 0 else [])]
 
 
 class Verdict(enum.StrEnum):

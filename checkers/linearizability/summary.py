@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sized
 from typing import Final
 
-from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
+from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict, limit_reasons
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, SEARCH, ZONES, KeyResult
 from assay.checkers.linearizability.model import ModelError
 
 MOST_FINDINGS: Final = 20
-MOST_REASONS: Final = 20
 
 
 def summarize(
@@ -38,9 +37,7 @@ def summarize(
     by_zones = by_method.pop(ZONES, [])
     zones_first = sorted(found.values(), key=lambda one: one.method != ZONES)
     contradictions = [one.finding for one in zones_first if one.finding is not None]
-    unknown = [one.unknown for one in found.values() if one.unknown is not None]
-    if len(unknown) > MOST_REASONS:
-        unknown[MOST_REASONS:] = [f"and {len(unknown) - MOST_REASONS} keys more"]
+    unknown = limit_reasons([one.unknown for one in found.values() if one.unknown is not None])
     if interrupted:
         unknown.insert(0, f"interrupted; {len(found)} of {describe_count(range(keys))} were searched")
     elif not keys:

@@ -12,6 +12,7 @@ from assay.checkers.judging.verdict import (
     Finding,
     Judgement,
     Verdict,
+    limit_reasons,
 )
 from assay.checkers.times import shorten_times
 from assay.harness.core.operation import Completed, Outcome
@@ -118,7 +119,7 @@ class WorkloadResult:
                 )
                 for name in anomalies
             ),
-            unknown=tuple(self.doubts),
+            unknown=tuple(limit_reasons(self.doubts, "reasons")),
             operations=operations,
             effects=0,
             seconds=seconds,

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
+from assay.checkers.judging.verdict import limit_reasons
 from assay.checkers.workload_checks.workload_result import list_elements
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import count_noun
@@ -61,7 +62,7 @@ def make_set_effects(done: Sequence[Completed], *, final_only: bool, allows_stal
                 stale.setdefault(adder, set()).add(element)
     note = f"{count_noun(allowed, 'element')} were missing from a read for a while, which is allowed" if allowed else ""
     rows = [(one, list(_make_effects_of_set(one, shown, stale, numbers))) for one in done]
-    return WorkloadEffects(rows, note, numbers.names, doubts, judged=judged)
+    return WorkloadEffects(rows, note, numbers.names, limit_reasons(doubts, "sets"), judged=judged)
 
 
 def _find_stale_elements(

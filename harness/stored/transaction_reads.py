@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from assay.checkers.judging.verdict import limit_reasons
 from assay.checkers.linearizability.model import InitialValues
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.printable import count_noun
@@ -44,7 +45,7 @@ def apply_initial_values(done: Sequence[Completed], values: InitialValues) -> tu
         "not judged"
         for key, value in sorted(doubtful)
     ]
-    return replaced, doubts
+    return replaced, limit_reasons(doubts, "values")
 
 
 def _list_written(done: Sequence[Completed]) -> set[tuple[str, str]]:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from assay.checkers.judging.verdict import MOST_REASONS, Verdict, limit_reasons
 from assay.checkers.workload_checks.catalog import CHECKS
+from assay.checkers.workload_checks.workload_result import WorkloadResult
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.stored.set_and_queue_effects import make_set_effects
 
 
 @dataclass
@@ -189,3 +192,17 @@ def test_a_damaged_log_is_found(anomaly: str, damage: str) -> None:
         names = {anomaly, f"int-{anomaly}"} if damage == "repeat" else {anomaly}
         found += bool(names & anomalies.keys())
     assert found >= 40
+
+
+@pytest.mark.parametrize("more", [0, 1, 1000])
+def test_reasons_of_many_keys_are_limited_and_the_others_are_counted(more: int) -> None:
+    reasons = [f"key {number} was never read" for number in range(MOST_REASONS + more)]
+    judgement = WorkloadResult(doubts=reasons).to_judgement(0, {}, 0.0)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert list(judgement.unknown) == [*reasons[:MOST_REASONS], *([f"and {more} reasons more"] if more else [])]
+    done = [
+        Completed(number, 0, "0", Operation("add", f"key {number}", 1), Completion(Outcome.OK, 1), number, number + 1)
+        for number in range(MOST_REASONS + more)
+    ]
+    doubts = make_set_effects(done, final_only=False, allows_stale=False).doubts
+    assert doubts == limit_reasons(reasons, "sets")
