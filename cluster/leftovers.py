@@ -47,7 +47,7 @@ MOST_ASKED: Final = 32
 """Maximum number of engines that are asked at once."""
 
 _Engines = dict[EngineRecord, Endpoint | docker_engine.DockerEngineError]
-"""Where each engine answers, or why it is not reached."""
+"""The endpoint of each engine, or why it is not reached."""
 
 
 @dataclass
