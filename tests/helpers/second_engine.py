@@ -66,12 +66,18 @@ def run_docker(variables: Mapping[str, str], *argv: str, stdin: bytes | None = N
 
 
 @contextmanager
-def second_engine(folder: Path, *options: str) -> Iterator[SecondEngine]:
-    """Starts an engine whose files are in ``folder``. Skips the test if this machine cannot run a second one."""
+def second_engine(folder: Path, *options: str, ahead: int = 0) -> Iterator[SecondEngine]:
+    """Starts an engine whose files are in ``folder``. Skips the test if this machine cannot run a second one.
+
+    ``ahead``: seconds by which the monotonic clock of the engine and its containers is ahead, in a time namespace.
+    """
     if os.geteuid() != 0 or shutil.which("dockerd") is None or shutil.which("unshare") is None:
         pytest.skip("a second engine needs root, dockerd and unshare")
     folder.mkdir(parents=True, exist_ok=True)
-    argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+    shift = ["--time", f"--monotonic={ahead}", f"--boottime={ahead}"] if ahead else []
+    if shift and subprocess.run(["unshare", *shift, "--fork", "true"], capture_output=True).returncode:
+        pytest.skip("this machine cannot make a time namespace")
+    argv = ["unshare", "--mount", "--net", "--pid", *shift, "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
     with (folder / "log").open("wb") as log:
         daemon = subprocess.Popen([*argv, DAEMON.format(folder, " ".join(options))], stdout=log, stderr=log)
     try:
