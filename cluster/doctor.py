@@ -1,5 +1,8 @@
 """Examines which features this machine supports, and what to install for the others. It changes nothing.
 
+Memory, disk and kernel matter where containers run. So they are examined on the machine of the Docker engine, which may
+be another one.
+
 The command ``assay doctor`` prints the findings. A finding that is not ``good`` and not ``required`` disables only the
 features in its ``enables``. The simulation needs none of them. :func:`diagnose_hosts` examines instead whether the
 machines of an inventory can be nodes.
@@ -10,14 +13,25 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
 
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, layer, preload
-from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, require_shared_kernel, run_labels
+from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, require_loop_devices, run_labels
+from assay.cluster.docker.engine_machine import (
+    EngineMachine,
+    find_engine_machine,
+    is_proved,
+    measure_free_disk,
+    run_in_trial,
+    store_proof,
+    try_freeze,
+)
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
 from assay.cluster.hosts import inventory, upkeep
@@ -26,7 +40,7 @@ from assay.cluster.hosts.inventory import InventoryHost
 from assay.cluster.journal import state_folder
 from assay.cluster.node import NodeError
 from assay.cluster.operating_system import ON_MACOS, find_obstacle, read_available_memory
-from assay.cluster.ssh import power
+from assay.cluster.ssh import memory, packets, power
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,9 @@ DISK_NEEDED = 3 * GIB
 """Bytes for the image (0.5 GiB), its build, and some runs."""
 MEMORY_NEEDED = 2 * GIB
 """Bytes for three brokers, a ZooKeeper, the harness and its checkers."""
+TRIAL_MEMORY = GIB
+"""Memory limit of the container that examines its limit."""
+NO_IMAGE = "not tried: the engine has no node image yet"
 
 
 JAVA_SECONDS = 30.0
@@ -66,9 +83,10 @@ MACOS_REMEDIES = {
 
 def diagnose() -> list[DoctorFinding]:
     """Returns the findings, in the order in which to repair them. Takes some seconds, because it starts containers."""
-    findings = [_python(), _processes(), _root(), _memory(), _disk(), _engine()]
+    machine = _find_machine()
+    findings = [_python(), _processes(), _root(), _machine(machine), _memory(machine), _disk(machine), _engine()]
     if findings[-1].good:
-        findings += [_image(), _iptables(), _power_loss(), _preloads()]
+        findings += [_image(), *(_try_in_node(trial, machine) for trial in TRIALS), _power_loss(), _preloads()]
     findings += [_java(), _zookeeper(), _chromium()]
     if not ON_MACOS:
         return findings
@@ -108,7 +126,32 @@ def _root() -> DoctorFinding:
     )
 
 
-def _memory() -> DoctorFinding:
+def _find_machine() -> EngineMachine | None:
+    """Returns the engine's machine; None if no engine answers, so that this machine is described."""
+    with suppress(DockerEngineError):
+        return find_engine_machine(timeout=5)
+    return None
+
+
+def _is_elsewhere(machine: EngineMachine | None) -> TypeGuard[EngineMachine]:
+    return machine is not None and not machine.is_here
+
+
+def _machine(machine: EngineMachine | None) -> DoctorFinding:
+    """Says which machine the findings on memory, disk and kernel describe."""
+    name, enables = "engine's machine", "Docker clusters"
+    if machine is None:
+        return DoctorFinding(name, True, f"none, so {platform.node()} is described, this machine", enables=enables)
+    where = "this one" if machine.is_here else "another one than this, and described below"
+    return DoctorFinding(name, True, f"{machine}; it is {where}", enables=enables)
+
+
+def _memory(machine: EngineMachine | None = None) -> DoctorFinding:
+    if _is_elsewhere(machine) and machine.memory:
+        good = machine.memory >= MEMORY_NEEDED
+        remedy = "" if good else f"give {machine.name} {MEMORY_NEEDED / GIB:.0f} GiB, or use fewer --nodes"
+        detail = f"{machine.memory / GIB:.1f} GiB in total, on {machine.name}"
+        return DoctorFinding("memory", good, detail, remedy, "Docker clusters")
     available = read_available_memory()
     if available is None:
         obstacle, remedy = find_obstacle() or ("the system does not say", "look at the memory by other means")
@@ -118,11 +161,13 @@ def _memory() -> DoctorFinding:
     return DoctorFinding("memory", good, f"{available / GIB:.1f} GiB available", remedy, "Docker clusters")
 
 
-def _disk() -> DoctorFinding:
+def _disk(machine: EngineMachine | None = None) -> DoctorFinding:
+    if _is_elsewhere(machine):
+        return _disk_elsewhere(machine)
     with suppress(EndpointError):
-        if (endpoint := resolve_endpoint()).scheme != "unix":
+        if machine is None and (endpoint := resolve_endpoint()).scheme != "unix":
             return DoctorFinding("disk", True, f"not examined: the engine is at {endpoint}", enables="Docker clusters")
-    root = Path("/var/lib/docker")
+    root = Path("/var/lib/docker" if machine is None else machine.root)
     place = root if root.is_dir() else Path("/")
     try:
         free = shutil.disk_usage(place).free
@@ -131,6 +176,19 @@ def _disk() -> DoctorFinding:
     good = free >= DISK_NEEDED
     remedy = "" if good else f"free {DISK_NEEDED / GIB:.0f} GiB below {place}: `docker system df`, `assay gc`"
     return DoctorFinding("disk", good, f"{free / GIB:.0f} GiB free at {place}", remedy, "Docker clusters")
+
+
+def _disk_elsewhere(machine: EngineMachine) -> DoctorFinding:
+    enables = "Docker clusters"
+    try:
+        if not image.exists():
+            return DoctorFinding("disk", False, NO_IMAGE, "`assay image build`", enables)
+        free = measure_free_disk(image.image_reference())
+    except (DockerEngineError, ImageError) as error:
+        return DoctorFinding("disk", False, f"unknown: {_last_line(error)}", f"`df` on {machine.name}", enables)
+    good = free >= DISK_NEEDED
+    remedy = "" if good else f"free {DISK_NEEDED / GIB:.0f} GiB there: `docker system df`, `assay gc`"
+    return DoctorFinding("disk", good, f"{free / GIB:.0f} GiB free for containers, on {machine.name}", remedy, enables)
 
 
 def _engine() -> DoctorFinding:
@@ -168,28 +226,67 @@ def _image() -> DoctorFinding:
     return DoctorFinding("node image", False, "not built yet", remedy, enables)
 
 
-def _iptables() -> DoctorFinding:
-    """Checks iptables inside a container of the node image, because the host's own iptables proves nothing about it."""
-    enables = "partition and every other fault of the network"
+@dataclass(frozen=True)
+class Trial:
+    """Something that a fault needs, tried in a container of the node image.
+
+    The host's own iptables, for example, proves nothing about a container. ``run`` takes the image, and raises
+    :class:`DockerEngineError` if the trial fails.
+    """
+
+    name: str
+    success: str
+    run: Callable[[str], object]
+    remedy: str
+    enables: str
+
+
+TRIALS = (
+    Trial(
+        "iptables in a node",
+        "drops packets",
+        lambda reference: run_in_trial(reference, "iptables -w -A INPUT -s 198.19.255.1 -j DROP"),
+        "the kernel needs nf_tables (or ip_tables) and containers the right to NET_ADMIN",
+        "partition and every other fault of the network",
+    ),
+    Trial(
+        "packets of a node",
+        "can be delayed and lost",
+        lambda reference: run_in_trial(reference, packets.trial_command("iptables")),
+        "the kernel needs nfnetlink_queue and xt_NFQUEUE",
+        "--nemesis=packets, slow-network, connection",
+    ),
+    Trial(
+        "freezing a node",
+        "stops and continues",
+        try_freeze,
+        "a rootless engine needs control groups of version 2",
+        "--nemesis=freeze",
+    ),
+    Trial(
+        "memory of a node",
+        "can be limited",
+        lambda reference: run_in_trial(reference, memory.command("look"), mem_limit=TRIAL_MEMORY),
+        "a rootless engine needs control groups of version 2, with the controller memory delegated to its user",
+        "--nemesis=memory",
+    ),
+)
+
+
+def _try_in_node(trial: Trial, machine: EngineMachine | None = None) -> DoctorFinding:
+    """Returns the finding of a trial. Proofs of an engine elsewhere are remembered."""
     try:
         if not image.exists():
-            return DoctorFinding(
-                "iptables in a node", False, "not tried: no node image", "`assay image build`", enables
-            )
-        with open_docker() as client:
-            client.containers.run(
-                image.image_reference(),
-                ["-w", "-A", "INPUT", "-s", "198.19.255.1", "-j", "DROP"],
-                entrypoint="iptables",
-                cap_add=["NET_ADMIN"],
-                network_mode="none",
-                labels=run_labels("doctor", owner.current_owner(), state_folder()),
-                remove=True,
-            )
+            return DoctorFinding(trial.name, False, NO_IMAGE, "`assay image build`", trial.enables)
+        reference = image.image_reference()
+        if _is_elsewhere(machine) and is_proved(machine, reference, trial.name):
+            return DoctorFinding(trial.name, True, f"{trial.success}, as an earlier trial showed", "", trial.enables)
+        trial.run(reference)
     except (DockerEngineError, ImageError) as error:
-        remedy = "the kernel needs nf_tables (or ip_tables) and containers the right to NET_ADMIN"
-        return DoctorFinding("iptables in a node", False, _first_line(error), remedy, enables)
-    return DoctorFinding("iptables in a node", True, "drops packets", enables=enables)
+        return DoctorFinding(trial.name, False, _last_line(error), trial.remedy, trial.enables)
+    if _is_elsewhere(machine):
+        store_proof(machine, reference, trial.name)
+    return DoctorFinding(trial.name, True, trial.success, enables=trial.enables)
 
 
 def _power_loss() -> DoctorFinding:
@@ -197,7 +294,7 @@ def _power_loss() -> DoctorFinding:
     name, enables = "power loss in a node", "--nemesis=power-loss with --cluster=docker; the simulation's needs nothing"
     try:
         if not image.exists():
-            return DoctorFinding(name, False, "not tried: no node image", "`assay image build`", enables)
+            return DoctorFinding(name, False, NO_IMAGE, "`assay image build`", enables)
         _cut_power()
     except OSError as error:
         return DoctorFinding(name, False, _first_line(error), "run as root, with loop devices and e2fsprogs", enables)
@@ -212,7 +309,7 @@ def _cut_power() -> None:
 
     If this process crashes, the next session removes the disk's image.
     """
-    require_shared_kernel()
+    require_loop_devices()
     path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
     try:
         device = disk.make_disk(path)

@@ -258,6 +258,14 @@ class Exhaustion:
 
 
 @runtime_checkable
+class SupportsFreezing(Protocol):
+    """A node whose machine can be frozen."""
+
+    async def freezing_unavailable(self) -> str | None:
+        """Returns why the machine cannot be frozen, and the remedy; None if it can. May freeze it for an instant."""
+
+
+@runtime_checkable
 class SupportsMemoryLimit(Protocol):
     """A node that can run out of memory."""
 

@@ -1,6 +1,7 @@
 """A cluster of containers on a Docker engine.
 
 - ``engine``: access to the engine, labels, undo of journal entries, frozen containers
+- ``engine_machine``: the machine on which the engine runs, and what containers can do there
 - ``ssh_transport``: connections to an engine on another machine
 - ``layer``: lower layer of the node image
 - ``image_contents``: which of the programs that a node needs are in an image

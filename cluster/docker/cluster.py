@@ -9,6 +9,7 @@ which are never stored on the harness's disk.
 """
 
 import io
+import shlex
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +25,16 @@ from assay.cluster.checked_methods import get_start_command, list_written_paths
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
 from assay.cluster.docker.engine import (
     CALL_TIMEOUT,
+    CAPABILITIES,
     DockerEngineError,
     DockerFreezer,
     identify_engine,
     make_exec_command,
     make_stream_command,
+    name_engine,
     open_docker,
     reach_engine,
-    require_shared_kernel,
+    require_loop_devices,
     run_labels,
     undo_action,
 )
@@ -72,6 +75,20 @@ CONNECT_SECONDS = 30.0
 """Maximum seconds until a container's sshd answers."""
 REACH_SECONDS = 3.0
 """Maximum seconds until a node's address accepts a connection. After that, it counts as unreachable."""
+REACH_SCRIPT = """\
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 22), float(sys.argv[2]))
+except ConnectionRefusedError:
+    pass
+except OSError as error:
+    print(error)
+"""
+"""Runs on a node, and prints why another node does not answer. A node whose sshd does not listen yet answers, too."""
+NETWORK_REMEDY = (
+    "Docker's rules do so with Podman's containers on one machine: as root there, `iptables -I DOCKER-USER "
+    "-i podman+ -o podman+ -j ACCEPT`, or stop Docker and restart the machine"
+)
 MEMORY = 1 << 30
 """Memory limit of a server in bytes, without swap. It is only set if a fault of the run exhausts memory."""
 
@@ -167,6 +184,7 @@ class DockerCluster(SshCluster):
         self._all_nodes = [self._create_ssh_node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(self._connect(node, deadline) for node in self._all_nodes)
+        await self._require_links()
         await gather_all(self._try_preloads(node) for node in self._all_nodes)
         await gather_all(self._give_disk(node, disks) for node in self._all_nodes)
         await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
@@ -194,6 +212,18 @@ class DockerCluster(SshCluster):
     async def _connect(node: SshNode, deadline: float) -> None:
         await node.connect(deadline)
         await node.prepare()
+
+    async def _require_links(self) -> None:
+        """Raises :class:`DockerEngineError` if the first node does not reach the second on the run's network."""
+        if len(self._all_nodes) < 2:
+            return
+        near, far = self._all_nodes[:2]
+        obstacle = await near.shell(shlex.join(["python3", "-c", REACH_SCRIPT, far.address, str(REACH_SECONDS)]))
+        if obstacle.strip():
+            raise DockerEngineError(
+                f"{near.name} does not reach {far.name} at {far.address} ({obstacle.strip()}): a firewall on the "
+                f"engine's machine drops packets between containers; {NETWORK_REMEDY}"
+            )
 
     async def _try_preloads(self, node: SshNode) -> None:
         """Tests whether a user's image can load the libraries. Its C library may differ from this machine's."""
@@ -244,7 +274,7 @@ class DockerCluster(SshCluster):
         if not isinstance(self._system, SupportsDataFolder):
             return f"{self._system.name} does not say where its data are: define its method data_folder"
         try:
-            require_shared_kernel()
+            require_loop_devices()
         except OSError as error:
             return str(error)
         devices = {}
@@ -306,7 +336,7 @@ class DockerCluster(SshCluster):
                 hostname=item.name,
                 labels=run_labels(self.run_id, self._owner, self._state),
                 host_config=client.api.create_host_config(
-                    cap_add=["NET_ADMIN", *options.pop("cap_add", ())],
+                    cap_add=[*CAPABILITIES, *options.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # name resolution must not depend on the network
                     network_mode=net.name,
                     **options,
@@ -367,7 +397,7 @@ class DockerCluster(SshCluster):
         with open_docker() as client:
             version: dict[str, Any] = client.version()
         return {
-            "engine": f"docker {version['Version']}",
+            "engine": f"{name_engine(version)} {version['Version']}",
             "image": image.image_reference(),
             "image digest": ", ".join(sorted({found.id for found in images.values()})),
             **{

@@ -49,6 +49,11 @@ CALL_TIMEOUT = 60
 PROBE_TIMEOUT = 5
 """Maximum seconds of an attempt to reach an engine that a journal names."""
 
+CAPABILITIES = ("NET_ADMIN", "NET_RAW")
+"""Rights of a node in addition to the default ones, for packet rules and shaping. Only Docker gives NET_RAW itself."""
+
+FREEZE_REMEDY = "a rootless engine needs control groups of version 2; or use stop"
+
 REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
 
 
@@ -164,7 +169,31 @@ def identify_engine(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = N
     """Returns what the journal must know of an engine. Raises :class:`DockerEngineError`."""
     with open_docker(timeout, endpoint) as client:
         info = client.info()
-    return EngineRecord(str(info.get("ID") or ""), str(info.get("DockerRootDir") or ""), endpoint or resolve_endpoint())
+    folder = str(info.get("DockerRootDir") or "")
+    return EngineRecord(find_engine_id(info), folder, endpoint or resolve_endpoint())
+
+
+def name_engine(version: Mapping[str, Any]) -> str:
+    """Returns ``docker`` or ``podman``, by the answer to ``docker version``."""
+    names = [str(part.get("Name")) for part in version.get("Components") or ()]
+    return "podman" if "Podman Engine" in names else "docker"
+
+
+def is_podman(info: Mapping[str, Any]) -> bool:
+    """Returns whether the answer to ``docker info`` comes from Podman, which adds fields of its own."""
+    return "BuildahVersion" in info
+
+
+def is_rootless(info: Mapping[str, Any]) -> bool:
+    """Returns whether the engine runs as an ordinary user, by its answer to ``docker info``."""
+    return bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or ())
+
+
+def find_engine_id(info: Mapping[str, Any]) -> str:
+    """Returns the engine's id. Podman draws another one for each answer, so its machine's name is taken instead."""
+    if is_podman(info):
+        return f"podman on {info.get('Name') or 'a machine without a name'}"
+    return str(info.get("ID") or "")
 
 
 def reach_engine(engine: EngineRecord, timeout: float = PROBE_TIMEOUT) -> Endpoint:
@@ -229,13 +258,18 @@ def is_answering(timeout: float = 3) -> bool:
         return False
 
 
-def require_shared_kernel() -> None:
-    """Raises :class:`assay.cluster.docker.disk.DiskImageError` if the engine runs on another kernel than this process.
+def require_loop_devices() -> None:
+    """Raises :class:`assay.cluster.docker.disk.DiskImageError` if containers cannot use this machine's loop devices.
 
     A local socket may lead into a virtual machine, as with Docker Desktop. Its loop devices are others.
     """
     with open_docker() as client:
-        kernel = str(client.info().get("KernelVersion"))
+        info = client.info()
+    if is_rootless(info):
+        raise disk.DiskImageError(
+            "the engine is rootless, and the kernel lets only root mount a disk; use another engine"
+        )
+    kernel = str(info.get("KernelVersion"))
     if kernel != platform.release():
         raise disk.DiskImageError(
             f"the Docker engine runs on another kernel ({kernel}, here {platform.release()}), so it is in a virtual "
@@ -377,6 +411,15 @@ class DockerFreezer:
         entry, self._entry = self._entry, None
         if entry is not None:
             self._journal.mark_done(entry)
+
+    def find_obstacle(self) -> str | None:
+        try:
+            self.freeze()
+        except NodeError as error:
+            return f"{error}; {FREEZE_REMEDY}"
+        finally:
+            self.thaw()
+        return None
 
     def frozen(self) -> bool:
         try:

@@ -316,6 +316,9 @@ class SimNode:
                 continue
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_SECONDS:g} s of being asked to")
 
+    async def freezing_unavailable(self) -> str | None:
+        return None
+
     async def memory_unavailable(self) -> str | None:
         return None
 

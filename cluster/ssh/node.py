@@ -54,6 +54,9 @@ class Freezer(Protocol):
     def thaw(self) -> None:
         """Continues the machine. It is no error if it is not frozen."""
 
+    def find_obstacle(self) -> str | None:
+        """Returns why the machine cannot be frozen, and the remedy; None if it can. Freezes it for an instant."""
+
     def frozen(self) -> bool: ...
 
 
@@ -288,6 +291,11 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def _run_power_command(self, what: str, disk: NodeDisk) -> str:
         return await self.shell(power.command(what, disk.device, disk.folder))
+
+    async def freezing_unavailable(self) -> str | None:
+        if self._freezer is None:
+            return f"{self.name} is known by SSH alone, and a machine cannot freeze itself; use stop"
+        return await self._in_thread(self._freezer.find_obstacle)
 
     async def freeze(self) -> None:
         """Silences the network, then stops all processes. SSH does not answer until the thaw."""

@@ -13,6 +13,7 @@ from assay.cluster.node import (
     SupportsDataRestore,
     SupportsDiskErrors,
     SupportsDiskFull,
+    SupportsFreezing,
     SupportsMemoryLimit,
     SupportsPacketShaping,
     SupportsPowerLoss,
@@ -66,6 +67,9 @@ SLOW_DISK: Final = _make_part_ability(SupportsSlowDisk, "disk", "made slow")
 DISK_ERRORS: Final = _make_part_ability(SupportsDiskErrors, "disk", "made to fail")
 DATA_RESTORE: Final = Ability(
     SupportsDataRestore, f"the data of a {{kind}} node cannot be removed and put back{SIM_REMEDY}"
+)
+FREEZING: Final = Ability(
+    SupportsFreezing, "a {kind} node's machine cannot be frozen; use stop", "the machine of {node} cannot be frozen"
 )
 MEMORY_LIMIT: Final = Ability(
     SupportsMemoryLimit, f"a {{kind}} node cannot run out of memory{SIM_REMEDY}", "{node} cannot run out of memory"

@@ -15,12 +15,12 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from assay.cluster.node import Cluster, Node, NodeError, ProcessState
-from assay.cluster.system import System
+from assay.cluster.node import Node, ProcessState
+from assay.nemesis.faults.abilities import FREEZING
 from assay.nemesis.faults.fault import Census, Impact, Injection, Scope
 from assay.nemesis.faults.process import ServerFault, evidence_of, get_node_or_process, read_status, resume_stopped
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, may_hit_clients, servers
+from assay.nemesis.schedule.target import Target, may_hit_clients
 
 
 class Stop(ServerFault):
@@ -66,14 +66,7 @@ class Freeze(ServerFault):
     description = "the whole machine is frozen, its network included, and thawed at the heal"
     scope = Scope.NODE
     impact = Impact(pauses_process=True)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        try:
-            for node in servers(cluster, system):
-                await node.frozen()
-        except NodeError as error:
-            return f"machines cannot be frozen here: {error}"
-        return await super().probe(cluster, system)
+    abilities = (FREEZING,)
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         SupportsClockShift,
         SupportsDataRestore,
         SupportsDiskFull,
+        SupportsFreezing,
         SupportsMemoryLimit,
         SupportsPacketShaping,
         SupportsParts,
@@ -181,8 +182,8 @@ _HOMES = {
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.node": (
         "Cluster CommandResult Exhaustion Flow Node NodeError Part ProcessState ProcessStatus Slowed "
-        "SupportsClockShift SupportsDataRestore SupportsDiskFull SupportsMemoryLimit SupportsPacketShaping "
-        "SupportsParts SupportsPowerLoss SupportsSlowDisk Traffic by_role"
+        "SupportsClockShift SupportsDataRestore SupportsDiskFull SupportsFreezing SupportsMemoryLimit "
+        "SupportsPacketShaping SupportsParts SupportsPowerLoss SupportsSlowDisk Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.sidecars": "Sidecar SupportsSidecars",
@@ -230,9 +231,10 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "ScheduleError", "Scope", "SeenAtRest", "ServerFault", "Settings", "Sidecar", "Slowed", "Software", "Source",
     "StoredRecord", "SupportsClientRoles", "SupportsClientSessions", "SupportsClientSoftware", "SupportsClockShift",
     "SupportsCodePackages", "SupportsDataFiles", "SupportsDataFolder", "SupportsDataRestore",
-    "SupportsDefectDescriptions", "SupportsDefects", "SupportsDiskFull", "SupportsFailover", "SupportsGroups",
-    "SupportsHandover", "SupportsHold", "SupportsInspection", "SupportsInvariants", "SupportsLockFiles",
-    "SupportsMembership", "SupportsMemoryLimit", "SupportsMove", "SupportsNodeCounts", "SupportsPacketShaping",
+    "SupportsDefectDescriptions", "SupportsDefects", "SupportsDiskFull", "SupportsFailover", "SupportsFreezing",
+    "SupportsGroups", "SupportsHandover", "SupportsHold", "SupportsInspection", "SupportsInvariants",
+    "SupportsLockFiles", "SupportsMembership", "SupportsMemoryLimit", "SupportsMove", "SupportsNodeCounts",
+    "SupportsPacketShaping",
     "SupportsParts", "SupportsPowerLoss", "SupportsReplicas", "SupportsRetention", "SupportsSettings",
     "SupportsSidecars", "SupportsSlowDisk", "SupportsSnapshots", "SupportsSoftware", "SupportsSoleReplica",
     "SupportsStandalone", "SupportsStopSignal", "SupportsStrikePoints", "SupportsStrongerPromises",

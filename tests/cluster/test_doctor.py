@@ -106,7 +106,7 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
 
     monkeypatch.setattr(Container, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        doctor._iptables()
+        doctor._try_in_node(doctor.TRIALS[0])
     with engine.open_docker() as client:
         ours = [one for one in engine.list_owned(client) if one.owner == str(owner.current_owner())]
         left = [one for one in ours if one.run_id == "doctor"]  # other tests of this process may have containers

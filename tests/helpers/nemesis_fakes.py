@@ -190,6 +190,9 @@ class FakeNode:
             self.state = ProcessState.DEAD
         return {"/data/orders-0/11.log": 7}
 
+    async def freezing_unavailable(self) -> str | None:
+        return None
+
     async def memory_unavailable(self) -> str | None:
         return self.unlimited
 

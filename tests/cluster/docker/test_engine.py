@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import re
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 import requests
 from docker.errors import APIError, DockerException
 
+from assay.cluster import journal, owner
 from assay.cluster.docker import engine as module
 from assay.cluster.docker.disk import DiskImageError
 from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
-from assay.cluster.docker_endpoint import LOCAL_SOCKET
+from assay.cluster.docker_endpoint import LOCAL_SOCKET, Endpoint
 
 TAKEN = 'Conflict. The container name "/assay-r1-n1" is already in use by container "0f3a". You have to remove it.'
 
@@ -96,7 +99,77 @@ def test_an_engine_in_a_virtual_machine_gets_no_loop_devices_of_this_one(monkeyp
     kernel = platform.release()
     client = SimpleNamespace(info=lambda: {"KernelVersion": kernel})
     monkeypatch.setattr(module, "open_docker", lambda: nullcontext(client))
-    module.require_shared_kernel()
+    module.require_loop_devices()
     kernel = "5.15.49-linuxkit"
     with pytest.raises(DiskImageError, match=r"another kernel \(5.15.49-linuxkit, here "):
-        module.require_shared_kernel()
+        module.require_loop_devices()
+
+
+PODMAN = {"BuildahVersion": "1.28.2", "Name": "laptop", "DockerRootDir": "/var/lib/containers", "Rootless": False}
+
+
+def test_podman_is_known_again_although_each_of_its_answers_has_another_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = itertools.count()
+    machine = "laptop"
+    client = SimpleNamespace(info=lambda: PODMAN | {"ID": f"id-{next(numbers)}", "Name": machine})
+    monkeypatch.setattr(module, "open_docker", lambda *_: nullcontext(client))
+    endpoint = Endpoint(LOCAL_SOCKET)
+    first = module.identify_engine(endpoint=endpoint)
+    assert first.is_same_as(module.identify_engine(endpoint=endpoint))
+    machine = "other"
+    assert not first.is_same_as(module.identify_engine(endpoint=endpoint))
+
+
+def test_an_engine_of_docker_is_known_by_its_own_id() -> None:
+    assert module.find_engine_id({"ID": "AAAA", "Name": "laptop"}) == "AAAA"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"SecurityOptions": ["name=seccomp", "name=rootless"]}, PODMAN | {"Rootless": True}]
+)
+def test_a_rootless_engine_gets_no_loop_devices(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+    client = SimpleNamespace(info=lambda: {"KernelVersion": platform.release()} | answer)
+    monkeypatch.setattr(module, "open_docker", lambda: nullcontext(client))
+    with pytest.raises(DiskImageError, match="engine is rootless"):
+        module.require_loop_devices()
+
+
+def test_a_record_names_podman_and_docker() -> None:
+    assert module.name_engine({"Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}) == "podman"
+    assert module.name_engine({"Components": [{"Name": "Engine"}]}) == "docker"
+    assert module.name_engine({}) == "docker"
+
+
+class FakeContainer:
+    """A container of an engine that may be unable to pause."""
+
+    def __init__(self, can_pause: bool) -> None:
+        self.can_pause = can_pause
+        self.status = "running"
+
+    def pause(self) -> None:
+        if not self.can_pause:
+            raise refused(500, "cannot toggle freezer: cgroups not configured for container")
+        self.status = "paused"
+
+    def unpause(self) -> None:
+        self.status = "running"
+
+
+@pytest.mark.parametrize("can_pause", [True, False])
+def test_a_freezer_says_before_the_run_whether_the_engine_can_freeze(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, can_pause: bool
+) -> None:
+    container = FakeContainer(can_pause)
+    client = SimpleNamespace(containers=SimpleNamespace(get=lambda name: container), close=lambda: None)
+    monkeypatch.setenv("DOCKER_HOST", LOCAL_SOCKET)
+    monkeypatch.setattr(module, "_connect", lambda endpoint, timeout: client)
+    undo = journal.UndoJournal(tmp_path, "r1", owner.current_owner(), None)
+    obstacle = module.DockerFreezer(undo, "assay-r1-n1", "n1").find_obstacle()
+    assert container.status == "running"
+    assert journal.read_journal(undo.path).actions == ()
+    if can_pause:
+        assert obstacle is None
+    else:
+        assert "cgroups not configured" in str(obstacle)
+        assert "control groups of version 2" in str(obstacle)

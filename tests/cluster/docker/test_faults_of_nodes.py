@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker.engine import open_docker, undo_action
+from assay.cluster.docker import cluster as cluster_module
+from assay.cluster.docker.engine import DockerEngineError, open_docker, undo_action
 from assay.cluster.journal import RunInContainer, Unpause, read_journal
 from assay.cluster.node import Node, NodeError, ProcessState, Traffic
 
@@ -109,6 +110,38 @@ def test_a_frozen_machine_acknowledges_nothing_and_goes_on_where_it_was(live: An
         assert pending(live) == []
         await n1.thaw()
 
+    live.run(body())
+
+
+def test_a_trial_says_that_a_machine_can_be_frozen_and_leaves_it_running(live: Any) -> None:
+    async def body() -> None:
+        n1 = live.node("n1")
+        await running(n1)
+        before = await n1.process()
+        assert await n1.freezing_unavailable() is None
+        assert not await n1.frozen()
+        assert await n1.process() == before
+        assert pending(live) == []
+
+    live.run(body())
+
+
+def test_an_engine_whose_containers_do_not_reach_each_other_is_named_with_the_remedy(
+    live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        near, far = live.cluster._all_nodes[:2]
+        await live.cluster._require_links()
+        await near.drop_from([far])
+        try:
+            with pytest.raises(
+                DockerEngineError, match=f"{near.name} does not reach {far.name}.*iptables -I DOCKER-USER"
+            ):
+                await live.cluster._require_links()
+        finally:
+            await near.accept_all()
+
+    monkeypatch.setattr(cluster_module, "REACH_SECONDS", 0.5)
     live.run(body())
 
 
