@@ -17,6 +17,7 @@
 - ``docker_endpoint``: where the Docker engine answers
 - ``owner``: the process that owns a container, a network or a journal
 - ``operating_system``: look-ups in ``/proc``, or by psutil on other systems
+- ``regular_files``: reads files that may be anything, such as a FIFO
 - ``file_lock``: file locks among processes
 - ``journal``: undo journal, written before each change
 - ``leftovers``: undoes what dead sessions left behind
