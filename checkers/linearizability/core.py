@@ -196,10 +196,11 @@ def take_events(layout: Layout, memory: SearchMemory) -> bool:
             return True
         slot, kind = layout.slot[event], layout.kind[event]
         if slot < 0:
-            if memory.available[~slot] == 0:
-                memory.open_groups[counters[OPEN]] = ~slot
-                counters[OPEN] += 1
-            memory.available[~slot] += 1
+            if ~slot < len(layout.group_kind):  # else it is left out (``searcher.find_unread_writes``)
+                if memory.available[~slot] == 0:
+                    memory.open_groups[counters[OPEN]] = ~slot
+                    counters[OPEN] += 1
+                memory.available[~slot] += 1
         elif layout.reads[kind]:
             memory.pending_reads[counters[READS]] = event
             counters[READS] += 1

@@ -45,11 +45,13 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearc
     counters, memory = space.counters, space.memory
     index = history.index
     rows = memory.seen[: counters[tables.SEEN]]
-    states = np.unique(rows[:, 0])
     pending = [*memory.pending[: counters[tables.PENDING]], *memory.pending_reads[: counters[tables.READS]]]
     op = int(counters[tables.AT_OPERATION])
     called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
+    # An operation that was left out could have taken effect last. It is the write of a register, whose state is ``x``.
+    unread = [layout.x[layout.kind[one]] for one in info if ~layout.slot[one] >= len(layout.group_kind)]
+    states = np.unique(np.append(rows[:, 0], np.array(unread, dtype=np.int64)))
     compared = [_count_pending(row, layout) for row in rows[:MAX_ORDERS_COMPARED]]
     trail = int(memory.seen_trail[compared.index(max(compared))])
     return StuckSearch(

@@ -38,7 +38,8 @@ class Layout(NamedTuple):
     kind: Ints
     """For each operation, its action, numbered within the key."""
     slot: Ints
-    """For each operation, its slot or the complement of its group."""
+    """For each operation, its slot or the complement of its group. Operations that the search leaves out have the
+    complement of the number of groups."""
     return_event: Ints
     """For each operation, the index in ``events`` of its return; ``FOREVER`` if it has none."""
     f: Ints
@@ -67,9 +68,20 @@ class Layout(NamedTuple):
 
 
 def lay_out(
-    actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints, lost: int = NONE
+    actions: list[Action],
+    numbers: list[int] | None,
+    action: Ints,
+    call: Ints,
+    ret: Ints,
+    lost: int = NONE,
+    unread: NDArray[np.bool_] | None = None,
 ) -> Layout:
-    """Lays out a key. ``action``: indexes into ``actions``. ``numbers``: numbers of the actions for interned models."""
+    """Lays out a key.
+
+    - ``action``: indexes into ``actions``
+    - ``numbers``: numbers of the actions for interned models
+    - ``unread``: which operations the search leaves out (``searcher.find_unread_writes``); None for no operation
+    """
     count = len(action)
     info = ret == FOREVER
     done = np.flatnonzero(~info)
@@ -81,8 +93,10 @@ def lay_out(
     return_event = np.full(count, FOREVER, dtype=np.int64)
     ends = np.flatnonzero(events < 0)
     return_event[~events[ends]] = ends
-    group_kind, group = np.unique(action[info], return_inverse=True)
-    slot[info] = ~group
+    grouped = info if unread is None else info & ~unread
+    group_kind, group = np.unique(action[grouped], return_inverse=True)
+    slot[grouped] = ~group
+    slot[info & ~grouped] = ~len(group_kind)
     words = max(1, -(-slots // WORD))
     word, unit, mask, guards = _pack_fields(np.bincount(group, minlength=len(group_kind)), 1 + 2 * words)
     numbered = [one[:3] for one in actions] if numbers is None else [(0, number, 0) for number in numbers]

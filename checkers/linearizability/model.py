@@ -75,6 +75,11 @@ def find_exact_algorithm(model: Model) -> str | None:
     return model.exact if _keeps(model, "exact") else None
 
 
+def find_requiring(model: Model) -> Collection[int] | None:
+    """Returns ``Model.requiring``, or None if a subclass of the class that defines it changes the behaviour."""
+    return model.requiring if _keeps(model, "requiring") else None
+
+
 def _keeps(model: Model, declaration: str) -> bool:
     """Returns whether no subclass below the class with this declaration changes ``step``, ``initial`` or
     ``foresee``."""
@@ -227,6 +232,12 @@ class Model:
     """For a plain register, the ``f`` of a read and of a write, whose ``x`` is the value. Keys with unique values are
     then judged by zones, without a search. A subclass with its own ``step``, ``initial`` or ``foresee`` must define it
     again.
+    """
+    requiring: ClassVar[Collection[int]] = ()
+    """For a plain register, each ``f`` of the actions that only the state ``x`` allows.
+
+    The search then leaves out writes of unknown outcome whose value no such action needs. A subclass with its own
+    ``step``, ``initial`` or ``foresee`` must define it again.
     """
     exact: ClassVar[str | None] = None
     """Name of the algorithm that judges a key without a search (``key_search``), if its operations allow it. A subclass

@@ -1,7 +1,7 @@
 """The table of all built-in models, and the classes of two of them: register and CAS register."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from assay.checkers.linearizability.key_value import KeyValue
 from assay.checkers.linearizability.locks import (
@@ -30,6 +30,7 @@ class Register(Model):
 
     name = "register"
     register = (READ, WRITE)
+    requiring: ClassVar[tuple[int, ...]] = (READ,)
     takes_initial = True
 
     def __init__(self, initial: Any = None) -> None:
@@ -60,6 +61,7 @@ class CasRegister(Register):
 
     name = "cas-register"
     register = Register.register
+    requiring = (READ, CAS)
 
     def encode(self, call: Call) -> Action | None:
         if call.f != "cas":

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.checkers.linearizability import core, tables
 from assay.checkers.linearizability.compiled import (
@@ -24,7 +25,15 @@ from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.explain import StuckSearch, explain, find_order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
 from assay.checkers.linearizability.limits import Deadline, Limits
-from assay.checkers.linearizability.model import Action, Model, ModelError, calling_model, require_action
+from assay.checkers.linearizability.model import (
+    Action,
+    Model,
+    ModelError,
+    calling_model,
+    find_plain_register,
+    find_requiring,
+    require_action,
+)
 from assay.checkers.linearizability.workspace import InternedStates, OutOfMemory, Workspace
 from assay.harness.core.printable import count_noun
 
@@ -172,6 +181,39 @@ def _compile_step(step: Callable[..., Any]) -> Any:
     return compile_step(step)
 
 
+def find_unread_writes(
+    model: Model, actions: list[Action], action: NDArray[np.int64], ret: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Returns which operations the search can leave out. ``action``: indexes into ``actions``.
+
+    They are writes of unknown outcome to a register, whose values no operation needs. Such a write is pending for ever,
+    so the search would try it again at each later return. Thousands of them would make each configuration long.
+
+    A write W of unknown outcome can be left out if no action of the key but writes is allowed in the state to which W
+    leads. Proof:
+
+    1. Let there be a legal order in which W takes effect. Let A be the next action after W.
+    2. A is allowed in the state after W. So A is a write, or there is no A.
+    3. A write is allowed in any state, and leads to the same state from any state. So A, and all actions after it, are
+       still allowed without W. W needs no place, because its outcome is unknown.
+    4. Conversely, a legal order without W is legal for the whole history, because W may never take effect.
+
+    The proof holds for one write after another, so all of them can be left out at once.
+    """
+    register, requiring = find_plain_register(model), find_requiring(model)
+    if register is None or requiring is None:
+        return np.zeros(len(action), dtype=np.bool_)
+    _, write = register
+    none = np.zeros(len(action), dtype=np.bool_)
+    others = [one for one in actions if one.f != write]
+    if any(one.f not in requiring for one in others):
+        return none  # such as a refused CAS, which many states allow
+    needed = {one.x for one in others}
+    unread = np.array([one.f == write and one.x not in needed for one in actions], dtype=np.bool_)
+    found: NDArray[np.bool_] = unread[action] & (ret == FOREVER) if len(action) else none
+    return found
+
+
 def _lay_out(history: KeyHistory, states: InternedStates) -> tuple[Layout, list[Action]]:
     """Returns the key's layout, and its distinct actions in the order of their numbers in the layout."""
     model, actions, action = history.model, history.actions, history.action
@@ -187,7 +229,8 @@ def _lay_out(history: KeyHistory, states: InternedStates) -> tuple[Layout, list[
         action = np.array([numbers[one] for one in foreseen], dtype=np.int64)
     if model.compiled:
         lost = NONE if model.lost is None else model.lost
-        return lay_out(actions, None, action, history.call, history.ret, lost), actions
+        unread = find_unread_writes(model, actions, action, history.ret)
+        return lay_out(actions, None, action, history.call, history.ret, lost, unread), actions
     interned = [states.number(one) for one in actions]
     return lay_out(actions, interned, action, history.call, history.ret, states.lost), actions
 

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import Verdict
-from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
+from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search, searcher
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.models import Register
 from assay.checkers.linearizability.searcher import SearchResult, search_key
 from assay.checkers.linearizability.zones import judge_zones
 
+from helpers.examples import some_of
 from helpers.linearizability_histories import LOCKS, SEMAPHORES, history, operation, table
 from helpers.linearizability_models import TESTED, Mixer, Stack
 from helpers.linearizability_oracle import MEANING, Op, legal, linearizable
@@ -418,3 +421,42 @@ def test_one_operation_of_a_claim_is_singular() -> None:
     assert (
         "has no place in any order: 1 operation can be placed before it, with 1 other operation pending" in found.claim
     )
+
+
+# -- writes of unknown outcome that the search leaves out ------------------------------------------------------------
+
+
+def draw_register_history(draw: st.DrawFn) -> list[Op]:
+    """Few values and many writes of unknown outcome, so that some values are read, and others never."""
+    ops: list[Op] = []
+    for _ in range(draw(st.integers(1, 8))):
+        f = draw(st.sampled_from(["write", "write", "read", "cas"]))
+        outcome = draw(st.sampled_from(["ok", "info", "info"] if f != "read" else ["ok"]))
+        value = st.integers(0, 3)
+        argument = None if f == "read" else [draw(value), draw(value)] if f == "cas" else draw(value)
+        result = draw(st.none() | value) if f == "read" else draw(st.booleans()) if f == "cas" else None
+        call = draw(st.integers(0, 20))
+        ret = call + draw(st.integers(0, 10)) if outcome == "ok" else None
+        ops.append(operation(f, argument, result if outcome == "ok" else None, call=call, ret=ret, outcome=outcome))
+    return ops
+
+
+@settings(max_examples=some_of(600), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ops=st.composite(draw_register_history)())
+def test_writes_that_are_left_out_change_no_verdict_and_no_explanation(
+    ops: list[Op], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = linearizable(ops, MEANING["cas-register"])
+    found = searched([ops], MODELS["cas-register"]).get(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(searcher, "find_unread_writes", lambda model, actions, action, ret: None)
+        whole = searched([ops], MODELS["cas-register"]).get(0)
+    if found is None or whole is None:
+        assert expected
+        return
+    assert (found.why is None) == (whole.why is None) == expected
+    if found.why is not None and whole.why is not None:
+        assert found.why.operation == whole.why.operation
+        assert (found.why.states, found.why.possible) == (whole.why.states, whole.why.possible)
+        assert found.why.concurrent == whole.why.concurrent
+        assert legal([ops[index] for index in found.why.order], MEANING["cas-register"])
