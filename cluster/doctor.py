@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TypeGuard
 
 from assay.cluster import owner, zookeeper
-from assay.cluster.docker import disk, image, layer, preload
-from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, require_loop_devices, run_labels
+from assay.cluster.docker import image, layer, preload
+from assay.cluster.docker.disk import DiskError, DockerDisk, start_disk_container
+from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, remove_container, run_labels
 from assay.cluster.docker.engine_machine import (
     EngineMachine,
     find_engine_machine,
@@ -40,7 +41,7 @@ from assay.cluster.hosts.inventory import InventoryHost
 from assay.cluster.journal import state_folder
 from assay.cluster.node import NodeError
 from assay.cluster.operating_system import ON_MACOS, find_obstacle, read_available_memory
-from assay.cluster.ssh import memory, packets, power
+from assay.cluster.ssh import memory, packets
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,7 @@ def _processes() -> DoctorFinding:
 def _root() -> DoctorFinding:
     good = os.geteuid() == 0
     remedy = "" if good else "install packages as root; afterwards membership of the group docker will do"
-    return DoctorFinding(
-        "root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap, power loss"
-    )
+    return DoctorFinding("root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap")
 
 
 def _find_machine() -> EngineMachine | None:
@@ -291,40 +290,37 @@ def _try_in_node(trial: Trial, machine: EngineMachine | None = None) -> DoctorFi
 
 def _power_loss() -> DoctorFinding:
     """Cuts the power of a disk in a container of the node image: only fsynced data may survive."""
-    name, enables = "power loss in a node", "--nemesis=power-loss with --cluster=docker; the simulation's needs nothing"
+    name = "power loss in a node"
+    enables = "--nemesis=power-loss, disk-full with --cluster=docker; the simulation's need nothing"
     try:
         if not image.exists():
             return DoctorFinding(name, False, NO_IMAGE, "`assay image build`", enables)
         _cut_power()
-    except OSError as error:
-        return DoctorFinding(name, False, _first_line(error), "run as root, with loop devices and e2fsprogs", enables)
-    except (DockerEngineError, ImageError) as error:
-        remedy = "the kernel needs ext4 and EXT4_IOC_SHUTDOWN, and containers the right to SYS_ADMIN"
-        return DoctorFinding(name, False, _last_line(error), remedy, enables)
+    except DiskError as error:
+        reason, _, remedy = _first_line(error).rpartition("; ")
+        return DoctorFinding(name, False, reason, remedy, enables)
+    except (NodeError, DockerEngineError, ImageError) as error:
+        remedy = (
+            "on the engine's machine, the kernel needs loop devices (5.8 or newer; `modprobe loop`) and ext4 with "
+            "EXT4_IOC_SHUTDOWN, and a container the right to SYS_ADMIN"
+        )
+        return DoctorFinding(name, False, _first_line(error), remedy, enables)
     return DoctorFinding(name, True, "what was fsynced stays, what was not is gone", enables=enables)
 
 
 def _cut_power() -> None:
-    """Tries a power loss. Raises ``OSError`` or :class:`DockerEngineError` if that fails.
+    """Tries a power loss. Raises :class:`DiskError`, :class:`NodeError` or :class:`DockerEngineError` if that fails.
 
-    If this process crashes, the next session removes the disk's image.
+    If this process crashes, the next session removes the container.
     """
-    require_loop_devices()
-    path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
+    creator = owner.current_owner()
+    container = f"assay-doctor-{creator.pid}-disks"
     try:
-        device = disk.make_disk(path)
-        with open_docker() as client:
-            client.containers.run(
-                image.image_reference(),
-                power.argv("trial", disk.NODE_DEVICE, "/mnt/assay")[1:],
-                entrypoint="python3",
-                network_mode="none",
-                labels=run_labels("doctor", owner.current_owner(), state_folder()),
-                remove=True,
-                **disk.container_options(device),
-            )
+        start_disk_container(container, image.image_reference(), run_labels("doctor", creator, state_folder()))
+        DockerDisk(container, None, "doctor.ext4", "/mnt/assay").try_out()
     finally:
-        disk.remove_disk(path)
+        with open_docker() as client:
+            remove_container(client, container)
 
 
 def _preloads() -> DoctorFinding:

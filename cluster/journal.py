@@ -58,7 +58,7 @@ class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
 
 
 class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
-    """Removes the image of a node's disk and its loop device, once the container that uses it is removed."""
+    """Removes the image of a node's disk and its loop device. Only earlier versions write it."""
 
     image: str
 

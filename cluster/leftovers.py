@@ -1,9 +1,9 @@
-"""Cleans up after dead runs: replays their undo journals, and removes their containers, networks and disk images.
+"""Cleans up after dead runs: replays their undo journals, and removes their containers and networks.
 
 :func:`sweep` runs at a session's start and :func:`heal` by ``assay heal``. At its end, a run replays its own journal
-(``SshCluster.close``). Containers and networks have a label that names their owner, and disk images have the owner in
-their file names. So they are found even if the journal is lost. Containers and networks without that label are never
-touched.
+(``SshCluster.close``). Containers and networks have a label that names their owner. So they are found even if the
+journal is lost. Containers and networks without that label are never touched. Disks of nodes go with their containers
+(``cluster/docker/disk.py``).
 
 The entries of a journal are undone on the Docker engine on which they were made, wherever it answers now. Entries of an
 engine that does not answer are kept. Containers and networks without a journal are looked for on the engine of this
@@ -21,7 +21,6 @@ import docker
 from docker.errors import APIError
 
 from assay.cluster import owner
-from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
 from assay.cluster.docker_endpoint import Endpoint
 from assay.cluster.file_lock import LockHeldError, hold_lock
@@ -130,9 +129,6 @@ def _heal(
             f"containers and networks of other machines: {others}; `assay heal` on the machine that made them, or "
             "`assay heal --all` here, which also ends live sessions"
         )
-    for image in disk.list_images(state):
-        if image.run_id not in spared:
-            _remove_image(image, is_chosen, report)
     return report
 
 
@@ -243,16 +239,6 @@ def _undo_all(
         except (docker_engine.DockerEngineError, APIError, NodeError, OSError) as error:
             report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
     return len(report.failed) == failures
-
-
-def _remove_image(image: disk.DiskImage, is_chosen: Callable[[owner.Owner, bool], bool], report: SweepReport) -> None:
-    try:
-        if is_chosen(owner.parse_owner(image.owner), False) and disk.remove_disk(image.path):
-            report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")
-    except ValueError as error:
-        report.failed.append(f"disk {image.path}: its name has no owner, left alone: {error}")
-    except OSError as error:
-        report.failed.append(f"disk {image.path}: {error}")
 
 
 def _remove_orphan(

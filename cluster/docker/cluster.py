@@ -23,6 +23,7 @@ from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import get_start_command, list_written_paths
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
+from assay.cluster.docker.disk import DockerDisk
 from assay.cluster.docker.engine import (
     CALL_TIMEOUT,
     CAPABILITIES,
@@ -34,7 +35,6 @@ from assay.cluster.docker.engine import (
     name_engine,
     open_docker,
     reach_engine,
-    require_loop_devices,
     run_labels,
     undo_action,
 )
@@ -46,7 +46,7 @@ from assay.cluster.ssh import preloaded
 from assay.cluster.ssh.clock_offset import ClockOffset, measure_clock_offset
 from assay.cluster.ssh.command_stream import StreamCommand
 from assay.cluster.ssh.connection import Login, SshConnection
-from assay.cluster.ssh.node import NodeDisk, SshNode
+from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsNetworkWorker, System
 
@@ -70,6 +70,8 @@ def archive_keys(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
 
 CLIENT_CONTAINER = "clients"
 """Name of the container in which clients run if this machine cannot reach the nodes' network."""
+DISK_CONTAINER = "disks"
+"""Name of the container that makes the nodes' disks, if a fault of the run needs them."""
 HOME = f"/{code_archive.ROOT}"
 CONNECT_SECONDS = 30.0
 """Maximum seconds until a container's sshd answers."""
@@ -145,6 +147,7 @@ class DockerCluster(SshCluster):
         self.worker_command: StreamCommand | None = None
         """The command that runs the worker process in the container for clients; None if there is no container."""
         self.client_container = self._name_container(CLIENT_CONTAINER)
+        self._disk_container = self._name_container(DISK_CONTAINER)
 
     @property
     def nodes(self) -> Sequence[SshNode]:
@@ -155,7 +158,7 @@ class DockerCluster(SshCluster):
         return self._all_nodes[self._members :]
 
     async def _set_up(self) -> None:
-        """Creates the network, the disks, the containers, and their files.
+        """Creates the network, the containers, their files, and their disks.
 
         Raises :class:`DockerEngineError`, :class:`~assay.cluster.docker.layer.ImageError` or ``NodeError``.
         """
@@ -172,13 +175,13 @@ class DockerCluster(SshCluster):
             for name, address in hosts.items()
         }
         secrets = archive_keys(key, host_key)
-        disks = await self._in_thread(self._make_disks, journal)
+        disk_obstacle = await self._in_thread(self._start_disk_container, journal)
         preloads = await self._in_thread(self._make_preloads)
 
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads.get(item.role, ())
-            self._make_container(item, images[item.role].id, net, hosts, archives, disks, journal)
+            self._make_container(item, images[item.role].id, net, hosts, archives, journal)
 
         await gather_all(self._in_thread(make, item) for item in self._plans)
         self._all_nodes = [self._create_ssh_node(item, logins[item.name], journal) for item in self._plans]
@@ -186,7 +189,7 @@ class DockerCluster(SshCluster):
         await gather_all(self._connect(node, deadline) for node in self._all_nodes)
         await self._require_links()
         await gather_all(self._try_preloads(node) for node in self._all_nodes)
-        await gather_all(self._give_disk(node, disks) for node in self._all_nodes)
+        await gather_all(self._give_disk(node, disk_obstacle) for node in self._all_nodes)
         await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
         if await self._needs_client_container(logins):
             await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
@@ -257,7 +260,7 @@ class DockerCluster(SshCluster):
         item = PlannedNode(CLIENT_CONTAINER, CLIENT_ROLE, 0, len(self._plans))
         addresses = {**hosts, item.name: net.address(item.number)}
         code = code_archive.archive_code(list(worker.source))
-        self._make_container(item, image_id, net, addresses, [secrets, code], {}, journal)
+        self._make_container(item, image_id, net, addresses, [secrets, code], journal)
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1"}
         self.worker_command = make_exec_command(self._name_container(item.name), environment, worker.argv)
 
@@ -267,27 +270,19 @@ class DockerCluster(SshCluster):
         with open_docker() as client:
             return network.create_network(client, name, run_labels(self.run_id, self._owner, self._state), self._state)
 
-    def _make_disks(self, journal: undo_journal.UndoJournal) -> Mapping[str, str] | str:
-        """Returns a loop device for each server, by name, or the reason why there are none."""
+    def _start_disk_container(self, journal: undo_journal.UndoJournal) -> str | None:
+        """Starts the container that makes the servers' disks. Returns None, or the reason why there are no disks."""
         if not self._own_disks:
             return "this cluster was started without separate disks for its nodes"
         if not isinstance(self._system, SupportsDataFolder):
             return f"{self._system.name} does not say where its data are: define its method data_folder"
+        journal.append(undo_journal.RemoveContainer(self._disk_container))
+        labels = run_labels(self.run_id, self._owner, self._state)
         try:
-            require_loop_devices()
-        except OSError as error:
+            disk.start_disk_container(self._disk_container, image.ensure_node_image(self._progress), labels)
+        except (disk.DiskError, DockerEngineError) as error:
             return str(error)
-        devices = {}
-        for item in self._plans:
-            if not self._is_server(item):
-                continue
-            path = disk.image_path(self._state, self._owner, self.run_id, item.name)
-            journal.append(undo_journal.RemoveDisk(str(path)))
-            try:
-                devices[item.name] = disk.make_disk(path)
-            except OSError as error:
-                return str(error)
-        return devices
+        return None
 
     def _make_preloads(self) -> dict[str, list[bytes]]:
         """Returns the libraries' archives for each role of servers, and stores the reason for each missing library."""
@@ -320,14 +315,10 @@ class DockerCluster(SshCluster):
         net: network.RunNetwork,
         hosts: Mapping[str, str],
         archives: Sequence[bytes],
-        disks: Mapping[str, str] | str,
         journal: undo_journal.UndoJournal,
     ) -> None:
         name = self._name_container(item.name)
-        device = disks.get(item.name) if isinstance(disks, Mapping) else None
-        options = {} if device is None else disk.container_options(device)
-        if self._own_memory and self._is_server(item):
-            options |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
+        memory = MEMORY if self._own_memory and self._is_server(item) else None
         journal.append(undo_journal.RemoveContainer(name))
         with open_docker() as client:
             container = client.api.create_container(
@@ -336,10 +327,11 @@ class DockerCluster(SshCluster):
                 hostname=item.name,
                 labels=run_labels(self.run_id, self._owner, self._state),
                 host_config=client.api.create_host_config(
-                    cap_add=[*CAPABILITIES, *options.pop("cap_add", ())],
+                    cap_add=list(CAPABILITIES),
                     extra_hosts=dict(hosts),  # name resolution must not depend on the network
+                    mem_limit=memory,
+                    memswap_limit=memory,
                     network_mode=net.name,
-                    **options,
                 ),
                 networking_config=client.api.create_networking_config(
                     {net.name: client.api.create_endpoint_config(ipv4_address=hosts[item.name])}  # type: ignore[arg-type]
@@ -386,12 +378,13 @@ class DockerCluster(SshCluster):
             return []
         return [library.path for library, gap in self._library_gaps.items() if gap is None]
 
-    async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
-        """Gives the node its disk, or the reason why it has none."""
-        if isinstance(disks, str):
-            node.set_disk_unavailable(disks)
-        elif node.name in disks and isinstance(self._system, SupportsDataFolder):
-            await node.give_disk(NodeDisk(disk.NODE_DEVICE, self._system.data_folder(node)))
+    async def _give_disk(self, node: SshNode, obstacle: str | None) -> None:
+        """Gives a server its disk, or the reason why it has none."""
+        if obstacle is not None:
+            node.set_disk_unavailable(obstacle)
+        elif self._is_server(node) and isinstance(self._system, SupportsDataFolder):
+            name, folder = f"{self.run_id}.{node.name}.ext4", self._system.data_folder(node)
+            await node.give_disk(DockerDisk(self._disk_container, self._name_container(node.name), name, folder))
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
         with open_docker() as client:
@@ -411,7 +404,7 @@ class DockerCluster(SshCluster):
         }
 
     def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
-        """Removes the containers, then their networks, files and disks, one after the other.
+        """Removes the containers, then their networks and files, one after the other.
 
         Concurrent removal would be some tenths of a second faster, but can deadlock Docker 20.10. The removal of a
         container from its network and the listing of networks wait for each other's locks.
@@ -423,9 +416,7 @@ class DockerCluster(SshCluster):
                 return [str(error)]
         containers = [action for action in actions if isinstance(action, undo_journal.RemoveContainer)]
         others = [
-            action
-            for action in actions
-            if isinstance(action, undo_journal.RemoveNetwork | undo_journal.RemoveFile | undo_journal.RemoveDisk)
+            action for action in actions if isinstance(action, undo_journal.RemoveNetwork | undo_journal.RemoveFile)
         ]
         return [line for line in map(_perform, [*containers, *others]) if line]
 

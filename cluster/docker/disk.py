@@ -1,148 +1,111 @@
-"""A node's separate disk: ext4 in an image file on a loop device, which the container mounts itself.
+"""Disks of a run's nodes, made on the engine's machine by a container with the rights for it.
 
-The power of such a disk can be cut (``cluster/ssh/power.py``) without a stop of the container, so the node keeps its
-network and packet rules. The container mounts the disk with its own right (SYS_ADMIN), and the mount ends with the
-container. Only a loop device and a file remain to be removed by the harness. Only runs whose faults need disks get
-them.
+The *disk container* makes the images of the disks in a volume of its own, attaches them to loop devices, and mounts
+them in the nodes' containers (``cluster/docker/power.py``). So the nodes need no rights, and the harness needs no root
+and may be on another machine than the engine. The power of a disk is cut without a stop of its node, so the node keeps
+its network and packet rules. Only runs whose faults need disks get a disk container.
 
-The loop device is identified by its image, never by its number, because at the time of the undo, the number may belong
-to another owner.
+Nothing but containers must be removed: the volume goes with the disk container, a mount with its node, and a loop
+device with its mount.
+
+The disk container is not privileged, because that needs every capability, and an engine inside a container lacks some.
 """
 
-import os
-import shutil
-import stat
-import subprocess
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
-from assay.cluster.owner import Owner
+import docker
 
-NODE_DEVICE = "/dev/assay-disk"
-"""Name of the disk inside the container."""
-SIZE = 1 << 30
-"""Bytes that a node may store. The image is sparse: a new one takes only 9 MB."""
-ATTACH_ATTEMPTS = 20
-"""Maximum number of attempts to get a loop device. Another session may take a free device first."""
-LOOP_MAJOR = 7
-FOLDER, SUFFIX = "disks", ".ext4"
+from assay.cluster.docker import power
+from assay.cluster.docker.engine import DockerEngineError, is_rootless, open_docker
+from assay.cluster.node import NodeError
+
+IMAGES = "/assay-disks"
+"""Folder of the images in the disk container."""
+MACHINE_NAMESPACE = "host"
+"""Denotes a namespace of the engine's machine. The disk container sees all its processes, and its root is root."""
 
 
-class DiskImageError(OSError):
-    """This machine cannot make or remove such disks. The message has the reason and the remedy."""
+class DiskError(Exception):
+    """The engine can make no disks. The message has the reason and the remedy."""
+
+
+def start_disk_container(name: str, image: str, labels: Mapping[str, str]) -> None:
+    """Starts a disk container. Its removal must be in the journal before.
+
+    Raises :class:`DiskError`, or :class:`DockerEngineError` if the engine rejects the container.
+    """
+    with open_docker() as client:
+        if is_rootless(client.info()):
+            raise DiskError(
+                "the Docker engine is rootless, and only root can make loop devices; choose an engine that runs as "
+                "root, or the simulation (--cluster=sim)"
+            )
+        container = client.api.create_container(
+            image,
+            entrypoint=["sleep", "infinity"],
+            name=name,
+            labels=dict(labels),
+            volumes=[IMAGES],
+            host_config=client.api.create_host_config(
+                # SYS_ADMIN mounts. SYS_PTRACE and SYS_CHROOT enter a node's namespace, MKNOD makes files of devices.
+                cap_add=["SYS_ADMIN", "SYS_PTRACE", "SYS_CHROOT", "MKNOD"],
+                device_cgroup_rules=[f"b {power.LOOP_MAJOR}:* rwm", "c {}:{} rwm".format(*power.LOOP_CONTROL)],
+                network_mode="none",
+                pid_mode=MACHINE_NAMESPACE,
+                security_opt=["apparmor=unconfined"],  # AppArmor's profile for containers forbids every mount
+                userns_mode=MACHINE_NAMESPACE,
+            ),
+        )
+        client.api.start(container["Id"])
 
 
 @dataclass(frozen=True)
-class DiskImage:
-    """The image of a disk that a run has created. ``owner``: the text form of an ``Owner``."""
+class DockerDisk:
+    """The disk of one node. Satisfies :class:`assay.cluster.ssh.node.NodeDisk`.
 
-    path: Path
-    owner: str
-    run_id: str
-
-
-def image_path(state: Path, creator: Owner, run_id: str, node: str) -> Path:
-    """Returns the path of a node's image. The path names the owner, so that a leftover is found without the journal."""
-    return state / FOLDER / f"{creator}.{run_id}.{node}{SUFFIX}"
-
-
-def list_images(state: Path) -> list[DiskImage]:
-    """Returns all disk images in this state folder, by name."""
-    found = []
-    for path in sorted((state / FOLDER).glob(f"*{SUFFIX}")):
-        parts = path.name.removesuffix(SUFFIX).split(".")
-        found.append(DiskImage(path, ".".join(parts[:4]), ".".join(parts[4:-1])))
-    return found
-
-
-def make_disk(image: Path) -> str:
-    """Creates a disk and returns its loop device. Its undo (:func:`remove_disk`) must be in the journal before."""
-    require_disk_support()
-    image.parent.mkdir(parents=True, exist_ok=True)
-    with image.open("wb") as file:
-        file.truncate(SIZE)
-    _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard", str(image))
-    for _ in range(ATTACH_ATTEMPTS - 1):
-        try:
-            return _attach(image)
-        except DiskImageError:
-            continue
-    return _attach(image)
-
-
-def remove_disk(image: Path) -> bool:
-    """Detaches the device and deletes the image. Returns False if both were gone already.
-
-    If a container still uses the device, it is detached when the container ends.
+    - ``maker``: name of the disk container
+    - ``container``: name of the node's container; None if the disk is mounted in the disk container itself
+    - ``image``: name of the image
+    - ``folder``: where the node mounts the disk
     """
-    found = find_loop_devices(image)
-    for device in found:
-        _run("losetup", "-d", device)
-    existed = image.exists()
-    image.unlink(missing_ok=True)
-    return existed or bool(found)
 
+    maker: str
+    container: str | None
+    image: str
+    folder: str
 
-def find_loop_devices(image: Path) -> list[str]:
-    """Returns the loop devices of this image, even if the image is deleted."""
-    wanted = str(image.resolve())
-    devices = []
-    for entry in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
+    def try_out(self) -> None:
+        self._run("trial")
+
+    def mount(self) -> None:
+        self._run("mount")
+
+    def lose_power(self) -> Mapping[str, int]:
+        lost: dict[str, int] = self._run("lose")
+        return lost
+
+    def _run(self, what: str) -> Any:
+        """Runs a command of ``power.py`` in the disk container. Returns what it prints. Raises :class:`NodeError`."""
         try:
-            backing = entry.read_text().rstrip("\n")
-        except OSError:
-            continue  # detached just now
-        if backing.removesuffix(" (deleted)") == wanted:
-            devices.append(f"/dev/{entry.parts[3]}")
-    return devices
+            with open_docker() as client:
+                pid = power.OWN_NAMESPACE if self.container is None else _find_process(client, self.container)
+                command = power.argv(what, pid, f"{IMAGES}/{self.image}", self.folder)
+                result: Any = client.containers.get(self.maker).exec_run(command, demux=True)
+        except DockerEngineError as error:
+            raise NodeError(f"{self.maker}: {error}") from error
+        code, (output, errors) = result
+        if code != 0:
+            said = (errors or output or b"").decode("utf-8", "replace").strip()
+            raise NodeError(said.rpartition("\n")[2] or f"`{what}` exited {code} in {self.maker}")
+        return json.loads(output)
 
 
-def container_options(device: str) -> dict[str, Any]:
-    """Returns the arguments of the Docker SDK for a container with this disk.
-
-    SYS_ADMIN is needed for the mount, and for the shutdown of ext4 that cuts the power. AppArmor's profile for
-    containers forbids every mount.
-    """
-    return {
-        "cap_add": ["SYS_ADMIN"],
-        "devices": [f"{device}:{NODE_DEVICE}:rwm"],
-        "security_opt": ["apparmor=unconfined"],
-    }
-
-
-def require_disk_support() -> None:
-    """Raises :class:`DiskImageError` if this machine obviously cannot make disks. Creates nothing."""
-    if os.geteuid() != 0:
-        raise DiskImageError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
-    try:
-        endpoint = resolve_endpoint()
-    except EndpointError as error:
-        raise DiskImageError(str(error)) from error
-    if endpoint.scheme != "unix":
-        raise DiskImageError(
-            f"the Docker engine may be on another machine, {endpoint}, and its loop devices cannot be made here"
-        )
-    for program in ("mkfs.ext4", "losetup"):
-        if shutil.which(program) is None:
-            package = "e2fsprogs" if program == "mkfs.ext4" else "mount"
-            raise DiskImageError(f"{program} is not installed (`apt install {package}`)")
-    if not Path("/dev/loop-control").exists():
-        raise DiskImageError("there is no /dev/loop-control: run `modprobe loop`; a container must be given the device")
-
-
-def _attach(image: Path) -> str:
-    device = _run("losetup", "--find")
-    number = int(device.removeprefix("/dev/loop"))
-    if not Path(device).exists():  # a container's /dev only has the devices that existed when it was created
-        os.mknod(device, stat.S_IFBLK | 0o660, os.makedev(LOOP_MAJOR, number))
-    _run("losetup", device, str(image))
-    return device
-
-
-def _run(*argv: str) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode != 0:
-        raise DiskImageError(f"`{' '.join(argv)}` exited {done.returncode}: {(done.stdout + done.stderr).strip()}")
-    return done.stdout.strip()
+def _find_process(client: docker.DockerClient, container: str) -> int:
+    """Returns the first process of a container, by its number on the engine's machine."""
+    pid = int(client.containers.get(container).attrs["State"]["Pid"])
+    if pid == 0:
+        raise NodeError(f"the container {container} does not run")
+    return pid

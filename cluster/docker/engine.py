@@ -6,9 +6,9 @@ event loop run them in an executor.
 """
 
 import contextlib
-import platform
 import re
 import socket
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.tls import TLSConfig
 
 from assay.cluster import journal, owner
-from assay.cluster.docker import disk
 from assay.cluster.docker.layer import command_environment
 from assay.cluster.docker.ssh_transport import SshAdapter, require_ssh
 from assay.cluster.docker.tools import MACHINE_LABEL
@@ -258,25 +257,6 @@ def is_answering(timeout: float = 3) -> bool:
         return False
 
 
-def require_loop_devices() -> None:
-    """Raises :class:`assay.cluster.docker.disk.DiskImageError` if containers cannot use this machine's loop devices.
-
-    A local socket may lead into a virtual machine, as with Docker Desktop. Its loop devices are others.
-    """
-    with open_docker() as client:
-        info = client.info()
-    if is_rootless(info):
-        raise disk.DiskImageError(
-            "the engine is rootless, and the kernel lets only root mount a disk; use another engine"
-        )
-    kernel = str(info.get("KernelVersion"))
-    if kernel != platform.release():
-        raise disk.DiskImageError(
-            f"the Docker engine runs on another kernel ({kernel}, here {platform.release()}), so it is in a virtual "
-            "machine or elsewhere, and its loop devices cannot be made here"
-        )
-
-
 def run_labels(run_id: str, creator: owner.Owner, state: Path) -> dict[str, str]:
     """Returns the labels of a run's objects. ``state``: see :func:`assay.cluster.owner.find_machine_label`."""
     machine = owner.find_machine_label(state)
@@ -381,7 +361,19 @@ def undo_action(client: docker.DockerClient, action: journal.Action) -> bool:
             Path(path).unlink(missing_ok=True)
             return existed
         case journal.RemoveDisk(image):
-            return disk.remove_disk(Path(image))
+            return _remove_earlier_disk(Path(image))
+
+
+def _remove_earlier_disk(image: Path) -> bool:
+    """Removes a disk that an earlier version made on this machine. Returns False if there is none."""
+    if not image.exists():
+        return False
+    options = ["--noheadings", "--output=NAME", f"--associated={image}"]
+    devices = subprocess.run(["losetup", *options], capture_output=True, text=True, check=False).stdout.split()
+    for device in devices:
+        subprocess.run(["losetup", "--detach", device], check=False)
+    image.unlink()
+    return True
 
 
 class DockerFreezer:

@@ -14,7 +14,7 @@ from assay.cluster.docker.layer import ImageError
 
 TOOLS = (
     *("sshd", "iptables", "iptables-restore", "ip", "python3"),
-    *("pkill", "setsid", "setpriv", "fallocate", "mount", "umount"),
+    *("pkill", "setsid", "setpriv", "fallocate"),
     *("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"),
     *("find", "grep", "sed"),
 )

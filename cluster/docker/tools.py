@@ -25,7 +25,7 @@ RECIPE_LABEL = "assay.recipe"
 
 # Maps from each program to its package. `_SAME` has the packages that are called the same in all distributions.
 _CORE = dict.fromkeys(("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"), "coreutils")
-_UTIL = dict.fromkeys(("setsid", "setpriv", "fallocate", "mount", "umount"), "util-linux")
+_UTIL = dict.fromkeys(("setsid", "setpriv", "fallocate"), "util-linux")
 _SAME = {
     **_CORE,
     **_UTIL,
@@ -36,7 +36,7 @@ _SAME = {
 }
 _RPM = {**_SAME, "ip": "iproute", "pkill": "procps-ng"}
 PACKAGES: Mapping[str, Mapping[str, str]] = {
-    "apt-get": {**_SAME, "ip": "iproute2", "pkill": "procps", "mount": "mount", "umount": "mount"},
+    "apt-get": {**_SAME, "ip": "iproute2", "pkill": "procps"},
     "dnf": _RPM,
     "microdnf": _RPM,
     "yum": _RPM,

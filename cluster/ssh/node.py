@@ -11,13 +11,13 @@ import json
 import shlex
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from signal import Signals
 from typing import Protocol, TypeVar
 
 from assay.cluster.node import CommandResult, DiskRoom, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
-from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, power, process
+from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node_processes import Program
 from assay.cluster.ssh.preloaded import PreloadMethods
@@ -26,14 +26,6 @@ from assay.cluster.ssh.stream import Command, LineStream, follow_command, size_w
 from assay.cluster.ssh.usage import usage_watch_command
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class NodeDisk:
-    """A separate disk for the system's data: the device, and the folder at which it is mounted."""
-
-    device: str
-    folder: str
 
 
 class UndoLog(Protocol):
@@ -58,6 +50,23 @@ class Freezer(Protocol):
         """Returns why the machine cannot be frozen, and the remedy; None if it can. Freezes it for an instant."""
 
     def frozen(self) -> bool: ...
+
+
+class NodeDisk(Protocol):
+    """A separate disk for a node's data, mounted from outside. The calls block, and raise :class:`NodeError`."""
+
+    @property
+    def folder(self) -> str:
+        """The folder at which the disk is mounted."""
+
+    def try_out(self) -> None:
+        """Mounts the disk, and tests that a power loss takes unsynced data and nothing else."""
+
+    def mount(self) -> None:
+        """Mounts the disk unless it is mounted and works."""
+
+    def lose_power(self) -> Mapping[str, int]:
+        """Cuts the power and mounts the disk again. Maps each file that lost bytes to their number."""
 
 
 class SshNode(SecondCopyMethods, PreloadMethods):
@@ -212,7 +221,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def _make_durable(self, path: str) -> None:
         """Syncs a file that the harness has written, because it must survive a power loss."""
-        if isinstance(self._disk, NodeDisk) and path.startswith(f"{self._disk.folder}/"):
+        if not isinstance(self._disk, str) and path.startswith(f"{self._disk.folder}/"):
             await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
     async def _require_dead(self, path: str) -> None:
@@ -221,8 +230,9 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def _prepare_start(self) -> Program:
         # Without the mount, the process would find an empty folder and seem to have lost all data.
-        if isinstance(self._disk, NodeDisk):
-            await self._run_power_command("mount", self._disk)
+        if not isinstance(self._disk, str):
+            self._require_reachable()
+            await self._in_thread(self._disk.mount)
         return self._main_program()
 
     def _main_program(self) -> Program:
@@ -232,12 +242,14 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         return self._event_log(self)
 
     async def give_disk(self, disk: NodeDisk) -> None:
-        """Mounts the disk before the first start, and tests that a power loss takes unsynced data and nothing else.
+        """Mounts the disk before the first start, and tries a power loss and a write of the node.
 
-        If the test fails, the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
+        If a test fails, the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
         """
         try:
-            await self._run_power_command("trial", disk)
+            await self._in_thread(disk.try_out)
+            probe = f"{disk.folder}/{disk_filling.PROBE}"
+            await self.shell(f"touch {shlex.quote(probe)} && rm {shlex.quote(probe)}")
         except NodeError as error:
             self._disk = f"{error}; `assay doctor` says more"
         else:
@@ -255,8 +267,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             raise NodeError(f"the power of {self.name} cannot be cut: {self._disk}")
         for process_name in await self._alive():
             await self.part(process_name).kill()
-        lost: dict[str, int] = json.loads(await self._run_power_command("lose", self._disk))
-        return lost
+        self._require_reachable()
+        return await self._in_thread(self._disk.lose_power)
 
     async def memory_unavailable(self) -> str | None:
         try:
@@ -276,7 +288,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         await self.shell(disk_filling.fill_command(folder))
 
     async def free_disk(self) -> None:
-        if isinstance(self._disk, NodeDisk):
+        if not isinstance(self._disk, str):
             await self.shell(shlex.join(disk_filling.undo_command(self._disk.folder)))
             await self._mark_undone("fill")
 
@@ -288,9 +300,6 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         if isinstance(self._disk, str):
             raise NodeError(f"the disk of {self.name} cannot be {what}: {self._disk}")
         return self._disk.folder
-
-    async def _run_power_command(self, what: str, disk: NodeDisk) -> str:
-        return await self.shell(power.command(what, disk.device, disk.folder))
 
     async def freezing_unavailable(self) -> str | None:
         if self._freezer is None:

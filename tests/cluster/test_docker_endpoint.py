@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster import docker_endpoint
-from assay.cluster.docker import disk, layer
+from assay.cluster.docker import layer
 from assay.cluster.docker_endpoint import LOCAL_SOCKET, Endpoint, EndpointError, Tls, find_endpoint, resolve_endpoint
 
 from helpers.examples import some_of
@@ -262,17 +262,6 @@ def test_the_docker_command_gets_no_other_choice(store: Path, monkeypatch: pytes
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     with pytest.raises(layer.ImageError, match="context gone, from DOCKER_CONTEXT"):
         layer.command_environment()
-
-
-def test_the_engine_of_a_context_gets_no_loop_devices_of_this_machine(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(disk.os, "geteuid", lambda: 0)
-    monkeypatch.setenv("DOCKER_CONFIG", str(store))
-    monkeypatch.setenv("DOCKER_CONTEXT", "far")
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    with pytest.raises(disk.DiskImageError, match=r"tcp://far.example:2376 \(context far, from DOCKER_CONTEXT\)"):
-        disk.require_disk_support()
 
 
 def test_a_prefix_can_be_pasted_into_a_shell() -> None:

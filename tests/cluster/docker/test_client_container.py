@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from assay.cluster.docker import image
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.timestamps import NANOSECONDS
 
-from helpers.second_engine import run_docker, second_engine
+from helpers.second_engine import SecondEngine, run_docker, second_engine
 
 pytestmark = pytest.mark.docker
 
@@ -26,25 +27,34 @@ AHEAD = 5000
 CLOCKS = r"engine [+-]0\.\d{3} s \(within \d\.\d{3} s\)"
 
 
-@pytest.mark.usefixtures("engine_needed")
-def test_a_workload_under_a_partition_passes_on_an_engine_that_cannot_be_reached(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def far_engine(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    """An engine whose containers this machine cannot reach. It has the node image."""
     reference = image.ensure_node_image(lambda line: None)
-    with second_engine(tmp_path / "e", ahead=AHEAD) as engine:
+    with second_engine(tmp_path_factory.mktemp("far") / "e", ahead=AHEAD) as engine:
         saved = subprocess.run(["docker", "save", image.image_reference()], capture_output=True, check=True).stdout
         engine.docker("load", stdin=saved)
         assert engine.docker("image", "inspect", "--format={{.Id}}", image.image_reference()).strip() == reference
-        command = [
-            sys.executable, "-m", "pytest", str(ROOT / "workloads/test_log.py"), "--cluster=docker", "--time-limit=6",
-            "--nemesis=partition", "--nemesis-interval=4", "--seed=3", "--reports=never",
-            f"--store={tmp_path}/store", "-q", "-p", "no:cacheprovider",
-        ]  # fmt: skip
-        done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "DOCKER_HOST": engine.host}, capture_output=True, text=True,
-            timeout=300, check=False,
-        )  # fmt: skip
-        assert SUCCEEDED in done.stdout, done.stdout + done.stderr
-        assert engine.docker("ps", "--all", "--quiet") == "", "the clients' container is removed, too"
-        assert "assay-" not in engine.docker("network", "ls", "--format={{.Name}}")
+        yield engine
+
+
+@pytest.mark.parametrize(("fault", "interval", "seconds"), [("partition", 4, 6), ("power-loss", 14, 18)])
+def test_a_workload_under_a_fault_passes_on_an_engine_that_cannot_be_reached(
+    far_engine: SecondEngine, tmp_path: Path, fault: str, interval: int, seconds: int
+) -> None:
+    command = [
+        sys.executable, "-m", "pytest", str(ROOT / "workloads/test_log.py"), "--cluster=docker",
+        f"--time-limit={seconds}", f"--nemesis={fault}", f"--nemesis-interval={interval}", "--seed=3",
+        "--reports=never", f"--store={tmp_path}/store", "-q", "-p", "no:cacheprovider",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "DOCKER_HOST": far_engine.host}, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert SUCCEEDED in done.stdout, done.stdout + done.stderr
+    assert far_engine.docker("ps", "--all", "--quiet") == "", "the clients' container is removed, too"
+    assert "assay-" not in far_engine.docker("network", "ls", "--format={{.Name}}")
+    assert far_engine.docker("volume", "ls", "--quiet") == "", "the images of disks are removed, too"
     (run,) = (tmp_path / "store").glob("*/2*")
     verdict = json.JSONDecoder().raw_decode((run / "verdict.json").read_text())[0]
     assert verdict["effects"] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import platform
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,8 +14,8 @@ import requests
 from docker.errors import APIError, DockerException
 
 from assay.cluster import journal, owner
+from assay.cluster.docker import disk
 from assay.cluster.docker import engine as module
-from assay.cluster.docker.disk import DiskImageError
 from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
 from assay.cluster.docker_endpoint import LOCAL_SOCKET, Endpoint
 
@@ -94,17 +93,6 @@ def test_one_that_breaks_off_may_have_to_be_started(monkeypatch: pytest.MonkeyPa
     assert "`dockerd`" in advice(monkeypatch, error)
 
 
-def test_an_engine_in_a_virtual_machine_gets_no_loop_devices_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device of the same name there would be another one."""
-    kernel = platform.release()
-    client = SimpleNamespace(info=lambda: {"KernelVersion": kernel})
-    monkeypatch.setattr(module, "open_docker", lambda: nullcontext(client))
-    module.require_loop_devices()
-    kernel = "5.15.49-linuxkit"
-    with pytest.raises(DiskImageError, match=r"another kernel \(5.15.49-linuxkit, here "):
-        module.require_loop_devices()
-
-
 PODMAN = {"BuildahVersion": "1.28.2", "Name": "laptop", "DockerRootDir": "/var/lib/containers", "Rootless": False}
 
 
@@ -127,11 +115,11 @@ def test_an_engine_of_docker_is_known_by_its_own_id() -> None:
 @pytest.mark.parametrize(
     "answer", [{"SecurityOptions": ["name=seccomp", "name=rootless"]}, PODMAN | {"Rootless": True}]
 )
-def test_a_rootless_engine_gets_no_loop_devices(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
-    client = SimpleNamespace(info=lambda: {"KernelVersion": platform.release()} | answer)
-    monkeypatch.setattr(module, "open_docker", lambda: nullcontext(client))
-    with pytest.raises(DiskImageError, match="engine is rootless"):
-        module.require_loop_devices()
+def test_a_rootless_engine_makes_no_disks(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+    client = SimpleNamespace(info=lambda: answer)
+    monkeypatch.setattr(disk, "open_docker", lambda: nullcontext(client))
+    with pytest.raises(disk.DiskError, match="engine is rootless"):
+        disk.start_disk_container("assay-r1-disks", "image", {})
 
 
 def test_a_record_names_podman_and_docker() -> None:

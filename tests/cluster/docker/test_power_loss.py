@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
-from assay.cluster import doctor, journal, leftovers, owner
-from assay.cluster.docker import DockerCluster, disk
-from assay.cluster.docker.engine import list_owned, open_docker
+from assay.cluster import doctor, journal, leftovers
+from assay.cluster.docker import DockerCluster, disk, power
+from assay.cluster.docker.engine import list_owned, open_docker, remove_container
 from assay.cluster.node import Node, NodeError, ProcessState
-from assay.cluster.ssh import power
 from assay.nemesis.faults.kill import PowerLoss
 
 from helpers.echo_system import DATA, Echo, StoringEcho, echoes, until
 from helpers.live_cluster import Live, run_of_its_own, started
+from helpers.loop_devices import find_loop_devices, wait_until_detached
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 
@@ -70,18 +72,7 @@ asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def disks_needed() -> None:
-    """Skips the test on a machine that can make no disks, and says what is missing."""
-    try:
-        disk.require_disk_support()
-    except disk.DiskImageError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def storing(
-    engine_needed: None, disks_needed: None, tmp_path_factory: pytest.TempPathFactory, state: Path
-) -> Iterator[Live]:
+def storing(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state: Path) -> Iterator[Live]:
     system = StoringEcho(tmp_path_factory.mktemp("storing"))
     cluster = DockerCluster(
         system, {"broker": 2}, run_id=run_of_its_own("test-power"), seed=1, state_dir=state, own_disks=True
@@ -192,14 +183,26 @@ def test_a_start_finds_the_disk_mounted_whatever_happened_to_it(storing: Live) -
         node = storing.node("n1")
         await node.kill() if (await node.process()).state is not ProcessState.DEAD else None
         await write(node)
-        await node.shell(f"umount {DATA}")
+        maker, container = (f"assay-{storing.cluster.run_id}-{name}" for name in ("disks", "n1"))
+        with open_docker() as client:
+            pid = client.containers.get(container).attrs["State"]["Pid"]
+            code, said = client.containers.get(maker).exec_run(
+                ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "umount", DATA]
+            )
+        assert code == 0, said
+        assert await node.find_files(f"{DATA}/*") == {}
         await running(node)
         assert await node.read_file(f"{DATA}/both") == FSYNCED + NOT_FSYNCED
         await node.kill()
         shut_down = (
             f"import fcntl,os,struct; fcntl.ioctl(os.open('{DATA}',0),{power.EXT4_IOC_SHUTDOWN},struct.pack('I',2))"
         )
-        await node.shell(f'python3 -c "{shut_down}"')
+        with pytest.raises(NodeError, match="Operation not permitted"):
+            await node.shell(f'python3 -c "{shut_down}"')
+        with open_docker() as client:
+            command = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "python3", "-c", shut_down]
+            code, said = client.containers.get(maker).exec_run(command)
+        assert code == 0, said
         await running(node)
         assert await node.read_file(f"{DATA}/both") == FSYNCED + NOT_FSYNCED, "all was written by the unmount"
 
@@ -223,16 +226,56 @@ def test_what_the_harness_does_to_files_is_as_durable_as_if_it_had_always_been_t
     storing.run(body())
 
 
-def test_the_disks_are_in_the_journal_before_what_hangs_on_them(storing: Live) -> None:
+def test_a_node_with_a_disk_has_no_more_rights_than_others(storing: Live) -> None:
+    with open_docker() as client:
+        settings = {
+            name: client.containers.get(f"assay-{storing.cluster.run_id}-{name}").attrs["HostConfig"]
+            for name in ("n1", "disks")
+        }
+    assert settings["n1"]["CapAdd"] == ["NET_ADMIN"]
+    assert not settings["n1"]["Devices"]
+    assert not settings["n1"]["SecurityOpt"]
+    assert not any(found["Privileged"] for found in settings.values())
+
+
+def test_the_container_that_makes_disks_is_in_the_journal(storing: Live) -> None:
     (found,) = [one for one in journal.read_journals(storing.state)[0] if one.run_id == storing.cluster.run_id]
-    kinds = [type(action) for _, action in found.actions]
-    assert kinds.count(journal.RemoveDisk) == 2
-    assert kinds.index(journal.RemoveDisk) > max(
-        index for index, kind in enumerate(kinds) if kind is journal.RemoveContainer
-    ), "undone latest first: containers before their disks"
-    for _, action in found.actions:
-        if isinstance(action, journal.RemoveDisk):
-            assert disk.find_loop_devices(Path(action.image))
+    removed = [action.name for _, action in found.actions if isinstance(action, journal.RemoveContainer)]
+    assert removed[-1] == f"assay-{storing.cluster.run_id}-disks"
+    assert find_loop_devices(f"{storing.cluster.run_id}.n1.ext4")
+
+
+@pytest.mark.parametrize("name", ["my data", "back\\slash", "dätä", "a\ttab", "linked"])
+def test_a_disk_is_found_where_it_is_mounted(storing: Live, name: str) -> None:
+    run_id, folder, node = storing.cluster.run_id, f"/srv/{name}", storing.node("n2")
+    if name == "linked":
+        storing.run(node.shell(f"mkdir /srv/place; ln -s place {folder}"))
+    count = "grep -c ' /srv/' /proc/mounts || true"
+    before = int(storing.run(node.shell(count)))
+    mine = disk.DockerDisk(f"assay-{run_id}-disks", f"assay-{run_id}-n2", f"{run_id}.{name}.ext4", folder)
+    for action in (mine.try_out, mine.mount, mine.lose_power, mine.mount):
+        action()
+    assert int(storing.run(node.shell(count))) == before + 1
+
+
+def test_a_volume_at_the_data_folder_is_not_taken_for_the_disk(storing: Live) -> None:
+    """Otherwise the file system of the engine's machine would be shut down."""
+    run_id = storing.cluster.run_id
+    maker, name = f"assay-{run_id}-disks", f"assay-{run_id}-volume"
+    with open_docker() as client:
+        image = client.containers.get(maker).image
+        try:
+            client.containers.run(
+                image, ["infinity"], entrypoint="sleep", name=name, volumes=["/data"], network_mode="none", detach=True
+            )
+            mine = disk.DockerDisk(maker, name, f"{run_id}.volume.ext4", "/data")
+            with pytest.raises(NodeError, match="not mounted at /data"):
+                mine.lose_power()
+            mine.try_out()
+            mounted = client.containers.get(name).exec_run(["grep", "-c", " /data ", "/proc/self/mounts"])
+            assert mounted.output.strip() == b"2", "on top of the volume"
+        finally:
+            remove_container(client, name)
 
 
 def run_cluster(tmp_path: Path, run_id: str, system: Echo, body: Any, *, own_disks: bool = True) -> None:
@@ -245,9 +288,9 @@ def run_cluster(tmp_path: Path, run_id: str, system: Echo, body: Any, *, own_dis
             await body(cluster)
         finally:
             await cluster.close()
-        assert not disk.list_images(tmp_path / "state")
 
     asyncio.run(main())
+    wait_until_detached(run_id)
 
 
 async def reason(cluster: DockerCluster, system: Any) -> str:
@@ -256,14 +299,13 @@ async def reason(cluster: DockerCluster, system: Any) -> str:
     return said
 
 
-@pytest.mark.usefixtures("disks_needed")
 def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = power.argv
 
-    def gentle(what: str, device: str, folder: str) -> list[str]:
-        python, option, source, *rest = real(what, device, folder)
-        assert "fcntl.ioctl(" in source
-        return [python, option, source.replace("fcntl.ioctl(", "(lambda *_: None)("), *rest]
+    def gentle(*given: Any) -> list[str]:
+        python, option, source, *rest = real(*given)
+        assert "fcntl.ioctl(handle, " in source
+        return [python, option, source.replace("fcntl.ioctl(handle, ", "(lambda *_: None)("), *rest]
 
     async def body(cluster: DockerCluster) -> None:
         said = await reason(cluster, system)
@@ -279,21 +321,19 @@ def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, m
     run_cluster(tmp_path, "test-gentle", system, body)
 
 
-def test_a_machine_that_can_make_no_disks_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def impossible() -> None:
-        raise disk.DiskImageError("no loop devices today")
-
+def test_an_engine_that_can_make_no_disks_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(cluster: DockerCluster) -> None:
-        assert await reason(cluster, system) == "the power of n1 cannot be cut: no loop devices today"
+        said = await reason(cluster, system)
+        assert said.startswith("the power of n1 cannot be cut: the Docker engine is rootless, ")
 
-    monkeypatch.setattr(disk, "require_disk_support", impossible)
+    monkeypatch.setattr(disk, "is_rootless", lambda info: True)
     system = StoringEcho(tmp_path / "echo")
     run_cluster(tmp_path, "test-no-disks", system, body)
 
 
 def test_a_system_that_names_no_data_folder_has_no_power_to_cut(tmp_path: Path) -> None:
     async def body(cluster: DockerCluster) -> None:
-        assert "`data_folder`" in await reason(cluster, system)
+        assert "its method data_folder" in await reason(cluster, system)
 
     system = Echo(tmp_path / "echo")
     run_cluster(tmp_path, "test-no-folder", system, body)
@@ -312,7 +352,9 @@ def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert not found.good
     assert "that were never fsynced are still on" in found.detail
     assert "EXT4_IOC_SHUTDOWN" in found.remedy
-    assert disk.list_images(tmp_path) == []
+    with open_docker() as client:
+        assert not [one.name for one in list_owned(client) if one.name.startswith(f"assay-doctor-{os.getpid()}")]
+    wait_until_detached("doctor")
 
 
 @pytest.mark.parametrize("journal_lost", [False, True])
@@ -324,42 +366,27 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         leftovers.sweep(state)
-        assert len(disk.list_images(state)) == 1, "a live owner's disk is left alone"
+        assert len(find_loop_devices(run_id)) == 1, "a live owner's disk is left alone"
         child.kill()
-    (image,) = disk.list_images(state)
-    assert image.run_id == run_id
-    assert owner.parse_owner(image.owner).pid == child.pid
-    assert disk.find_loop_devices(image.path)
+    assert find_loop_devices(run_id)
+    with open_docker() as client:
+        (volume,) = client.containers.get(f"assay-{run_id}-disks").attrs["Mounts"]
+        assert client.volumes.get(volume["Name"])
     if journal_lost:
         (found,), _ = journal.read_journals(state)
         found.path.unlink()
     report = leftovers.sweep(state)
     assert not report.failed
-    assert disk.list_images(state) == []
     with open_docker() as client:
         assert not [thing for thing in list_owned(client) if thing.run_id == run_id]
-    _eventually_detached(image.path)
+        with pytest.raises(NotFound):
+            client.volumes.get(volume["Name"])
+    wait_until_detached(run_id)
     assert journal.read_journals(state) == ([], [])
-
-
-def _eventually_detached(path: Path) -> None:
-    """The kernel takes the mount of a container apart a moment after the container is gone."""
-
-    async def detached() -> bool:
-        return not disk.find_loop_devices(path)
-
-    asyncio.run(_within(until(detached, f"{path} is detached")))
-
-
-async def _within(coroutine: Coroutine[Any, Any, None]) -> None:
-    await coroutine
 
 
 def test_the_end_of_the_cluster_leaves_no_disk(storing: Live) -> None:
     """The last of the module."""
-    images: Mapping[str, Path] = {image.path.name: image.path for image in disk.list_images(storing.state)}
-    assert len(images) == 2
+    assert find_loop_devices(storing.cluster.run_id)
     storing.run(storing.cluster.close())
-    assert disk.list_images(storing.state) == []
-    for path in images.values():
-        _eventually_detached(path)
+    wait_until_detached(storing.cluster.run_id)

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster import owner
-from assay.cluster.docker import disk
 from assay.cluster.owner import current_owner
 from assay.harness.cli.main import main
 from assay.harness.run import store
@@ -127,14 +126,6 @@ def test_runs_that_start_in_one_millisecond_in_two_stores_mark_their_containers_
     assert first.startswith("20260102t030405.678z")
     assert first != second
     assert max(first, second) < later, "they sort by time"
-
-
-def test_what_a_run_has_made_is_found_by_its_id(tmp_path: Path) -> None:
-    run = make_run_id(store.create_run_folder(tmp_path, "t", NOW).path)
-    path = disk.image_path(tmp_path, current_owner(), run, "n1")
-    path.parent.mkdir()
-    path.touch()
-    assert disk.list_images(tmp_path) == [disk.DiskImage(path, str(current_owner()), run)]
 
 
 def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:
