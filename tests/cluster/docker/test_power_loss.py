@@ -15,7 +15,7 @@ from docker.errors import NotFound
 
 from assay.cluster import doctor, journal, leftovers
 from assay.cluster.docker import DockerCluster, disk, power
-from assay.cluster.docker.engine import list_owned, open_docker, remove_container
+from assay.cluster.docker.engine import CAPABILITIES, list_owned, open_docker, remove_container
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.nemesis.faults.kill import PowerLoss
 
@@ -232,7 +232,7 @@ def test_a_node_with_a_disk_has_no_more_rights_than_others(storing: Live) -> Non
             name: client.containers.get(f"assay-{storing.cluster.run_id}-{name}").attrs["HostConfig"]
             for name in ("n1", "disks")
         }
-    assert settings["n1"]["CapAdd"] == ["NET_ADMIN"]
+    assert settings["n1"]["CapAdd"] == list(CAPABILITIES)
     assert not settings["n1"]["Devices"]
     assert not settings["n1"]["SecurityOpt"]
     assert not any(found["Privileged"] for found in settings.values())
