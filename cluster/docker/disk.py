@@ -9,6 +9,8 @@ Nothing but containers must be removed: the volume goes with the disk container,
 device with its mount.
 
 The disk container is not privileged, because that needs every capability, and an engine inside a container lacks some.
+Podman is an exception: it ignores ``device_cgroup_rules`` of Docker's interface (Podman 4.3), and gives a privileged
+container only the capabilities that the engine has.
 """
 
 import json
@@ -19,7 +21,7 @@ from typing import Any
 import docker
 
 from assay.cluster.docker import power
-from assay.cluster.docker.engine import DockerEngineError, is_rootless, open_docker
+from assay.cluster.docker.engine import DockerEngineError, is_podman, is_rootless, open_docker
 from assay.cluster.node import NodeError
 
 IMAGES = "/assay-disks"
@@ -38,9 +40,10 @@ def start_disk_container(name: str, image: str, labels: Mapping[str, str]) -> No
     Raises :class:`DiskError`, or :class:`DockerEngineError` if the engine rejects the container.
     """
     with open_docker() as client:
-        if is_rootless(client.info()):
+        info = client.info()
+        if is_rootless(info):
             raise DiskError(
-                "the Docker engine is rootless, and only root can make loop devices; choose an engine that runs as "
+                "the engine is rootless, and only root can make loop devices; choose an engine that runs as "
                 "root, or the simulation (--cluster=sim)"
             )
         container = client.api.create_container(
@@ -53,6 +56,7 @@ def start_disk_container(name: str, image: str, labels: Mapping[str, str]) -> No
                 # SYS_ADMIN mounts. SYS_PTRACE and SYS_CHROOT enter a node's namespace, MKNOD makes files of devices.
                 cap_add=["SYS_ADMIN", "SYS_PTRACE", "SYS_CHROOT", "MKNOD"],
                 device_cgroup_rules=[f"b {power.LOOP_MAJOR}:* rwm", "c {}:{} rwm".format(*power.LOOP_CONTROL)],
+                privileged=is_podman(info),
                 network_mode="none",
                 pid_mode=MACHINE_NAMESPACE,
                 security_opt=["apparmor=unconfined"],  # AppArmor's profile for containers forbids every mount

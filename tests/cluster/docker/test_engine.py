@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import shutil
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,8 @@ from assay.cluster.docker import disk
 from assay.cluster.docker import engine as module
 from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
 from assay.cluster.docker_endpoint import LOCAL_SOCKET, Endpoint
+
+from helpers.loop_devices import find_loop_devices
 
 TAKEN = 'Conflict. The container name "/assay-r1-n1" is already in use by container "0f3a". You have to remove it.'
 
@@ -120,6 +125,36 @@ def test_a_rootless_engine_makes_no_disks(monkeypatch: pytest.MonkeyPatch, answe
     monkeypatch.setattr(disk, "open_docker", lambda: nullcontext(client))
     with pytest.raises(disk.DiskError, match="engine is rootless"):
         disk.start_disk_container("assay-r1-disks", "image", {})
+
+
+@pytest.mark.parametrize(("answer", "is_privileged"), [({"ID": "AAAA"}, False), (PODMAN, True)])
+def test_only_podman_gets_a_privileged_container_for_disks(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], is_privileged: bool
+) -> None:
+    created: dict[str, Any] = {}
+    api = SimpleNamespace(
+        create_host_config=lambda **options: options,
+        create_container=lambda image, **options: created.update(options) or {"Id": "0f3a"},
+        start=lambda container: None,
+    )
+    monkeypatch.setattr(disk, "open_docker", lambda: nullcontext(SimpleNamespace(info=lambda: answer, api=api)))
+    disk.start_disk_container("assay-r1-disks", "image", {})
+    assert created["host_config"]["privileged"] is is_privileged
+    assert created["host_config"]["network_mode"] == "none"
+
+
+def test_a_disk_of_an_earlier_version_is_removed_with_its_device(tmp_path: Path) -> None:
+    """Its journal has the path of an image on this machine."""
+    image = tmp_path / "n1.ext4"
+    image.write_bytes(bytes(1 << 16))
+    if os.geteuid() == 0 and shutil.which("losetup") is not None:
+        subprocess.run(["losetup", "--find", str(image)], check=False)
+    undo = journal.RemoveDisk(str(image))
+    client: Any = None
+    assert module.undo_action(client, undo)
+    assert not image.exists()
+    assert find_loop_devices(str(image)) == []
+    assert not module.undo_action(client, undo), "it was gone already"
 
 
 def test_a_record_names_podman_and_docker() -> None:

@@ -324,7 +324,7 @@ def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, m
 def test_an_engine_that_can_make_no_disks_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(cluster: DockerCluster) -> None:
         said = await reason(cluster, system)
-        assert said.startswith("the power of n1 cannot be cut: the Docker engine is rootless, ")
+        assert said.startswith("the power of n1 cannot be cut: the engine is rootless, ")
 
     monkeypatch.setattr(disk, "is_rootless", lambda info: True)
     system = StoringEcho(tmp_path / "echo")
