@@ -157,8 +157,7 @@ class Disk:
     def _attach(self) -> tuple[int, int]:
         """Attaches the image to a loop device. Returns the number of the device, and an open file of it."""
         backing = os.open(self._name, os.O_RDWR, dir_fd=self._images)
-        self._make_device("loop-control", stat.S_IFCHR, *LOOP_CONTROL)
-        control = os.open("loop-control", os.O_RDWR, dir_fd=self._devices)
+        control = self._open_control()
         info = (0, 0, 0, 0, 0, 0, 0, 0, LO_FLAGS_AUTOCLEAR, self._name.encode()[:63], b"", b"", 0, 0)
         try:
             for _ in range(ATTACH_ATTEMPTS):
@@ -176,6 +175,15 @@ class Disk:
             os.close(backing)
             os.close(control)
         raise RuntimeError(f"{ATTACH_ATTEMPTS} attempts to get a free loop device failed, because others took it first")
+
+    def _open_control(self) -> int:
+        try:
+            self._make_device("loop-control", stat.S_IFCHR, *LOOP_CONTROL)
+            return os.open("loop-control", os.O_RDWR, dir_fd=self._devices)
+        except OSError as error:
+            raise RuntimeError(
+                f"the engine's machine gives no loop devices ({error.strerror}): as root there, `modprobe loop`"
+            ) from error
 
     def _make_device(self, name: str, kind: int, major: int, minor: int) -> None:
         with contextlib.suppress(FileExistsError):

@@ -321,6 +321,23 @@ def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, m
     run_cluster(tmp_path, "test-gentle", system, body)
 
 
+def test_a_machine_without_loop_devices_is_named_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = power.argv
+    monkeypatch.setattr(
+        power,
+        "argv",
+        lambda *given: [text.replace("LOOP_CONTROL = (10, 237)", "LOOP_CONTROL = (10, 9)") for text in real(*given)],
+    )
+
+    async def body(cluster: DockerCluster) -> None:
+        assert "the engine's machine gives no loop devices (" in await reason(cluster, system)
+
+    system = StoringEcho(tmp_path / "echo")
+    run_cluster(tmp_path, "test-no-loops", system, body)
+
+
 def test_an_engine_that_can_make_no_disks_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(cluster: DockerCluster) -> None:
         said = await reason(cluster, system)
