@@ -76,6 +76,8 @@ class SshCluster(ABC):
         self.description: dict[str, str] = {}
         self._offsets: dict[str, ClockOffset] = {}
         """Offsets at the start, by machine."""
+        self.clock_difference = 0.0
+        """Greatest difference of two wall clocks that was measured, in seconds; 0 before the first measurement."""
 
     @property
     def nodes(self) -> Sequence[SshNode]:
@@ -141,11 +143,12 @@ class SshCluster(ABC):
         for node, (_, offset) in zip(self._all_nodes, offsets, strict=True):
             node.monotonic_ahead, node.wall_ahead = offset.monotonic_ahead, offset.wall_ahead
         self.description[CLOCKS] = _describe_clocks(offsets)
+        self.clock_difference = _find_clock_difference(offsets)
         for name, offset in dict(offsets).items():
             if abs(offset.wall_ahead) > MAX_RIGHT_OFFSET:
                 self._progress(
                     f"the clock of {name} is wrong: {offset} ahead of this machine's. Set it right, because checks "
-                    "of retention compare the times of both"
+                    "of retention compare the times of both, and overlook deletions that came too early by as much"
                 )
         self._offsets = dict(offsets)
 
@@ -160,6 +163,7 @@ class SshCluster(ABC):
             self.description[CLOCKS_AT_END] = f"unknown: {error}"
             return
         self.description[CLOCKS_AT_END] = _describe_clocks(offsets)
+        self.clock_difference = max(self.clock_difference, _find_clock_difference(offsets))
         for name, offset in dict(offsets).items():
             if (before := self._offsets.get(name)) is not None and offset.has_changed(before):
                 self._progress(
@@ -225,6 +229,12 @@ class SshCluster(ABC):
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+def _find_clock_difference(offsets: Sequence[tuple[str, ClockOffset]]) -> float:
+    """Returns the greatest difference, in seconds, between two wall clocks: of nodes, and of this machine."""
+    ahead = [0.0, *(offset.wall_ahead for _, offset in offsets)]
+    return max(ahead) - min(ahead)
 
 
 def _describe_clocks(offsets: Sequence[tuple[str, ClockOffset]]) -> str:

@@ -177,6 +177,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """The topics' ``retention.ms`` until an effect ``setting`` changes it. -1 means unlimited, and None unknown."""
     retention_bytes: int | None = None
     """The topics' ``retention.bytes``. -1 means unlimited, and None unknown."""
+    clock_difference: float = 1.0
+    """Seconds by which wall clocks of servers and clients may differ if no fault sets a clock wrong. A run adds the
+    difference that it measures, if that is larger."""
     reading_deadline: float = 10.0
     """Seconds in which a reader must advance to an existing record if no fault is active."""
     progress_deadline: float = 4.0
@@ -202,7 +205,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         if self.transaction_level is not None:
             find_level(self.transaction_level)  # a stored contract may have any text here
         for name in (
-            "recovery_deadline", "reading_deadline", "progress_deadline", "transaction_seconds", *DEADLINES,
+            "recovery_deadline", "reading_deadline", "progress_deadline", "transaction_seconds", "clock_difference",
+            *DEADLINES,
         ):  # fmt: skip
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds < MAX_SECONDS:

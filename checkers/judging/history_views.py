@@ -91,6 +91,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"cast({_to_sql(contract.retention_ms)} as bigint) as retention_ms, "
         f"cast({_to_sql(contract.retention_bytes)} as bigint) as retention_bytes, "
         f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline, "
+        f"cast({int(contract.clock_difference * NANOSECONDS)} as bigint) as clock_difference, "
         f"cast({int(contract.progress_deadline * NANOSECONDS)} as bigint) as progress_deadline",
     )
     engine.view(

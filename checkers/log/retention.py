@@ -8,8 +8,9 @@
 3. Any limit that may have held between a record's creation and the report of the start may have caused the deletion, so
    the tightest limit counts.
 4. By time: a record's age follows from its create time, by the senders' wall clock. That clock may be ahead of the
-   harness's clock. The greatest lead of any create time is subtracted, so that no record seems younger than it is. If a
-   fault set servers' clocks wrong, or tried to, servers may delete any record that has a time limit.
+   harness's clock. The greatest lead of any create time is subtracted, so that no record seems younger than it is. The
+   clocks of servers may differ from that clock by the contract's ``clock_difference``. If a fault set servers' clocks
+   wrong, or tried to, servers may delete any record that has a time limit.
 5. By size: the size of the log from the reported start on is estimated by an upper bound. It counts each send that did
    not fail.
 
@@ -38,8 +39,6 @@ from assay.checkers.sql_idioms import (
     row_number,
 )
 
-UNCERTAINTY: Final = 1_000_000_000
-"""Nanoseconds by which two clocks may differ if no fault changes a clock."""
 WRONG_CLOCKS: Final = f"""
     select count(*) as wrong from faults where {HAS_BEGUN} and coalesce(wrong_clock, true)
     """
@@ -152,8 +151,9 @@ def keep_undeletable(rows: str) -> str:
             from log_limits group by topic) l on {extract_topic(f"{rows}.key")} = l.topic
         cross join ({CLOCK_LEAD}) w cross join ({WRONG_CLOCKS}) c
         cross join (select max(coalesce(ret, call)) as ended from log_effects) n
+        cross join (select clock_difference from log_declared) v
     where l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
-        and n.ended - ({nanoseconds(f"{rows}.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
+        and n.ended - ({nanoseconds(f"{rows}.timestamp")} - w.lead) + v.clock_difference < {nanoseconds("l.ms")}))
     """
 
 
@@ -205,8 +205,8 @@ FORBIDDEN_DELETION: Final = Check(
             from log_youngest_below y join log_limits l on {extract_topic("y.key")} = l.topic
             where l.since <= y.reported and l.until >= y.created
             group by y.key, y.position, y.reported, y.op, y.created) as limited
-            cross join ({WRONG_CLOCKS}) c
-        where ms = {INFINITY} or (c.wrong = 0 and reported - created + {UNCERTAINTY} < {nanoseconds("ms")})
+            cross join ({WRONG_CLOCKS}) c cross join log_declared d
+        where ms = {INFINITY} or (c.wrong = 0 and reported - created + d.clock_difference < {nanoseconds("ms")})
 
         -- The maximum number of bytes in the log from a start on. No row if a size is unknown.
         create view log_greatest_sizes as

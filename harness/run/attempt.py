@@ -25,6 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.engine import Engines
+from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
@@ -41,6 +42,7 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import add_doubts, judge_run
 from assay.harness.run.live_judging import FOUND_LIVE_ONLY, LiveJudge
 from assay.harness.run.node_logs import read_last_lines
+from assay.harness.run.observers import read_clock_difference
 from assay.harness.run.progress import Progress, RunTally, SilentProgress
 from assay.harness.run.registry import Registry
 from assay.harness.run.resource_recorder import ResourceRecorder, measure_folder, return_free_memory
@@ -383,7 +385,7 @@ class Attempt:
     def _judge(self, history: HistoryReader, end: TrialEnd) -> Judgement:
         judgement = judge_run(
             history,
-            self.experiment.contract,
+            self._read_contract(),
             self.engines,
             self.registry,
             interrupted=end.interrupted,
@@ -397,6 +399,14 @@ class Attempt:
         if live is None or not live.found or judgement.verdict is Verdict.FAIL:
             return judgement
         return add_doubts(judgement, [f"{', '.join(sorted(live.found))}: {FOUND_LIVE_ONLY}"])
+
+    def _read_contract(self) -> Contract:
+        """Returns the experiment's contract. Clocks that were measured to be wrong widen its ``clock_difference``."""
+        contract = self.experiment.contract
+        measured = 0.0 if self._trial is None else read_clock_difference(self._trial.cluster)
+        if measured <= contract.clock_difference:
+            return contract
+        return msgspec.structs.replace(contract, clock_difference=contract.clock_difference + measured)
 
     def _remove_history(self, reported: bool) -> None:
         """Removes the history of a run that passed, if the session wants that.
@@ -442,7 +452,7 @@ class Attempt:
                 "keys": list(system.keys()),
                 "is": repr(system),
             },
-            "contract": msgspec.to_builtins(self.experiment.contract),
+            "contract": msgspec.to_builtins(self._read_contract()),
             "extensions": self.registry.extensions(),
             "extension_modules": list(self.registry.sources),
             "nodes": {node.name: node.role for node in (*trial.cluster.nodes, *trial.cluster.spares)},

@@ -248,6 +248,11 @@ def read_wall_offsets(cluster: Cluster) -> dict[str, float]:
     return {name: ahead for name, ahead in found.items() if ahead}
 
 
+def read_clock_difference(cluster: Cluster) -> float:
+    """Returns the greatest difference of two wall clocks, in seconds, if the cluster has measured it; 0 otherwise."""
+    return float(getattr(cluster, "clock_difference", 0.0))
+
+
 def read_slowest_offset(cluster: Cluster) -> float:
     """Returns the seconds by which the slowest wall clock of a node is ahead. It is negative if that clock is behind.
 

@@ -186,10 +186,12 @@ def test_the_clocks_of_each_host_are_measured_at_the_start_and_at_the_end(tmp_pa
     assert CLOCKS_AT_END not in cluster.description
     (line,) = cluster.lines
     assert re.match(r"the clock of n2 is wrong: \+(5\.0|4\.9)", line)
+    assert cluster.clock_difference == pytest.approx(5, abs=0.5)
     wrong.wall = 8
     asyncio.run(cluster.measure_clocks_again())
     assert re.fullmatch(r"n1 .*within.*, n2 \+(5\.0|4\.9).*within.*", cluster.description[CLOCKS])
     assert re.fullmatch(r"n1 .*within.*, n2 \+(8\.0|7\.9).*within.*", cluster.description[CLOCKS_AT_END])
+    assert cluster.clock_difference == pytest.approx(8, abs=0.5)
     (line,) = cluster.lines[1:]
     assert re.match(r"the clocks of n2 have changed during the run, from \+(5\.0|4\.9).* to \+(8\.0|7\.9)", line)
 

@@ -422,6 +422,21 @@ def deleted_too_young(book: Pages) -> None:
 
 
 @case("forbidden-deletion")
+def deleted_two_seconds_too_early(book: Pages) -> None:
+    _deleted(book, ("retention.ms", 32_000, (0, 5)))
+
+
+@case(contract=replace(PROMISED, clock_difference=3.0))
+def deleted_two_seconds_too_early_by_clocks_that_differ_by_three(book: Pages) -> None:
+    _deleted(book, ("retention.ms", 32_000, (0, 5)))
+
+
+@case("forbidden-deletion", contract=replace(PROMISED, clock_difference=1.9))
+def deleted_two_seconds_too_early_by_clocks_that_differ_by_less(book: Pages) -> None:
+    _deleted(book, ("retention.ms", 32_000, (0, 5)))
+
+
+@case("forbidden-deletion")
 def deleted_though_it_is_kept_for_longer_than_anything_lasts(book: Pages) -> None:
     _deleted(book, ("retention.ms", 2**62, (0, 5)))
 

@@ -218,6 +218,18 @@ def test_an_open_loop_keeps_its_rate(plain: HistoryReader) -> None:
     assert len([row for row in rows if row["phase"] == "main"]) == 100
 
 
+@pytest.mark.parametrize(("measured", "expected"), [(0.9, 1.0), (5.0, 6.0)])
+def test_wrong_clocks_of_nodes_widen_the_contract_of_the_run(
+    measured: float, expected: float, toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise servers whose clock is ahead of the clients' would be accused of deleting too early."""
+    monkeypatch.setattr("assay.cluster.sim.cluster.SimCluster.clock_difference", measured, raising=False)
+    run = attempt(toy, tmp_path)
+    done(run)
+    written = json.loads((run.folder.path / "settings.json").read_text())
+    assert written["contract"]["clock_difference"] == expected
+
+
 def test_settings_json_holds_what_a_repetition_needs(toy: ModuleType, tmp_path: Path) -> None:
     run = attempt(toy, tmp_path, defect="forgetful")
     done(run)
