@@ -23,7 +23,14 @@ from typing import TypeGuard
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import image, layer, preload
 from assay.cluster.docker.disk import DiskError, DockerDisk, start_disk_container
-from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, remove_container, run_labels
+from assay.cluster.docker.engine import (
+    DOCTOR_REMEDY,
+    DockerEngineError,
+    is_answering,
+    open_docker,
+    remove_container,
+    run_labels,
+)
 from assay.cluster.docker.engine_machine import (
     EngineMachine,
     find_engine_machine,
@@ -121,7 +128,7 @@ def _processes() -> DoctorFinding:
 
 def _root() -> DoctorFinding:
     good = os.geteuid() == 0
-    remedy = "" if good else "install packages as root; afterwards membership of the group docker will do"
+    remedy = "" if good else "install packages as root; afterwards the group docker or a rootless engine will do"
     return DoctorFinding("root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap")
 
 
@@ -259,14 +266,14 @@ TRIALS = (
         "freezing a node",
         "stops and continues",
         try_freeze,
-        "a rootless engine needs control groups of version 2",
+        "run the engine as root, or boot with control groups of version 2",
         "--nemesis=freeze",
     ),
     Trial(
         "memory of a node",
         "can be limited",
         lambda reference: run_in_trial(reference, memory.command("look"), mem_limit=TRIAL_MEMORY),
-        "a rootless engine needs control groups of version 2, with the controller memory delegated to its user",
+        "run the engine as root, or boot with control groups of version 2 and delegate `memory` to the engine's user",
         "--nemesis=memory",
     ),
 )
@@ -282,7 +289,8 @@ def _try_in_node(trial: Trial, machine: EngineMachine | None = None) -> DoctorFi
             return DoctorFinding(trial.name, True, f"{trial.success}, as an earlier trial showed", "", trial.enables)
         trial.run(reference)
     except (DockerEngineError, ImageError) as error:
-        return DoctorFinding(trial.name, False, _last_line(error), trial.remedy, trial.enables)
+        reason = _last_line(error).removesuffix(f"; {DOCTOR_REMEDY}")
+        return DoctorFinding(trial.name, False, reason, trial.remedy, trial.enables)
     if _is_elsewhere(machine):
         store_proof(machine, reference, trial.name)
     return DoctorFinding(trial.name, True, trial.success, enables=trial.enables)

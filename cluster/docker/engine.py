@@ -53,6 +53,7 @@ CAPABILITIES = ("NET_ADMIN", "NET_RAW")
 
 FREEZE_REMEDY = "a rootless engine needs control groups of version 2; or use stop"
 
+DOCTOR_REMEDY = "`assay doctor` says what is missing"
 REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
 
 
@@ -109,7 +110,8 @@ def open_docker(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None)
         yield client
     except (DockerException, requests.RequestException) as error:
         remedy = _find_remedy(error) if isinstance(error, APIError) else _describe_remedy(endpoint)
-        raise DockerEngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
+        essence = (isinstance(error, APIError) and error.explanation) or error  # the SDK adds the address of the call
+        raise DockerEngineError(f"the Docker engine rejected the call or broke off: {essence}; {remedy}") from error
     finally:
         client.close()
 
@@ -245,7 +247,7 @@ def _find_remedy(error: APIError) -> str:
                 f"a {kind} {taken[1]} exists already: `assay heal` removes what a killed session has left, "
                 f"`{removal} {taken[1]}` removes any other"
             )
-    return "`assay doctor` says what is missing"
+    return DOCTOR_REMEDY
 
 
 def is_answering(timeout: float = 3) -> bool:

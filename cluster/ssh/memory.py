@@ -54,8 +54,8 @@ def look() -> dict[str, int]:
             continue
         if not limit_text.isdigit() or int(limit_text) > MAX_LIMIT:
             raise RuntimeError(
-                f"its memory has no limit of its own ({limit} says {limit_text}); a rootless engine can set one only "
-                "with control groups of version 2"
+                f"its memory has no limit of its own ({limit} says {limit_text}); a rootless engine sets one only with "
+                "control groups of version 2"
             )
         counts = {name: int(count) for name, count in lines}
         if "oom_kill" not in counts:

@@ -196,3 +196,8 @@ def test_a_freezer_says_before_the_run_whether_the_engine_can_freeze(
     else:
         assert "cgroups not configured" in str(obstacle)
         assert "control groups of version 2" in str(obstacle)
+
+
+def test_a_refused_call_is_explained_by_the_engine_and_not_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = advice(monkeypatch, refused(500, "cannot toggle freezer"))
+    assert said == f"the Docker engine rejected the call or broke off: cannot toggle freezer; {module.DOCTOR_REMEDY}"
