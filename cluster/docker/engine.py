@@ -45,6 +45,9 @@ OWNER_LABEL = "assay.owner"
 CALL_TIMEOUT = 60
 """Maximum seconds of one call to the engine. On a busy machine the removal of a container takes several seconds."""
 
+VERSION_ERROR = "Error while fetching server API version: "
+"""The SDK begins with this text if an engine does not answer."""
+
 PROBE_TIMEOUT = 5
 """Maximum seconds of an attempt to reach an engine that a journal names."""
 
@@ -73,6 +76,18 @@ class _ApiClient(docker.APIClient):
 
     def get_adapter(self, url: Any) -> Any:
         return super().get_adapter(url) if self._ssh is None else self._ssh
+
+    def _retrieve_server_version(self) -> str:
+        """Returns the version of the API, from the answer to a ping. Podman takes seconds for ``docker version``."""
+        try:
+            response = self.get(f"{self.base_url}/_ping", timeout=self.timeout)
+        except requests.RequestException as error:
+            raise DockerException(f"{VERSION_ERROR}{error}") from error
+        if not response.ok:
+            raise DockerException(f"{VERSION_ERROR}{response.text}")
+        if version := response.headers.get("Api-Version"):
+            return version
+        return str(super()._retrieve_server_version())  # type: ignore[misc]
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         host = urlsplit(str(url)).hostname or ""
@@ -135,7 +150,7 @@ def _make_tls(tls: Tls) -> TLSConfig:
 
 def _find_reason(error: Exception) -> str:
     """Returns the essence of an error. The SDK puts the names of its classes around it."""
-    text = " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
+    text = " ".join(str(error).split()).removeprefix(VERSION_ERROR)
     inner = re.search(r"Caused by .*?\d+, '([^']+)'", text)
     return inner[1] if inner else text
 

@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import requests
@@ -201,3 +203,31 @@ def test_a_freezer_says_before_the_run_whether_the_engine_can_freeze(
 def test_a_refused_call_is_explained_by_the_engine_and_not_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     said = advice(monkeypatch, refused(500, "cannot toggle freezer"))
     assert said == f"the Docker engine rejected the call or broke off: cannot toggle freezer; {module.DOCTOR_REMEDY}"
+
+
+class Engine(BaseHTTPRequestHandler):
+    """An engine that answers a ping, and counts all other calls."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("Api-Version", "1.41")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"OK")
+
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""
+
+
+def test_an_engine_is_not_asked_for_its_parts_to_learn_the_version_of_its_api() -> None:
+    """Podman starts programs to answer ``docker version``, which takes seconds."""
+    Engine.asked.clear()
+    with HTTPServer(("127.0.0.1", 0), Engine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with open_docker(5, Endpoint(f"tcp://127.0.0.1:{server.server_port}")) as client:
+            assert client.ping()
+        server.shutdown()
+    assert {path.rpartition("/")[2] for path in Engine.asked} == {"_ping"}
