@@ -14,6 +14,7 @@
 - ``built_images``: lists and removes images
 - ``code_archive``: the code that nodes get
 - ``network``, ``disk``: created for each run
+- ``power``: makes a disk and cuts its power, in a container of its own
 - ``preload``: compiles the libraries that shift a container's clock and slow or fail its disk
 - ``cluster``: builds the cluster; nodes are those of ``cluster.ssh``
 
