@@ -279,8 +279,9 @@ class Family:
     applies: str
     views: tuple[View, ...] = ()
     prepare: Callable[[Engine], list[str]] | None = None
-    """Runs only if the family applies. It computes fixpoints, which no view expresses, and tables that only this family
-    needs. Returns reasons not to pass.
+    """Runs before the checks, if the family applies, and returns reasons not to pass.
+
+    It may also create tables that only this family needs, and compute fixpoints, which no view expresses.
     """
     prepares_early: bool = False
     """Whether ``prepare`` can run while the run goes on (``early_checks``). :class:`PreparedTables` always can."""

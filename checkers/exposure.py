@@ -12,9 +12,11 @@ or cut links (``exposure_bound``). Special cases:
 - For checks of the system's state, each snapshot is a claim. It is exposed if it belongs to the last uninterrupted
   sequence of snapshots, because only this sequence is judged (``liveness.snapshots``).
 
-Data that the system may rightly remove is no claim: removed elements, records that retention or compaction may delete,
-and changes of unknown outcome. A value that was added more than once is no claim either, because the second addition
-hides the loss of the first.
+These are no claims:
+
+- data that the system may rightly remove: removed elements, and records that retention or compaction may delete
+- a change of unknown outcome, because it may not have happened
+- a value that was added more than once, because the second addition hides the loss of the first
 
 Counts are additive over keys, so engines may count the keys separately.
 """

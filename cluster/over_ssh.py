@@ -30,7 +30,7 @@ T = TypeVar("T")
 MAX_THREADS = 48
 CLOCKS, CLOCKS_AT_END = "clocks", "clocks at the end"
 """Keys of a cluster's description: how far the nodes' wall clocks are ahead."""
-MAX_RIGHT_OFFSET = 1.0
+MAX_TOLERATED_OFFSET = 1.0
 """Greatest offset of a wall clock, in seconds, that is not reported as wrong. Checks tolerate it."""
 
 
@@ -145,7 +145,7 @@ class SshCluster(ABC):
         self.description[CLOCKS] = _describe_clocks(offsets)
         self.clock_difference = _find_clock_difference(offsets)
         for name, offset in dict(offsets).items():
-            if abs(offset.wall_ahead) > MAX_RIGHT_OFFSET:
+            if abs(offset.wall_ahead) > MAX_TOLERATED_OFFSET:
                 self._progress(
                     f"the clock of {name} is wrong: {offset} ahead of this machine's. Set it right, because checks "
                     "of retention compare the times of both, and overlook deletions that came too early by as much"
@@ -172,7 +172,10 @@ class SshCluster(ABC):
                 )
 
     async def _measure_clocks(self) -> Sequence[tuple[str, ClockOffset]]:
-        """Returns for each node the name of its machine and the offset of that machine's clocks."""
+        """Returns, for each node, the name of its machine and the offset of that machine's clocks.
+
+        Here each node is a machine of its own. A subclass whose nodes share a machine overrides this method.
+        """
         offsets = await gather_all(measure_clock_offset(node.shell) for node in self._all_nodes)
         return [(node.name, offset) for node, offset in zip(self._all_nodes, offsets, strict=True)]
 

@@ -407,7 +407,7 @@ class SupportsHold(Protocol):
     def hold_file(self, node: Node) -> str:
         """Returns the absolute path of the file that a process reads at each event.
 
-        Each line is an order: ``event``, or ``event key`` with a blank between. A missing or empty file means none.
+        Each line requests a stop: ``event``, or ``event key`` with a blank between. A missing or empty file means none.
         """
 
 

@@ -214,3 +214,26 @@ def test_each_reference_in_a_docstring_or_a_comment_is_to_something_that_exists(
         if not names.issuperset(reference.strip(".").split("."))
     ]
     assert not broken
+
+
+BACKQUOTED = re.compile(r"``([^`]+)``|(?<!`)`([^`\n]+)`(?!`)")
+NAME_WITH_UNDERSCORE = re.compile(r"(?<!\w)[a-z]\w*_\w+")
+NOT_OF_THE_PROJECT = {"run_forever", "to_pandas", "like_N"}
+"""Names of asyncio and pyarrow, and a pattern of names of columns."""
+
+
+def test_each_name_in_backquotes_occurs_in_code() -> None:
+    """A table of SQL, a field or a function is renamed in code, and easily forgotten in prose."""
+    folders = LEFT.keys() - {"docs", "tests"}
+    texts = {path: path.read_text() for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))}
+    names = {part for path in texts for part in path.relative_to(ROOT).with_suffix("").parts} | NOT_OF_THE_PROJECT
+    for text in texts.values():
+        names.update(re.findall(r"\w+", BACKQUOTED.sub(" ", text)))
+    stale = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in texts.items()
+        for quoted in BACKQUOTED.finditer(text)
+        for name in NAME_WITH_UNDERSCORE.findall(quoted[1] or quoted[2])
+        if name not in names
+    ]
+    assert not stale

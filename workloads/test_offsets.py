@@ -4,8 +4,8 @@ pytest workloads/test_offsets.py --nemesis=kill
 pytest workloads/test_offsets.py --cluster=sim --nemesis=partition,stop
 
 Members of one group join and leave throughout the run, so that generations change. Sometimes a member deliberately
-commits in the previous generation. Any client may commit to the second group, which has no members. The first partition
-rarely gets a commit, but is fetched as often as the others.
+commits in the previous generation. Any client may commit to the second group (``MEMBERLESS``), which has no members.
+The first partition rarely gets a commit, but is fetched as often as the others.
 """
 
 from assay.checkers.groups.family import GROUP_ANOMALIES
@@ -17,8 +17,8 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.group_mixes import OFFSETS_MIXES, member_experiment
 from assay.workloads.broker.offsets_client import (
+    MEMBERLESS,
     MEMBERS,
-    TOOLS,
     Commit,
     CommitInOldGeneration,
     Fetch,
@@ -28,7 +28,7 @@ from assay.workloads.broker.offsets_client import (
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
-KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
+KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{MEMBERLESS}/{PARTITIONS[0]}"]
 BUSY = KEYS[1:]
 """Keys that get most commits. The first key is left out, so that its offset grows old, as in an idle group."""
 CONTRACT = build_contract(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)

@@ -26,23 +26,25 @@ def find_flaw(history: TransactionHistory, level: Level, order: Sequence[int]) -
     commits = [place[2 * t + 1 if snapshot else t] for t in range(len(history))]
     if any(start > commit for start, commit in zip(starts, commits, strict=True)):
         return "a transaction commits before it starts"
-    if any(commits[first] >= starts[second] for first, second, _ in history.list_known_versions() if first != second):
+    if any(commits[first] >= starts[second] for first, second, _ in history.list_version_order() if first != second):
         return "two versions of a list are in the wrong order"
     has_sessions = level.order is Order.SESSION or level.rule is Rule.CAUSAL
     if has_sessions and any(commits[first] >= starts[second] for first, second in _list_sessions(history)):
         return "the order of a session is not kept"
     if level.order is Order.REAL_TIME:
-        earliest = NEVER  # the earliest return of the transactions that commit later in the order
+        # The earliest return of the transactions that commit later in the order, and the number of this transaction.
+        earliest = (NEVER, -1)
         for event in reversed(order):
             number = event // 2 if snapshot else event
-            if (not snapshot or event % 2 == 0) and earliest < history.calls[number]:
-                return "a transaction that had returned before another one was called comes after it"
+            if (not snapshot or event % 2 == 0) and earliest[0] < history.calls[number]:
+                early, late = history.ops[earliest[1]], history.ops[number]
+                return f"transaction {early} returned before transaction {late} was called, but comes after {late}"
             if not snapshot or event % 2:
-                earliest = min(earliest, history.returns[number])
+                earliest = min(earliest, (history.returns[number], number))
     if level.rule is Rule.READ_UNCOMMITTED:
         return None
     if any(commits[writer] >= starts[number] for number, reads in enumerate(history.reads)
-           for read in reads for writer in (*read.earlier_writers, read.writer) if writer != INITIAL):  # fmt: skip
+           for read in reads for writer in read.writers if writer != INITIAL):  # fmt: skip
         return "a read comes before its write"
     if level.rule is Rule.READ_COMMITTED:
         return None
@@ -66,7 +68,8 @@ def to_certificate(history: TransactionHistory, level: Level, order: Sequence[in
         events = [["commit" if event % 2 else "start", history.ops[event // 2]] for event in order]
     else:
         events = [history.ops[event] for event in order]
-    # Failed transactions, and those of unknown outcome whose writes no other read: only their reads are judged.
+    # Writes do not count if the transaction failed, or if its outcome is unknown and no ok transaction read them. Then
+    # only its reads are judged.
     without_writes = [op for op, counted in zip(history.ops, history.are_writes_counted, strict=True) if not counted]
     return {
         "level": level.name,
@@ -80,7 +83,7 @@ def to_certificate(history: TransactionHistory, level: Level, order: Sequence[in
 def _replay(history: TransactionHistory, order: Sequence[int], *, snapshot: bool) -> str | None:
     """Returns why an event of the order is impossible, or None if all are possible one after the other."""
     state: dict[int, int] = {}
-    active: set[int] = set()  # the keys that transactions between their start and their commit write
+    active: set[int] = set()  # under snapshot isolation, the keys of transactions that have started, but not committed
     for event in order:
         number = event // 2 if snapshot else event
         if not snapshot or event % 2 == 0:
@@ -118,11 +121,11 @@ def _list_visible(
     for reader, reads in enumerate(history.reads):
         visible: set[int] = set()
         if level.rule is Rule.READ_ATOMIC:
-            visible = {one for read in reads for one in (*read.earlier_writers, read.writer)} - {INITIAL}
+            visible = {one for read in reads for one in read.writers} - {INITIAL}
         for read in reads:
             yield from ((reader, read.key, read.writer, other) for other in visible)
             if level.rule is Rule.AXIOMATIC_READ_COMMITTED:
-                visible |= {one for one in (*read.earlier_writers, read.writer) if one != INITIAL}
+                visible |= {one for one in read.writers if one != INITIAL}
             elif ended is not None and level.order is not Order.NONE:
                 group = history.processes[reader] if level.order is Order.SESSION else 0
                 for other in ended.find_last(group, read.key, history.calls[reader]):
@@ -132,8 +135,9 @@ def _list_visible(
 class _Returned:
     """Writers of a key that returned before a moment, by session. Group 0 holds all if the level needs no sessions.
 
-    Only the last two in the order are found. Two are enough, because only two may come after all others: the reader
-    itself, and the writer that it read.
+    Only the two writers that come last in the order are kept. ``find_flaw`` ignores two writers, the reader
+    itself and the writer W that it read. If any third one comes after W, then one of the last two is no ignored
+    writer, and comes after W, too.
     """
 
     def __init__(
@@ -172,7 +176,7 @@ def _list_causes(
     for first, second in _list_sessions(history):
         direct[second].add(first)
     for number, reads in enumerate(history.reads):
-        direct[number] |= {one for read in reads for one in (*read.earlier_writers, read.writer)} - {INITIAL}
+        direct[number] |= {one for read in reads for one in read.writers} - {INITIAL}
     writers: dict[int, dict[int, list[int]]] = {}
     for number, written in enumerate(history.writes):
         for key in written:
@@ -183,7 +187,8 @@ def _list_causes(
     by_return.sort(key=history.returns.__getitem__)
     returns = [history.returns[number] for number in by_return]
     before = [bisect_left(returns, call) for call in history.calls]
-    # Key: a length of a prefix of `by_return`. Value: how many transactions still need the state after this prefix.
+    # Key: a length of a prefix of `by_return`. Value: how many transactions still need `ended` as it was after this
+    # prefix (a copy in `kept`).
     waiting = Counter(before)
     seen_by: dict[int, dict[int, int]] = {}  # for each transaction, by session, the last transaction that it sees
     ended: dict[int, int] = {}  # the first `passed` transactions of `by_return`, and all that they saw

@@ -124,7 +124,7 @@ class _TimeOrder:
         self._add_edges(self._commits[self._writers[self._versions]], self._starts[self._readers])
         if snapshot:
             self._add_edges(self._starts, self._commits)
-        listed = np.array([(one, other) for one, other, _ in history.list_known_versions()], np.int64).reshape(-1, 2)
+        listed = np.array([(one, other) for one, other, _ in history.list_version_order()], np.int64).reshape(-1, 2)
         self._add_edges(self._commits[listed[:, 0]], self._starts[listed[:, 1]])
 
     def derive(self) -> TimeOrder:

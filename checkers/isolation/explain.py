@@ -1,10 +1,9 @@
 """Names a violation in the terms of the field, and explains it in words.
 
 The classes are Adya's, as in the findings of ``checkers.transactions``. A *circle* is a cycle of steps
-(``refutation``). A derived step holds because its opposite would close a second circle. If the versions had another
-order, the opposite would hold, and there would be the second circle in place of the first. The finding has the class
-that comes last in ``CYCLE_CLASSES`` among all these circles. Then every order of versions has a cycle of this class, or
-of one before it.
+(``refutation``). A derived step is forced, because its opposite would close a second circle. So every order of the
+versions has one of these circles. The finding has the weakest class among them, the last one in ``CYCLE_CLASSES``. This
+class is certain: every order of the versions has a cycle of this class, or of a stronger one.
 """
 
 from __future__ import annotations
@@ -13,7 +12,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from assay.checkers.isolation.levels import CYCLE_CLASSES, ORDER_NAMES, Order
+from assay.checkers.isolation.levels import (
+    CYCLE_CLASSES,
+    G0,
+    G1C,
+    G2_ITEM,
+    G_NONADJACENT,
+    G_SINGLE,
+    ORDER_NAMES,
+    Order,
+)
 from assay.checkers.isolation.precedence import Kind
 from assay.checkers.isolation.refutation import Refutation, Split, Step, StepCycle, iterate_step_cycles
 from assay.checkers.isolation.transactions import INITIAL, TransactionHistory
@@ -34,7 +42,7 @@ def find_class(history: TransactionHistory, refutation: Refutation) -> str:
     circles = list(iterate_step_cycles(refutation))
     rank = max(_rank(circle.steps) for circle in circles)
     if find_term(history, refutation) == _LOST_UPDATE:
-        rank = min(rank, 2)  # G-single: the writer of the later version missed the other's update
+        rank = min(rank, G_SINGLE)  # the writer of the later version missed the other's update
     kinds = {step.kind for circle in circles for step in _iterate_steps(circle.steps)}
     suffix = next((suffix for kind, suffix in _SUFFIXES.items() if kind in kinds), "")
     return CYCLE_CLASSES[rank] + suffix
@@ -46,23 +54,26 @@ def _rank(steps: Sequence[Step]) -> int:
     others = []
     for step in steps:
         if step.because:
-            # A choice (`saturation`) has a ww edge and an rw edge from a reader, or without a reader two ww edges.
+            # A choice (`saturation`) with a reader is between a ww edge and an rw edge. Between two writers, which
+            # must not overlap under snapshot isolation, it is between two ww edges.
             opposite = Kind.RW if step.kind is Kind.WW and step.reader >= 0 else Kind.WW
-            others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_inside(step)))
+            others.append(max(_rank_kinds([*(one.kind for one in step.because), opposite]), _rank_reasons(step)))
     return max([own, *others])
 
 
-def _rank_inside(step: Step) -> int:
-    return max((_rank([one]) for one in step.because if one.because), default=0)
+def _rank_reasons(step: Step) -> int:
+    """Returns the highest rank of the derived steps among the reasons of a step; ``G0`` if none is derived."""
+    return max((_rank([one]) for one in step.because if one.because), default=G0)
 
 
 def _rank_kinds(kinds: Sequence[Kind]) -> int:
     """Returns the rank of a circle with steps of these kinds: the index of its class in ``CYCLE_CLASSES``."""
     if Kind.RW not in kinds:
-        return 1 if Kind.WR in kinds else 0
+        return G1C if Kind.WR in kinds else G0
     if kinds.count(Kind.RW) == 1:
-        return 2
-    return 4 if any(one is other is Kind.RW for one, other in pairwise([*kinds, kinds[0]])) else 3
+        return G_SINGLE
+    has_two_in_a_row = any(one is other is Kind.RW for one, other in pairwise([*kinds, kinds[0]]))
+    return G2_ITEM if has_two_in_a_row else G_NONADJACENT
 
 
 def _iterate_steps(steps: Sequence[Step]) -> list[Step]:
@@ -107,11 +118,11 @@ def find_term(history: TransactionHistory, refutation: Refutation) -> str:
         return "a stale read"
     if len(steps) == 2 and kinds == [Kind.RW, Kind.RW]:
         return "write skew"
-    if sorted(kinds) == [Kind.WR, Kind.WR, Kind.RW, Kind.RW] and _rank_kinds(kinds) == 3:
+    if sorted(kinds) == [Kind.WR, Kind.WR, Kind.RW, Kind.RW] and _rank_kinds(kinds) == G_NONADJACENT:
         return "a long fork"
-    if len({step.source for step in steps}) == 2 and _rank(steps) == 2 and not all_kinds & {*_SUFFIXES}:
+    if len({step.source for step in steps}) == 2 and _rank(steps) == G_SINGLE and not all_kinds & {*_SUFFIXES}:
         return "a fractured read"
-    return {0: "a dirty write", 1: "circular information flow"}.get(_rank(steps), "")
+    return {G0: "a dirty write", G1C: "circular information flow"}.get(_rank(steps), "")
 
 
 def describe(history: TransactionHistory, refutation: Refutation) -> str:
@@ -149,8 +160,10 @@ def _iterate_branches(refutation: Refutation, given: tuple[Step, ...]) -> Iterat
 
 
 def get_shown_path(step: Step) -> tuple[Step, ...]:
-    """Returns the path that the reason of a derived step names. Empty if the path is a single wr step: the reason then
-    names this read itself."""
+    """Returns the path that the sentence for a derived step shows (``_Words.give_reason``).
+
+    It is empty if the path is a single wr step, because the sentence mentions this read anyway.
+    """
     is_direct = len(step.because) == 1 and step.because[0].kind is Kind.WR
     return () if is_direct else step.because
 

@@ -97,8 +97,8 @@ def _find_users(history: TransactionHistory) -> _Users:
 
 def _find_observed(history: TransactionHistory) -> set[int]:
     """Returns the transactions whose writes others read, or follow in the order of a list."""
-    read = {writer for reads in history.reads for one in reads for writer in (one.writer, *one.earlier_writers)}
-    return read | {first for first, _, _ in history.list_known_versions()}
+    read = {writer for reads in history.reads for one in reads for writer in one.writers}
+    return read | {first for first, _, _ in history.list_version_order()}
 
 
 def _find_ordered(history: TransactionHistory, order: Order) -> tuple[set[int], set[int]]:

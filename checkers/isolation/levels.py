@@ -35,6 +35,8 @@ element twice.
 CYCLE_CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 """Classes of cycles. The strongest class comes first: a level that rules out a class also rules out all stronger ones.
 """
+G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(len(CYCLE_CLASSES))
+"""The *rank* of each class: its index in ``CYCLE_CLASSES``."""
 _ALWAYS: Final = frozenset({GARBAGE_READ, INCOMPATIBLE_ORDER, DUPLICATE_ELEMENTS})
 _COMMITTED: Final = _ALWAYS | {ABORTED_READ, INTERMEDIATE_READ}
 

@@ -95,19 +95,19 @@ def sort_with_auxiliaries(count: int, edges: Sequence[Edge], times: Sequence[int
     """Returns the order of ``sort_topologically`` with the auxiliary nodes, each as early as possible."""
     total = count_nodes(count, edges)
     following: list[list[int]] = [[] for _ in range(total)]
-    waiting = [0] * total
+    sources_left = [0] * total  # by node, the number of its sources that are not in the order yet
     for edge in edges:
         following[edge.source].append(edge.target)
-        waiting[edge.target] += 1
-    ready = [(times[node] if node < count else -1, node) for node in range(total) if waiting[node] == 0]
+        sources_left[edge.target] += 1
+    ready = [(times[node] if node < count else -1, node) for node in range(total) if sources_left[node] == 0]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
         node = heapq.heappop(ready)[1]
         order.append(node)
         for target in following[node]:
-            waiting[target] -= 1
-            if waiting[target] == 0:
+            sources_left[target] -= 1
+            if sources_left[target] == 0:
                 heapq.heappush(ready, (times[target] if target < count else -1, target))
     return order if len(order) == total else None
 
@@ -256,18 +256,18 @@ def list_nodes_between_cycles(count: int, edges: Sequence[Edge]) -> set[int]:
     left = set(range(count_nodes(count, edges)))
     for forward in (True, False):
         following: dict[int, list[int]] = {}
-        waiting = dict.fromkeys(left, 0)
+        sources_left = dict.fromkeys(left, 0)
         for edge in edges:
             source, target = (edge.source, edge.target) if forward else (edge.target, edge.source)
             if source in left and target in left:
                 following.setdefault(source, []).append(target)
-                waiting[target] += 1
-        ready = [node for node, number in waiting.items() if number == 0]
+                sources_left[target] += 1
+        ready = [node for node, number in sources_left.items() if number == 0]
         while ready:
             node = ready.pop()
             left.discard(node)
             for target in following.get(node, ()):
-                waiting[target] -= 1
-                if waiting[target] == 0:
+                sources_left[target] -= 1
+                if sources_left[target] == 0:
                     ready.append(target)
     return left

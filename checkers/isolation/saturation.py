@@ -117,12 +117,12 @@ def make_problem(history: TransactionHistory, level: Level, members: Sequence[in
     problem = Problem(history, chosen, snapshot, (), (), tuple(times))
     known = list(_list_known_edges(problem, level, local, writers, reads))
     keys = []
-    for key, places in writers.items():
-        index = {place: number for number, place in enumerate(places)}
-        pairs = sorted({(reader, index[w]) for reader, w in reads.get(key, ()) if w in index})
-        if len(places) > 1:
+    for key, writers_of_key in writers.items():
+        index = {writer: position for position, writer in enumerate(writers_of_key)}
+        pairs = sorted({(reader, index[writer]) for reader, writer in reads.get(key, ()) if writer in index})
+        if len(writers_of_key) > 1:
             array = np.array(pairs, np.int64).reshape(-1, 2)
-            keys.append(_KeyProblem(key, np.array(places, np.int64), array[:, 0], array[:, 1]))
+            keys.append(_KeyProblem(key, np.array(writers_of_key, np.int64), array[:, 0], array[:, 1]))
     return replace(problem, keys=tuple(keys), known=tuple(known))
 
 
@@ -311,9 +311,10 @@ class Saturation:
         count = self.problem.nodes
         following, sources = self._link()
         total = len(following)
-        waiting, needed = list(map(len, following)), list(map(len, sources))
-        ready = [node for node in range(total) if not waiting[node]]
-        rows = [0] * total  # only as long as they are needed
+        # For each node, the numbers of targets and of sources whose rows are not computed yet.
+        targets_left, sources_left = list(map(len, following)), list(map(len, sources))
+        ready = [node for node in range(total) if not targets_left[node]]
+        rows = [0] * total  # each only until all sources of the node are computed
         width = count // 8 + 1
         reach = np.zeros((count, width), np.uint8)
         done = 0
@@ -322,10 +323,10 @@ class Saturation:
             row = 1 << node if node < count else 0
             for target in following[node]:
                 row |= rows[target]
-                needed[target] -= 1
-                if not needed[target]:
+                sources_left[target] -= 1
+                if not sources_left[target]:
                     rows[target] = 0
-            if needed[node]:
+            if sources_left[node]:
                 rows[node] = row
             if node < count:
                 reach[node] = np.frombuffer(row.to_bytes(width, "little"), np.uint8)
@@ -333,8 +334,8 @@ class Saturation:
             if done % _TIME_STEP == 0 and time.monotonic() > self._deadline:
                 raise SearchLimitReached
             for source in sources[node]:
-                waiting[source] -= 1
-                if not waiting[source]:
+                targets_left[source] -= 1
+                if not targets_left[source]:
                     ready.append(source)
         if done < total:
             raise Conflict(None)
@@ -367,24 +368,25 @@ class Saturation:
         commits, starts = (2 * writers + 1, 2 * readers) if problem.snapshot else (writers, readers)
         order = self._read_reachability(commits, commits)
         edges = []
+        # Indexes in `writers`: `row` is that of V, and `source` that of W. `column` is the index of R in `readers`.
         if len(readers):
             others = writers[:, None] != readers
             # commit(V) reaches start(R), so start(R) -> commit(V) would close a cycle: commit(V) -> commit(W).
-            places, columns = np.nonzero(self._read_reachability(commits, starts) & ~order[:, read_from] & others)
-            for place, column in zip(places.tolist(), columns.tolist(), strict=True):
+            rows, columns = np.nonzero(self._read_reachability(commits, starts) & ~order[:, read_from] & others)
+            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
                 source = int(read_from[column])
                 edges.append(
-                    Edge(int(commits[place]), int(commits[source]), Kind.WW, key, int(readers[column]),
-                         int(writers[source]), (int(commits[place]), int(starts[column])))
+                    Edge(int(commits[row]), int(commits[source]), Kind.WW, key, int(readers[column]),
+                         int(writers[source]), (int(commits[row]), int(starts[column])))
                 )  # fmt: skip
             # commit(W) reaches commit(V), so commit(V) -> commit(W) would close a cycle: start(R) -> commit(V).
             wanted = order[read_from] & ~self._read_reachability(starts, commits) & others.T
             wanted[np.arange(len(read_from)), read_from] = False
-            for column, place in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
+            for column, row in zip(*(found.tolist() for found in np.nonzero(wanted)), strict=True):
                 source = int(read_from[column])
                 edges.append(
-                    Edge(int(starts[column]), int(commits[place]), Kind.RW, key, int(readers[column]),
-                         int(writers[source]), (int(commits[source]), int(commits[place])))
+                    Edge(int(starts[column]), int(commits[row]), Kind.RW, key, int(readers[column]),
+                         int(writers[source]), (int(commits[source]), int(commits[row])))
                 )  # fmt: skip
         if problem.snapshot:
             # start(V) reaches commit(W), so commit(W) -> start(V) would close a cycle: commit(V) -> start(W).
@@ -406,11 +408,11 @@ class Saturation:
         if len(readers):
             order = self._read_reachability(commits, commits)
             is_open = ~order[:, read_from] & ~self._read_reachability(starts, commits).T & (writers[:, None] != readers)
-            for place, column in zip(*(found.tolist() for found in np.nonzero(is_open)), strict=True):
+            for row, column in zip(*(found.tolist() for found in np.nonzero(is_open)), strict=True):
                 source = int(read_from[column])
                 reader, writer = int(readers[column]), int(writers[source])
-                before = Edge(int(commits[place]), int(commits[source]), Kind.WW, key, reader, writer, decided=True)
-                after = Edge(int(starts[column]), int(commits[place]), Kind.RW, key, reader, writer, decided=True)
+                before = Edge(int(commits[row]), int(commits[source]), Kind.WW, key, reader, writer, decided=True)
+                after = Edge(int(starts[column]), int(commits[row]), Kind.RW, key, reader, writer, decided=True)
                 yield self._order_choice(before, after)
         if problem.snapshot:
             ordered = self._read_reachability(commits, 2 * writers)

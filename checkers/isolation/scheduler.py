@@ -115,7 +115,7 @@ class _Scheduler:
         self._ranks = _invert(self._by_latest)
         self._unfinished = 0
         """Place of the first event of ``_by_latest`` that is not done."""
-        for one, other, _ in history.list_known_versions():
+        for one, other, _ in history.list_version_order():
             self._require(self._commit(one), self._start(other))
         if level.order is Order.SESSION:
             for first, second in history.list_session_order():

@@ -48,13 +48,19 @@ Row = tuple[int, int, int, str, str, int | None, int | None, int, int | None, st
 class Read:
     """A read of another transaction's version: of ``key``, written by transaction ``writer``, or ``INITIAL``.
 
-    ``earlier_writers``: the writers of the earlier elements of a list.
+    ``writers_of_earlier_elements``: a read of a list also shows the elements before the last one; these are their
+    writers.
     """
 
     key: int
     writer: int
     value: int | None
-    earlier_writers: tuple[int, ...] = ()
+    writers_of_earlier_elements: tuple[int, ...] = ()
+
+    @property
+    def writers(self) -> tuple[int, ...]:
+        """The writers of everything that the read shows. The last one may be ``INITIAL``."""
+        return (*self.writers_of_earlier_elements, self.writer)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class TransactionHistory:
     def __len__(self) -> int:
         return len(self.ops)
 
-    def list_known_versions(self) -> Iterable[tuple[int, int, int]]:
+    def list_version_order(self) -> Iterable[tuple[int, int, int]]:
         """Yields the known order of the versions of lists: transaction, next transaction, key."""
         for key, writers in self.versions.items():
             yield from ((first, second, key) for first, second in pairwise(writers))

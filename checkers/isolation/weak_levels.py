@@ -34,7 +34,7 @@ _FEW: Final = 8
 
 def list_demanded_edges(history: TransactionHistory, level: Level) -> list[Edge]:
     """Returns the edges that a weak level demands. Causal stops early if wr and sessions have a cycle."""
-    edges = [Edge(first, second, Kind.WW, key) for first, second, key in history.list_known_versions()]
+    edges = [Edge(first, second, Kind.WW, key) for first, second, key in history.list_version_order()]
     edges += _list_declared_edges(history, level.order)
     if level.rule is Rule.READ_UNCOMMITTED:
         return edges
@@ -78,7 +78,7 @@ def _find_first_reads(reads: Sequence[Read]) -> dict[int, int]:
     """Returns the writers that a transaction read from, in the order of its first reads of each, each with a key."""
     first: dict[int, int] = {}
     for read in reads:
-        for writer in (*read.earlier_writers, read.writer):
+        for writer in read.writers:
             if writer != INITIAL:
                 first.setdefault(writer, read.key)
     return first
@@ -98,16 +98,16 @@ def _demand(key: int, reader: int, writer: int, other: int) -> Edge:
 def _list_order_within_transactions(history: TransactionHistory) -> list[Edge]:
     """Returns the edges of axiomatic read committed, except those that follow from others.
 
-    A transaction saw a writer, and later reads one of its keys several times. Then only the first of these reads that
-    shows another writer gets an edge from the writer that was seen. Successive reads of a key get edges between their
-    writers, which imply the other edges. So the number of edges is linear.
+    Suppose that a transaction saw the writer V, and then reads one of V's keys several times. Only the first of these
+    reads that shows another writer gets an edge from V. Successive reads of a key get edges between their writers,
+    which imply the other edges. So the number of edges is linear.
     """
     edges = []
     for reader, reads in enumerate(history.reads):
         places: dict[int, list[tuple[int, int]]] = {}
         seen: dict[int, int] = {}
         for place, read in enumerate(reads):
-            for writer in (*read.earlier_writers, read.writer):
+            for writer in read.writers:
                 if writer != INITIAL:
                     seen.setdefault(writer, place)
             places.setdefault(read.key, []).append((place, read.writer))

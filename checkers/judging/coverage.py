@@ -189,7 +189,7 @@ def _had_no_effect(fault: FaultTimes) -> bool:
 
     A fault that began and was not healed may still be active, also if its injection failed.
     """
-    if fault.begun and fault.healed is None:
+    if fault.has_begun and fault.healed is None:
         return False
     return not fault.took_effect and not (fault.injected is None and fault.hindered)
 

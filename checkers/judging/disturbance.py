@@ -10,9 +10,9 @@ disturbances: faults that overlap, or follow each other so soon (``MAX_GAP``) th
   plus the time for which clients still wait for the silent server (``Contract.patience``).
 - A shorter disturbance need not contain a success if clients were at work in it. If the next disturbance begins before
   the next success, the two are merged.
-- A disturbance may follow a fault that may stall everything (``Contract.may_stall``). It continues the stall if it
-  begins before the first success after that fault's heal, and within the time of a failover. Then it need not contain a
-  success.
+- A fault of ``Contract.may_stall`` may stall everything, also for a while after its heal. This stall ends with the
+  first success after the heal, and after the time of a failover at the latest. A disturbance that begins during the
+  stall need not contain a success.
 - At least one disturbance of the run must contain a success. A success during a fault that may stall everything also
   suffices.
 """
@@ -64,30 +64,30 @@ class FaultTimes:
     hindered: bool = False
     why: str | None = None
     """The message of its failure, in one line."""
-    since: int | None = None
+    earliest_begin: int | None = None
     """The earliest time at which the fault may have begun. The injection may have completed later, or have failed."""
     like: tuple[str, ...] = ()
     """Names of other faults with an equal effect (``EQUIVALENT``)."""
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the injection is known to have begun."""
-        return self.injected is not None or self.since is not None
+        return self.injected is not None or self.earliest_begin is not None
 
     def may_overlap(self, start: int, end: int) -> bool:
         """Returns whether the fault may have been active at some moment of the closed interval. It may be active before
         its injection is complete."""
-        since = self.injected if self.since is None else self.since
-        return since is not None and since <= end and (self.healed is None or self.healed >= start)
+        begin = self.injected if self.earliest_begin is None else self.earliest_begin
+        return begin is not None and begin <= end and (self.healed is None or self.healed >= start)
 
-    def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
+    def overlaps(self, start: int, end: int, injection_start: int | None = None) -> bool:
         """Returns whether the fault was active at some moment of the closed interval. An unhealed fault never ends.
 
-        ``began``: the start of the injection. If it is given, the fault counts as active from then on. Otherwise the
-        fault counts from the end of the injection.
+        ``injection_start``: if it is given, a fault that was injected counts as active from then on. Otherwise the
+        fault counts as active from the end of its injection.
         """
-        since = self.injected if began is None or self.injected is None else began
-        return since is not None and since <= end and (self.healed is None or self.healed >= start)
+        begin = self.injected if injection_start is None or self.injected is None else injection_start
+        return begin is not None and begin <= end and (self.healed is None or self.healed >= start)
 
 
 def read_faults(engine: Engine) -> list[FaultTimes]:
@@ -105,7 +105,7 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise, "
         "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered, "
         "min(case when phase = 'failed' then detail end) as failure, "
-        f"case when max(case when {HAS_BEGUN} then 1 else 0 end) = 1 then {EARLIEST_BEGIN} end as since "
+        f"case when max(case when {HAS_BEGUN} then 1 else 0 end) = 1 then {EARLIEST_BEGIN} end as earliest_begin "
         "from faults group by id"
     )
     return [
@@ -118,7 +118,7 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
             took_effect=bool(row["took_effect"]),
             hindered=bool(row["hindered"]),
             why=_find_failure_reason(row["failure"]),
-            since=row["since"],
+            earliest_begin=row["earliest_begin"],
             like=tuple(name for index, name in enumerate(EQUIVALENT) if row[f"like_{index}"] and name != row["fault"]),
         )
         for row in sorted(rows, key=lambda row: row["id"])

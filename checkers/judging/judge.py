@@ -307,7 +307,7 @@ class _Judging:
         loaded = time.perf_counter()
         self.worker_nodes = self.history.worker_nodes
         # While the run goes on, a fault may be active before its injection is recorded.
-        present = [fault for fault in self.finding_context.faults if fault.begun or self.still_running]
+        present = [fault for fault in self.finding_context.faults if fault.has_begun or self.still_running]
         injected = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
         injected |= {fault.name: fault.name for fault in present}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)

@@ -1,14 +1,16 @@
 """Memory layout of one key's operations for the compiled search: events in order, and each operation's bits in a row.
 
-``core`` explains blind, total, lost, optional and interned.
+Terms of ``core``: a *blind* action leads to the same state from any state. A *total* action is allowed in any state. In
+the *lost* state the value is unknown. The states of an *interned* model are any objects, of which the search sees only
+numbers.
 
 An operation that completes has a *slot* while it is pending. Slots are reused, so their number is the largest number of
 operations pending at once, even in a long history. Operations of unknown outcome are pending for ever. Equal ones form
 a *group*. A row counts the used operations of each group, in as few bits as the group's size needs.
 
 A configuration is a row of integers: the state, two bits per slot, the groups' counts, and a mark. The *done* bit says
-that the operation took effect, the *optional* bit that it need not (rule 3 of ``core``). The mark is 1 if the last
-action was total, and no read has shown its effect (rule 4 of ``core``).
+that the operation has taken effect. The *optional* bit says that the operation may still take effect, but need not
+(rule 3 of ``core``). The mark is 1 if the last action was total, and no read has shown its effect (rule 4 of ``core``).
 """
 
 from typing import Final, NamedTuple
@@ -144,7 +146,11 @@ def _assign_slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
 
 
 def _pack_fields(sizes: Ints, first: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Returns positions for one count per group, up to its size, with a guard bit each, in words from ``first`` on."""
+    """Packs one counter per group into words. ``first``: the number of the first word in a row.
+
+    A counter has room for the size of its group, and a guard bit above it. Returns the word, the unit and the mask of
+    each counter, and the guard bits of each word.
+    """
     word, unit, mask = (np.zeros(len(sizes), np.int64) for _ in range(3))
     guards: list[int] = []
     used = WORD

@@ -61,7 +61,7 @@ LIVENESS: Final = Family(
     ),
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
-    prepare=_find_short_inspection,
+    prepare=_find_short_inspection,  # creates no tables; it only returns reasons not to pass
     about_servers=True,  # it judges no operation of a client, so a run that only this family can judge is unknown
 )
 

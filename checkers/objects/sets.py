@@ -130,8 +130,15 @@ def _select_evidence(found: str) -> str:
     """Returns SQL with two operations for each violation, the nearest in time. After the first, the element is in the
     set (side 0). The second is a later read that lacks the element (side 1).
 
-    - ``third_op``: further evidence. It is the add if a read is known, or the first read that shows the element.
-    - ``former_op``, ``contradicted_at``, ``earliest`` and ``earliest_op``: see ``select_nearest_pairs``.
+    - ``known_op``: the first operation, of the kind ``known_by``: an add, or a read that shows the element
+    - ``reader_op``: the later read
+    - ``third_op``: further evidence. For a read as the first operation, it is the add. For an add, it is the first read
+      that shows the element.
+    - ``contradicted_at``: the time from which the element was in the set, by the first operation that says so
+    - ``earliest``, ``earliest_op``: the call of the first later read that lacks the element, and this read
+
+    The subquery ``n`` has the two operations (``select_nearest_pairs``): the first as ``former_op``, the later as
+    ``op``.
     """
     few = first_rows_subquery(found, "key, value")
     return f"""

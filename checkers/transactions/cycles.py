@@ -6,8 +6,8 @@
 
 An instance is one component, reported as the strongest class of cycle that it has.
 
-``views`` and ``edges`` create the tables that this module reads, such as ``txn_repeats`` (transactions that read two
-versions of a register). ``txn_declared`` holds values of the contract.
+``views`` and ``edges`` create the tables that this module reads, such as ``txn_repeated_reads`` (transactions that read
+two versions of a register). ``txn_declared`` holds values of the contract.
 
 ``checkers.check`` explains the fields of a check, and the tables that a check reads without creating them.
 """
@@ -23,13 +23,11 @@ import msgspec
 from assay.checkers.check import Check, EachOperation, UndecidedKeys, create_views, name_violations
 from assay.checkers.engine import Engine, Row
 from assay.checkers.exposure import Exposure
-from assay.checkers.isolation.levels import CYCLE_CLASSES
+from assay.checkers.isolation.levels import CYCLE_CLASSES, G1C, G_SINGLE
 from assay.checkers.judging.verdict import MOST_FINDINGS, MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
-    G1C,
-    G_SINGLE,
     LIMIT,
     ORDER,
     ClassifiedGraph,
@@ -307,8 +305,10 @@ def declare_cycle_check(
 def load_cycles(engine: Engine, table: str, found: Sequence[Mapping[str, Any]]) -> None:
     """Creates a table of components with cycles, one row each. Fields that ``_COLUMNS`` lacks are ignored.
 
-    ``reasons`` may be missing: why each operation of the cycle comes before the next one (``encode_reasons``). So may
-    ``branches``: the cycles of a refutation by cases, as JSON.
+    Two fields are optional:
+
+    - ``reasons``: why each operation of the cycle comes before the next one (``encode_reasons``)
+    - ``branches``: the cycles of a refutation by cases, as JSON
     """
     rows = [
         {"reasons": None, "branches": None, **{name: row[name] for name in _COLUMNS if name in row}} for row in found

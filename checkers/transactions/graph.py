@@ -28,6 +28,7 @@ from importlib.util import find_spec
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
+from assay.checkers.isolation.levels import G0, G1C, G2_ITEM, G_NONADJACENT, G_SINGLE
 from assay.checkers.transactions.edges import OVERTAKING, RW, THEN, WR
 from assay.harness.core.lazy_import import LazyModule
 
@@ -43,9 +44,6 @@ else:
 
 ORDER: Final = 5
 """Kind of edges of real time or of a process, in addition to the kinds of ``txn_edges``."""
-
-G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(5)
-"""Ranks of Adya's classes of cycles, the strongest first."""
 
 LIMIT: Final = 20_000_000
 """Maximum number of nodes that the search for G-single expands, which takes some ten seconds. Then it is incomplete."""

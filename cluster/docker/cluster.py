@@ -198,7 +198,10 @@ class DockerCluster(SshCluster):
             self.description["clients"] = f"in a container, {self.client_container}"
 
     async def _measure_clocks(self) -> Sequence[tuple[str, ClockOffset]]:
-        """Measures through the first node that answers, because all containers have the clocks of one kernel."""
+        """Returns the offset of the engine's machine for each node. The first node that answers measures it.
+
+        All containers have the clocks of this machine's kernel.
+        """
         errors = []
         for node in self._all_nodes:
             try:

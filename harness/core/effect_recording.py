@@ -35,13 +35,14 @@ class EffectRecorder:
         self._status = status
         self._checked_kinds: set[object] = set()
 
-    def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
-        """Returns the effects that an operation in progress has so far. ``completed`` supposes an unknown outcome.
+    def effects(self, as_if_unknown: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
+        """Returns the effects that an operation in progress has so far.
 
-        Returns none if they are invalid; ``record`` reports that.
+        ``as_if_unknown``: the operation, as it would be recorded if it ended now with an unknown outcome. Returns no
+        effects if they are invalid; ``record`` reports that when the operation ends.
         """
         try:
-            return self._validate(derive(completed))
+            return self._validate(derive(as_if_unknown))
         except Exception:  # noqa: BLE001 - user code
             return ()
 

@@ -45,8 +45,8 @@ def allow_any(called: Any, answered: Any) -> bool:
     return True
 
 
-def allow_repeated(called: Any, answered: Any) -> bool:
-    """Allows the value of the call, nil, and a value of another type, such as ``:ok`` or the answer of a driver.
+def allow_echo(called: Any, answered: Any) -> bool:
+    """Allows an echo of the call: its value, nil, or a value of another type, such as ``:ok`` or a driver's answer.
 
     A value of the same type as the call's is allowed only if it means success (``:ok``, true). So is any value if the
     call's is nil.
@@ -57,8 +57,8 @@ def allow_repeated(called: Any, answered: Any) -> bool:
 
 
 def allow_swap_result(called: Any, answered: Any) -> bool:
-    """Allows what ``allow_repeated`` allows, and true and false: the result of a compare-and-set."""
-    return isinstance(answered, bool) or allow_repeated(called, answered)
+    """Allows what ``allow_echo`` allows, and true and false: the result of a compare-and-set."""
+    return isinstance(answered, bool) or allow_echo(called, answered)
 
 
 def allow_micros(called: Any, answered: Any) -> bool:

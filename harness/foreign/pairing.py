@@ -267,7 +267,7 @@ class Pairing:
         self._outcome[row] = Outcome(entry.type).value
         if entry.type == Outcome.OK:
             shape = self._find_shape(entry, f)
-            if value is None and shape.is_repeated_by_nil(call.argument):
+            if value is None and shape.nil_means_argument(call.argument):
                 value = call.argument
             fits, comparable = shape.result_fits(value), shape.allows is not allow_any
             if not fits and not comparable:

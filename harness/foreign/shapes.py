@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from assay.harness.foreign.answers import Allows, allow_any, allow_micros, allow_repeated, allow_swap_result, find_verb
+from assay.harness.foreign.answers import Allows, allow_any, allow_echo, allow_micros, allow_swap_result, find_verb
 from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
@@ -142,10 +142,10 @@ class OperationShape:
     """The valid values of an operation: the argument of its call, and the result of an ok completion.
 
     - ``allows``: says whether the answer of an ok completion fits the call. Any other is a finding (``answers``).
-    - ``returns_elements``: the result counts as its elements, whether it is a vector, a list or a set.
+    - ``returns_elements``: only the elements of the result matter, not whether it is a vector, a list or a set.
     - ``ignores_values``: no check reads the values, so they need not be readable.
-    - ``is_repeated_by_nil``: says for the argument of a call whether the result nil means this argument. It does so if
-      the call reads nothing.
+    - ``nil_means_argument``: says, for the argument of a call, whether the result nil stands for this argument. So it
+      is if the call reads nothing.
     - ``keeps_results``: operations that did not end ok may have results, which the check reads.
     """
 
@@ -156,14 +156,14 @@ class OperationShape:
     allows: Allows = allow_any
     returns_elements: bool = False
     ignores_values: bool = False
-    is_repeated_by_nil: Fits = _is_never
+    nil_means_argument: Fits = _is_never
     keeps_results: bool = False
 
     @property
     def ignores_answers(self) -> bool:
-        """Whether an answer of another type than the call's argument only means success. Then the answer need not be
-        readable."""
-        return self.ignores_values or self.allows in (allow_repeated, allow_swap_result)
+        """Whether an ok completion may have an answer of any other type than the argument. Such an answer says no more
+        than that the operation succeeded, so it need not be readable."""
+        return self.ignores_values or self.allows in (allow_echo, allow_swap_result)
 
 
 _GET: Final = OperationShape(
@@ -171,10 +171,10 @@ _GET: Final = OperationShape(
 )
 _APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string; for numbers there is --model=register")
 """Appends to the string of a key. The ok completion may have the whole string after the append."""
-_PUT: Final = replace(_APPEND, allows=allow_repeated)
-_REGISTER: Final = {"read": OperationShape(), "write": OperationShape(allows=allow_repeated)}
+_PUT: Final = replace(_APPEND, allows=allow_echo)
+_REGISTER: Final = {"read": OperationShape(), "write": OperationShape(allows=allow_echo)}
 _MUTEX: Final = {"acquire": OperationShape(ignores_values=True), "release": OperationShape(ignores_values=True)}
-_ENQUEUE_DEQUEUE: Final = {"enqueue": OperationShape(allows=allow_repeated), "dequeue": OperationShape()}
+_ENQUEUE_DEQUEUE: Final = {"enqueue": OperationShape(allows=allow_echo), "dequeue": OperationShape()}
 _LOCK: Final = {"acquire": OperationShape(), "release": OperationShape()}
 """Values name the client, the fence or the number of permits, if there are any."""
 
@@ -198,8 +198,8 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "fifo-queue": _ENQUEUE_DEQUEUE,
     "unordered-queue": _ENQUEUE_DEQUEUE,
     "set": {
-        "add": OperationShape(allows=allow_repeated),
-        "remove": OperationShape(allows=allow_repeated),
+        "add": OperationShape(allows=allow_echo),
+        "remove": OperationShape(allows=allow_echo),
         "contains": OperationShape(result_fits=_is_boolean, result_text="true or false"),
         "read": OperationShape(result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True),
     },
@@ -218,7 +218,7 @@ _BANK: Final = {
         result_fits=_are_balances, result_text="a map of account to balance, or a vector of balances"
     ),
     "transfer": OperationShape(
-        argument_fits=_is_transfer, argument_text="a map with :from, :to and an :amount", allows=allow_repeated
+        argument_fits=_is_transfer, argument_text="a map with :from, :to and an :amount", allows=allow_echo
     ),
 }
 
@@ -228,7 +228,7 @@ _MICROS: Final = OperationShape(
     argument_text=_MICROS_TEXT,
     result_text=_MICROS_TEXT,
     allows=allow_micros,
-    is_repeated_by_nil=_reads_nothing,
+    nil_means_argument=_reads_nothing,
 )
 _KAFKA: Final = OperationShape(
     argument_fits=_are_sends_and_polls,
@@ -236,7 +236,7 @@ _KAFKA: Final = OperationShape(
     argument_text="a vector of [:send key value] and [:poll]",
     result_text="a vector of [:send key [offset value]] and [:poll {key [[offset value] ...]}]",
     allows=allow_micros,
-    is_repeated_by_nil=_reads_nothing,
+    nil_means_argument=_reads_nothing,
     keeps_results=True,
 )
 _ON_LISTS: Final = replace(
@@ -260,9 +260,9 @@ def _make_transactions(shape: OperationShape) -> Mapping[str, OperationShape]:
 _ELEMENTS: Final = OperationShape(
     result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True
 )
-_SET: Final = {"add": OperationShape(allows=allow_repeated), "read": _ELEMENTS}
+_SET: Final = {"add": OperationShape(allows=allow_echo), "read": _ELEMENTS}
 _COUNTER: Final = {
-    "add": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_repeated),
+    "add": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_echo),
     "read": OperationShape(result_fits=_is_number, result_text="a whole number"),
 }
 _QUEUE: Final = {
@@ -270,16 +270,16 @@ _QUEUE: Final = {
     "drain": OperationShape(result_fits=_is_collection_or_nil, result_text="a vector, list or set"),
 }
 _ADYA_INSERTS: Final = {
-    "insert": OperationShape(argument_fits=_is_pair, argument_text="[key [a-id b-id]]", allows=allow_repeated)
+    "insert": OperationShape(argument_fits=_is_pair, argument_text="[key [a-id b-id]]", allows=allow_echo)
 }
-_WRITES: Final = {"write": OperationShape(allows=allow_repeated), "read": _ELEMENTS}
+_WRITES: Final = {"write": OperationShape(allows=allow_echo), "read": _ELEMENTS}
 _CAUSAL_READ: Final = OperationShape(result_fits=_is_number_or_nil, result_text="a whole number or nil")
 
 WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "set": _SET,
     "set-full": _SET,
     "g-set": _SET,
-    "broadcast": {"broadcast": OperationShape(allows=allow_repeated), "read": _ELEMENTS},
+    "broadcast": {"broadcast": OperationShape(allows=allow_echo), "read": _ELEMENTS},
     "lost-updates": _SET,
     "counter": _COUNTER,
     "g-counter": _COUNTER,
@@ -315,18 +315,18 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "causal": {
         "read-init": _CAUSAL_READ,
         "read": _CAUSAL_READ,
-        "write": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_repeated),
+        "write": OperationShape(argument_fits=_is_number, argument_text="a whole number", allows=allow_echo),
     },
     "causal-reverse": _WRITES,
     "comments": _WRITES,
     "sequential": {
-        "write": OperationShape(allows=allow_repeated),
+        "write": OperationShape(allows=allow_echo),
         "read": OperationShape(result_fits=_is_sequential_read, result_text="[series [last ... first]]"),
     },
     "adya-g2": _ADYA_INSERTS,
     "g2": _ADYA_INSERTS,
     "dirty-reads": {
-        "write": OperationShape(allows=allow_repeated),
+        "write": OperationShape(allows=allow_echo),
         "read": OperationShape(),
         "strong-read": _ELEMENTS,
         "refresh": OperationShape(),

@@ -70,6 +70,7 @@ class AttemptOutcome(StrEnum):
     """How an attempt of a cell ended. Only ``fail`` and ``missed`` are failures of what is tested.
 
     A canary has ``detected`` its defect, or ``missed`` it. ``broken``: pytest could not even begin the test.
+    ``no-engine``: no Docker engine answered.
     """
 
     PASS = "pass"
@@ -80,14 +81,14 @@ class AttemptOutcome(StrEnum):
     MISSED = "missed"
     CRASHED = "crashed"
     HUNG = "hung"
-    NO_ENGINE = "no-engine"
+    NO_DOCKER = "no-engine"
     NO_DISK = "no-disk"
     INTERRUPTED = "interrupted"
     BROKEN = "broken"
 
 
 GREEN: Final = frozenset((AttemptOutcome.PASS, AttemptOutcome.DETECTED, AttemptOutcome.SKIPPED))
-NOT_CAUSED_BY_CELL: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
+NOT_CAUSED_BY_CELL: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_DOCKER, AttemptOutcome.NO_DISK))
 """Outcomes caused by the machine or the user, not by the cell."""
 
 
@@ -111,7 +112,10 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
-    """``night.json``. Times are ISO 8601 in UTC; ``seed`` follows from ``name``."""
+    """``night.json``: a night, or one part of a divided night. Times are ISO 8601 in UTC.
+
+    ``seed`` follows from ``name``.
+    """
 
     folder_name: str = msgspec.field(name="night")
     started: str
@@ -377,15 +381,18 @@ def needs_attention(outcomes: Collection[AttemptOutcome]) -> bool:
     return is_failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
 
 
-def find_strays(nights: Sequence[Night]) -> dict[str, str]:
-    """Returns the parts that belong to another night of this name, with the reasons. ``nights``: the newest comes last.
+def find_strays(parts: Sequence[Night]) -> dict[str, str]:
+    """Returns the parts that are not of the same night as the newest part, with the reasons.
 
-    A part belongs to the night of the newest part if both have the same number of parts, and the same version if it is
-    known. The times between their starts must also be at most a day, or as long as all parts may take together.
+    ``parts``: all parts with one name of a night; the newest comes last. A part is of the same night as the newest part
+    under these conditions:
+
+    - Both have the same number of parts, and the same version if it is known.
+    - Their starts are at most a day apart. If all parts together may take longer than a day, this time counts instead.
     """
-    last = nights[-1]
+    last = parts[-1]
     strays = {}
-    for one in nights:
+    for one in parts:
         apart = (_parse_time(last.started) - _parse_time(one.started)).total_seconds()
         same_version = one.version == last.version or None in (one.version, last.version)
         if one.parts != last.parts or not same_version or apart > max(DAY, last.parts * last.budget_seconds):

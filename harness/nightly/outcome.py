@@ -36,7 +36,7 @@ from assay.harness.run.settings import DOCKER
 LONGEST: Final = 300
 """Maximum characters of a cause."""
 NO_SPACE: Final = re.compile(r"^.*(?:\[Errno (?:28|122)\]|No space left on device).*$", re.MULTILINE)
-NO_ENGINE: Final = re.compile(r"no Docker engine answers: .*|the Docker engine rejected the call or broke off: .*")
+NO_DOCKER: Final = re.compile(r"no Docker engine answers: .*|the Docker engine rejected the call or broke off: .*")
 """The messages of ``assay.cluster.docker.engine``."""
 CAUSES: Final = tuple(
     re.compile(pattern, re.MULTILINE)
@@ -212,10 +212,10 @@ def _find_trouble(
         if no_space or machine.disk_full():
             return AttemptOutcome.NO_DISK, _shorten(no_space[0] if no_space else "the disk of the store is full")
     if verdicts != {Verdict.FAIL}:  # even after a pass, the engine may have gone away during the clean-up
-        no_engine = NO_ENGINE.search(printed)
-        if no_engine or (cell.cluster == DOCKER and not machine.docker_answers()):
-            return AttemptOutcome.NO_ENGINE, _shorten(
-                no_engine[0] if no_engine else "no Docker engine answers any more"
+        no_docker = NO_DOCKER.search(printed)
+        if no_docker or (cell.cluster == DOCKER and not machine.docker_answers()):
+            return AttemptOutcome.NO_DOCKER, _shorten(
+                no_docker[0] if no_docker else "no Docker engine answers any more"
             )
     if ended.outcome_if_stopped is not None:
         return ended.outcome_if_stopped, ended.why

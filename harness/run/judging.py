@@ -184,8 +184,9 @@ def _judge_by_model(
 
 
 def find_unobserved(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
-    """Returns a reason not to pass if no successful operation observes another: such operations always have a legal
-    order, which proves nothing.
+    """Returns a reason not to pass if no successful operation observes another.
+
+    Operations that observe nothing always have a legal order, so a legal order of them proves nothing.
 
     The result is empty for a user's own model, because its observing operations are unknown.
     """

@@ -234,7 +234,7 @@ class Conductor:
         self._steps.clear()
         while True:
             before = [injection.id for injection in sorted(self._active, key=self._linger_seconds)]
-            troubles = [await self._heal(number) for number in before] + [await self._waiting.withdraw_order()]
+            troubles = [await self._heal(number) for number in before] + [await self._waiting.withdraw_request()]
             errors = [trouble for trouble in troubles if trouble is not None]
             # Repeated, because one heal may depend on another: a frozen node's rules can only change after its thaw.
             # Faults that linger longest are healed last.
@@ -306,12 +306,12 @@ class Conductor:
                 if fired is not None:
                     self._waiting.drop(number, RUN_ENDED)
                 return
-            held = fired is not None and self._waiting.has_order(number)
+            held = fired is not None and self._waiting.has_request(number)
             if fired is not None and held:
                 fired = await self._waiting.confirm_stopped(number, fired)
             if fired is not None or not held:
                 trouble = await self._strike(number, fired, held)
-            await self._waiting.withdraw_order()
+            await self._waiting.withdraw_request()
         if trouble is not None:
             await self._heal(number, failed=trouble)
 
@@ -419,7 +419,7 @@ class Conductor:
             self._failed_heals.pop(number, None)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
             self._reporter.report_healed(injection, proof, began)
-            await self._waiting.withdraw_order()  # a frozen machine could not be asked before
+            await self._waiting.withdraw_request()  # a frozen machine could not be asked before
             self._recoveries.begin(injection)
         return None
 

@@ -1,14 +1,14 @@
 """Processes that stop themselves at an event, so that a step strikes exactly there.
 
-1. When a step with a ``hold`` trigger is armed, every server gets the order to stop at the event.
+1. When a step with a ``hold`` trigger is armed, every server gets the request to stop at the event.
 2. A process that reaches the event writes its line to the event log and stops itself (SIGSTOP) at once.
 3. The harness reads the line. Once the process is seen stopped with that line as its last event, the step acts.
-4. The order is withdrawn, and every other stopped process continues.
+4. The request is withdrawn, and every other stopped process continues.
 
-If the process of a line does not stop, it wrote the line before it got the order. Such a line does not count.
+If the process of a line does not stop, it wrote the line before it got the request. Such a line does not count.
 
-The fault ``hold`` uses the same file of orders (:class:`assay.cluster.system.SupportsHold`), so it cannot be active at
-the same time.
+The fault ``hold`` uses the same file of requests (:class:`assay.cluster.system.SupportsHold`), so it cannot be active
+at the same time.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ LINE_SECONDS = 5.0
 
 @dataclass
 class EventStop:
-    """Orders to stop at an event, for one step at a time. ``last_events``: the last line read from each node."""
+    """Requests to stop at an event, for one step at a time. ``last_events``: the last line read from each node."""
 
     servers: Sequence[Node]
     system: System
     last_events: Mapping[str, Mapping[str, Any]]
     step: int | None = None
-    """Number of the step that gave the order."""
+    """Number of the step that made the request."""
     _trigger: OnEvent | None = None
     _dismissed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Lines, by node, that do not count because the process did not stop: it had no order yet."""
+    """Lines, by node, that do not count because the process did not stop: it had no request yet."""
 
-    async def give_order(self, step: int, trigger: OnEvent) -> None:
-        """Gives the order. Raises ``NodeError`` if the system takes no orders, or another step's order is active."""
+    async def request_stop(self, step: int, trigger: OnEvent) -> None:
+        """Makes the request. Raises ``NodeError`` if the system takes none, or another step's request is active."""
         if self._trigger is not None:
             raise NodeError(
                 f"another step already makes processes stop at {self._trigger.event}: only one step at a time can "
@@ -53,9 +53,9 @@ class EventStop:
                 f"{self.system.name} cannot stop itself after an event: define its method hold_file (SupportsHold)"
             )
         self.step, self._trigger = step, trigger
-        order = trigger.event if trigger.key is None else f"{trigger.event} {trigger.key}"
+        request = trigger.event if trigger.key is None else f"{trigger.event} {trigger.key}"
         system = self.system
-        await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), f"{order}\n".encode()))
+        await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), f"{request}\n".encode()))
 
     async def find_stopped(self, excluded: Collection[str] = ()) -> tuple[str, Mapping[str, Any]] | None:
         """Returns the node and the line of a process that is stopped at the event; None if there is none yet.
@@ -96,7 +96,7 @@ class EventStop:
         ]
 
     async def withdraw(self, keep: Collection[str] = ()) -> None:
-        """Withdraws the order and continues the stopped processes, except those of ``keep``. Idempotent.
+        """Withdraws the request and continues the stopped processes, except those of ``keep``. Idempotent.
 
         If a node is unreachable, the others continue anyway, and the call raises ``NodeError``: it must be repeated.
         """

@@ -91,14 +91,12 @@ class WaitingSteps:
         """Arms a step whose time has come."""
         self._arm(number, trigger)
         if isinstance(trigger, OnEvent) and trigger.hold:
-            orders = [held for held in self._active if held.step.fault == HoldFault.name]
-            trouble = (
-                f"{orders[0].step} is active and already makes processes stop at its own event" if orders else None
-            )
-            trouble = trouble or await run_guarded(ACTION_SECONDS, self._event_stop.give_order(number, trigger))
+            holds = [held for held in self._active if held.step.fault == HoldFault.name]
+            trouble = f"{holds[0].step} is active and already makes processes stop at its own event" if holds else None
+            trouble = trouble or await run_guarded(ACTION_SECONDS, self._event_stop.request_stop(number, trigger))
             if trouble is not None:
                 self.drop(number, trouble)
-                await self.withdraw_order()
+                await self.withdraw_request()
 
     def _arm(self, number: int, trigger: Trigger) -> None:
         self._armed[number] = ArmedTrigger(trigger, self._step_list[number].at + trigger.within, self._acknowledged)
@@ -117,19 +115,19 @@ class WaitingSteps:
                 armed.deadline = at + RETRY_SECONDS
                 return
         self.drop(number, armed.describe_shortfall())
-        await self.withdraw_order()
+        await self.withdraw_request()
 
     def find_conflict(self, step: FaultStep) -> str | None:
-        """Returns why a step of the fault ``hold`` cannot give its orders, or None.
+        """Returns why a step of the fault ``hold`` cannot make its requests, or None.
 
-        It cannot while a waiting step has an order of its own, because both use the same files.
+        It cannot while a waiting step has a request of its own, because both use the same files.
         """
         if step.fault != HoldFault.name or self._event_stop.step is None:
             return None
         return f"{self._step_list[self._event_stop.step]} already makes processes stop at its own event"
 
-    def has_order(self, number: int) -> bool:
-        """Returns whether the active order belongs to this step."""
+    def has_request(self, number: int) -> bool:
+        """Returns whether the active request belongs to this step."""
         return self._event_stop.step == number
 
     def pop(self, number: int) -> FiredTrigger:
@@ -174,8 +172,11 @@ class WaitingSteps:
             return None
         return FiredTrigger(fired.at, fired.due, *caught)
 
-    async def withdraw_order(self) -> str | None:
-        """Withdraws an order that no step waits for. Nodes paused by a fault stay paused. Returns the error or None."""
+    async def withdraw_request(self) -> str | None:
+        """Withdraws a request that no step waits for. Returns the error or None.
+
+        Nodes paused by a fault stay paused.
+        """
         if (
             self._event_stop.step is None
             or self._event_stop.step in self._armed

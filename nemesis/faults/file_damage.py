@@ -13,8 +13,8 @@ Two rules keep the damage within the promises of systems:
   everything that a majority acknowledged is intact somewhere.
 - *The region* (parameter ``region``): ``unflushed``, the default, damages only bytes after those that the system itself
   recorded as durable (``durable_size``), as an unclean stop may. ``file`` damages any byte. Then another contract
-  applies. The broker's contract says: never serve damaged data, but hand over and rebuild. If such a run
-  loses data, that is weaker evidence of a bug.
+  applies. By the broker's contract, a broker with a damaged log never serves it: it hands over its leadership, and
+  copies the log from the new leader. If such a run loses data, that is weaker evidence of a bug.
 
 A process that has just flushed everything has nothing to damage, so the kill waits until there is unflushed data.
 

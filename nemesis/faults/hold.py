@@ -1,20 +1,20 @@
 """Hold: a process stops itself (SIGSTOP) right after an event of its event log, and continues at the heal.
 
-A stop over SSH needs 40 to 70 ms, which is too slow to hit the moment after an event. So the process stops itself. The
-order is a line in a file (:class:`assay.cluster.system.SupportsHold`) that the process reads after each event that it
-writes. Parameters:
+A stop over SSH needs 40 to 70 ms, which is too slow to hit the moment after an event. So the process stops itself on
+request. The request is a line in a file (:class:`assay.cluster.system.SupportsHold`) that the process reads after each
+event that it writes. Parameters:
 
 - ``event``: the event's name
 - ``key``: the event's key; if it is left out, any key
-- ``restart``: the targets are killed and started after the order was given, so that they write the events of a start
+- ``restart``: the targets are killed and started after the request was made, so that they write the events of a start
   (registered, recovered, became-follower). The random nemesis always does that, because other events may never come. In
   hand-written steps leave it out, and let another step provoke the event.
 - ``draw_event``: the event is drawn from those that the nodes' event logs have had at least three times in this run.
   If it has not come after half of the duration, the first target is killed and started, and an event of a start is
   taken instead. The evidence then has ``fell_back``. Older schedules call this parameter ``seen``.
 
-All targets get the order. Each stops by itself at the event, and the fault has taken effect if one of them stopped. At
-the heal the orders are withdrawn first, then the stopped processes continue.
+All targets get the request. Each stops by itself at the event, and the fault has taken effect if one of them stopped.
+At the heal the requests are withdrawn first, then the stopped processes continue.
 
 Proof: the process was seen stopped at the heal, and the last line of its event log is the requested event.
 """
@@ -41,7 +41,7 @@ CANNOT_HOLD: Final = (
 
 
 class HoldFault(ServerFault):
-    """Orders processes to stop after an event. The heal withdraws the order and continues the processes."""
+    """Requests processes to stop after an event. The heal withdraws the request and continues the processes."""
 
     name = "hold"
     description = "the process stops itself right after an event of its event log, and goes on at the heal"
@@ -63,10 +63,10 @@ class HoldFault(ServerFault):
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        system, event, key = _read_order(injection)
-        order = event if key is None else f"{event} {key}"
-        await _give_order(
-            injection, system, injection.targets, order, bool(injection.step.parameters.get("restart", False))
+        system, event, key = _read_request(injection)
+        request = event if key is None else f"{event} {key}"
+        await _request_stop(
+            injection, system, injection.targets, request, bool(injection.step.parameters.get("restart", False))
         )
         injection.evidence["event"] = event
         if _draws_event(injection.step.parameters):
@@ -121,8 +121,8 @@ def _draws_event(parameters: Mapping[str, Parameter]) -> bool:
     return bool(parameters.get("draw_event", parameters.get("seen", False)))
 
 
-def _read_order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
-    """Returns the system, the event and its key."""
+def _read_request(injection: Injection) -> tuple[SupportsHold, str, str | None]:
+    """Returns the system, and the event and its key after which processes must stop."""
     system, parameters = injection.context.system, injection.step.parameters
     if not isinstance(system, SupportsHold):
         raise TargetError(CANNOT_HOLD.format(system=system.name))
@@ -141,17 +141,19 @@ def _read_order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
     return system, str(event), None if key is None else str(key)
 
 
-async def _give_order(
-    injection: Injection, system: SupportsHold, nodes: Sequence[Node], order: str, restart: bool
+async def _request_stop(
+    injection: Injection, system: SupportsHold, nodes: Sequence[Node], request: str, restart: bool
 ) -> None:
-    async def give(node: Node) -> None:
+    """Writes the request, lines of ``SupportsHold.hold_file``, on these nodes."""
+
+    async def write(node: Node) -> None:
         evidence_of(injection, node)["before"] = await read_status(node)
-        await node.write_file(system.hold_file(node), f"{order}\n".encode())
+        await node.write_file(system.hold_file(node), f"{request}\n".encode())
         if restart:
             await node.kill()
             await node.start()
 
-    await on_each(nodes, give)
+    await on_each(nodes, write)
 
 
 async def _fall_back(injection: Injection, system: SupportsHold) -> None:
@@ -162,9 +164,9 @@ async def _fall_back(injection: Injection, system: SupportsHold) -> None:
             if (await node.process()).state is ProcessState.STOPPED:
                 return
         injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
-        # Orders all events of a start, because a single one may come too late: a broker registers only after its former
-        # session has expired.
-        await _give_order(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
+        # Requests a stop at every event of a start, because a single one may come too late: a broker registers only
+        # after its former session has expired.
+        await _request_stop(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
     except NodeError as error:
         injection.evidence["fell_back"] = str(error)
 

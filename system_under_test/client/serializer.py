@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 Serializer = Callable[[str, Any], bytes | None]
-"""Converts the key or value of a message to the named topic to bytes. The result None is sent as null.
+"""Converts a message's key or value to bytes. The arguments are the topic and the key or value, which may be None.
 
-The key or value may be None. An exception fails only that send."""
+The result None is sent as null. An exception fails only that send."""
 
 
 def as_bytes(topic: str, data: Any) -> bytes | None:

@@ -80,7 +80,8 @@ def decide_next_state(
         failed = [member for member in state.isr if not is_same_registration(member)]
         if not failed:
             return None
-        remaining = members.without(failed, policy.min_insync)  # too few stay: the failed move to the ELR
+        # If fewer than min.insync.replicas stay, `without` moves the failed members to the ELR.
+        remaining = members.without(failed, policy.min_insync)
         return remaining.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
     for group in (members.isr, members.elr):

@@ -123,8 +123,8 @@ async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callab
     before = sum(segment.size for segment in examined)
     # The pass may leave gaps between segments below its end. The compaction note must allow them first, and note where
     # the segment before each gap ends. Otherwise a gap would look like a loss.
-    await log.compaction_note.set_ends(log.find_gaps)
-    await log.compaction_note.allow_gaps(lambda: plan.end if log.truncations == plan.truncations else 0)
+    await log.compaction_note.set_gaps(log.find_gaps)
+    await log.compaction_note.allow_gaps_below(lambda: plan.end if log.truncations == plan.truncations else 0)
     for group in _group_segments(examined, log.config.segment_bytes, log.config.index_max_bytes, end):
         await current.rewrite(group, end, last)
     return CleaningResult(
@@ -224,7 +224,7 @@ class _Pass:
                 raise CleaningInterrupted
             following = log.segments[log.segments.index(group[-1]) + 1].base_offset
             if scan.next_offset < following:  # the new segment leaves a gap before the following one
-                await log.compaction_note.add_ends(
+                await log.compaction_note.add_gaps(
                     lambda: {following: scan.next_offset} if log.truncations == self.truncations else {}
                 )
             if not await swap.exchange_segments(log, group, scan, self.truncations):

@@ -92,7 +92,7 @@ class CompactionNote(LogStateFile):
         if not self.may_have_gaps:
             await self._update(lambda state: state)
 
-    async def allow_gaps(self, offset: Callable[[], int]) -> None:
+    async def allow_gaps_below(self, offset: Callable[[], int]) -> None:
         """Notes that segments may leave gaps below the offset that ``offset`` returns just before the write.
 
         Everything below that offset must be on disk.
@@ -100,16 +100,16 @@ class CompactionNote(LogStateFile):
         if offset() > self.gaps_below or self._written is None:
             await self._update(lambda state: state._replace(gaps_below=max(state.gaps_below, offset())))
 
-    async def set_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
-        """Notes all gaps: the base of the segment after each gap, to the end of the segment before it."""
-        await self._update(lambda state: state._replace(ends=tuple(sorted(ends().items()))))
+    async def set_gaps(self, gaps: Callable[[], Mapping[int, int]]) -> None:
+        """Notes all gaps. ``gaps`` maps the base of the segment after each gap to the end of the segment before it."""
+        await self._update(lambda state: state._replace(ends=tuple(sorted(gaps().items()))))
 
-    async def add_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
-        """Notes further gaps, as :meth:`set_ends`; does nothing if the earlier gaps are unknown."""
+    async def add_gaps(self, gaps: Callable[[], Mapping[int, int]]) -> None:
+        """Notes further gaps, as :meth:`set_gaps`; does nothing if the earlier gaps are unknown."""
 
         def add(state: CompactionState) -> CompactionState:
             known = dict(state.ends or ())
-            known |= {base: min(end, known.get(base, end)) for base, end in ends().items()}
+            known |= {base: min(end, known.get(base, end)) for base, end in gaps().items()}
             return state if state.ends is None else state._replace(ends=tuple(sorted(known.items())))
 
         if self.may_have_gaps:

@@ -1,10 +1,10 @@
 """The log of one partition: a list of segments, appended at the end, truncated only on request.
 
-Appends and reads do not await, so each is atomic on the event loop. Only opening, :meth:`Log.flush` and durable notes
-await. A leader appends without gaps. Offsets never change; compaction (``cleaner``) leaves gaps. ``segment_list`` has
-the state, and defines what survives a power loss.
+A *note* is a small file in the log's folder (``compaction_note``, ``damage``, ``preallocation``). Appends and reads do
+not await, so each is atomic on the event loop. Only opening, :meth:`Log.flush` and durable notes await.
 
-A *note* is a small file in the log's folder (``compaction_note``, ``damage``, ``preallocation``).
+A leader appends without gaps. Offsets never change; compaction (``cleaner``) leaves gaps. ``segment_list`` has the
+state, and defines what survives a power loss.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Log(SegmentList):
         return self.end_offset
 
     def append_some_replicated(self, data: bytes, max_expanded: int | None) -> tuple[int, int]:
-        """Appends entries as :meth:`append_replicated`. Returns how many bytes it appended, and how many decompressed.
+        """Appends entries as :meth:`append_replicated`. Returns the bytes appended, and their size after decompression.
 
         Stops after the entry at which the decompressed bytes reach ``max_expanded`` in total.
         """
@@ -233,9 +233,10 @@ class Log(SegmentList):
     async def prepare_truncation(self, offset: int) -> None:
         """Durably writes the notes for ``truncate_to(offset)``. That call or ``abandon_truncation`` must follow next.
 
-        If the truncated log will end after a gap, the gap must be noted now, because a crash before the next ``flush``
-        would lose it. A noted gap implies that everything below it is on disk, so the log is flushed first. Raises the
-        errors of ``truncate_to``, and ``OSError``.
+        Compaction may have removed the last offsets below ``offset``. Then the truncated log ends with a gap, which no
+        record shows. So the gap is noted now, because a crash before the next ``flush`` would lose it. A noted gap
+        implies that everything below it is on disk, so the log is flushed first. Raises the errors of ``truncate_to``,
+        and ``OSError``.
 
         Does nothing if the log was closed because its topic was deleted.
         """
@@ -255,8 +256,8 @@ class Log(SegmentList):
         Raises ``OSError``.
         """
         if self.compaction_note.may_have_gaps:
-            await self.compaction_note.add_ends(self.find_gaps)
-            await self.compaction_note.allow_gaps(lambda: max(self.find_gaps(), default=0))
+            await self.compaction_note.add_gaps(self.find_gaps)
+            await self.compaction_note.allow_gaps_below(lambda: max(self.find_gaps(), default=0))
 
     def _find_truncation_point(self, offset: int) -> TruncationPoint:
         # At the log's start the first segment stays, empty: its name records where the log starts.
@@ -285,7 +286,7 @@ class Log(SegmentList):
         await self.damage_note.write(lambda: self.found_damage)
 
     async def close_notes(self) -> None:
-        """Stops all notes, because the directory is about to be removed or renamed."""
+        """Lets no note be written any more, because the directory is about to be removed or renamed."""
         await self.compaction_note.close()
         await self.damage_note.close()
         await self.preallocation_note.close()

@@ -237,8 +237,8 @@ class SegmentList:
                 await self.storage.fsync_directory(self.directory)
                 self._durable_directory_changes = directory_changes
             if self.unflushed_gap_end:
-                await self.compaction_note.add_ends(self.find_gaps)
-                await self.compaction_note.allow_gaps(lambda: self.unflushed_gap_end)
+                await self.compaction_note.add_gaps(self.find_gaps)
+                await self.compaction_note.allow_gaps_below(lambda: self.unflushed_gap_end)
             self._durable_truncations = truncations
             self.flushed_offset = max(self.flushed_offset, self._flushing_to)
             if self.flushed_offset > self.end_offset:  # otherwise later appends would count as durable too early

@@ -165,7 +165,7 @@ def _decompress_lz4(data: bytes, magic: int, limit: int) -> bytes:
 def _replace_header_checksum(frame: bytes, start: int) -> bytes:
     """Replaces the header checksum by that of the bytes from ``start``.
 
-    4 leaves out the magic number, which is correct; 0 includes it, as messages of format 0 do.
+    ``start``: 4 leaves out the magic number, which is correct. 0 includes it, as messages of format 0 do.
     """
     if not frame.startswith(_LZ4_MAGIC):
         raise CompressionError("lz4: no frame")

@@ -97,7 +97,7 @@ class LeaderTerm:
             replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)
         replica.schedule_flush()
         if replica.end_counted_as_flushed() < log.end_offset:  # because of ``flush.messages``
-            replica.environment.on_flush_wanted(replica)
+            replica.environment.on_flush_messages_reached(replica)
         if replica.traits.wakes_followers:
             replica.append_readers.wake()
         self.advance()

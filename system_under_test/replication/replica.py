@@ -41,10 +41,10 @@ class ReplicaEnvironment:
     events: EventLog
     traits: ReplicationTraits
     """Rules that the historic defects change."""
-    on_flush_wanted: Callable[[Replica], None]
-    """Starts ``flush_until_counted``."""
-    on_flush_due: Callable[[Replica], object]
-    """Starts ``flush_all``."""
+    on_flush_messages_reached: Callable[[Replica], None]
+    """Called when ``flush.messages`` records are not flushed: starts ``Replica.flush_until_counted``."""
+    on_flush_ms_reached: Callable[[Replica], object]
+    """Called when a record has waited for ``flush.ms``: starts ``Replica.flush_all``."""
     on_damage: Callable[[Replica], None]
     """Called when a log turns out to lack durable records."""
     prepare_truncation: Callable[[Replica, int], Awaitable[None]]
@@ -157,14 +157,14 @@ class Replica:
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def end_counted_as_flushed(self) -> int:
-        """Returns the offset below which records count as flushed. A leader takes it as its own position.
+        """Returns the offset below which records count as flushed: ``flush.messages - 1`` records need not be flushed.
 
-        It is at most ``flush_messages - 1`` records above the offset that is really flushed.
+        A leader computes the high watermark from this offset of its own and the positions of its followers.
         """
         return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 
     async def flush_until_counted(self) -> None:
-        """Flushes until all records of the log count as flushed."""
+        """Flushes until all records of the log count as flushed (``end_counted_as_flushed``)."""
         while self.end_counted_as_flushed() < self.log.end_offset and not self.log.closed:
             await self.log.flush()
             self.advance()
@@ -173,7 +173,7 @@ class Replica:
         """Schedules a flush within ``flush.ms`` of an append."""
         if self._flush_timer is None:
             loop = asyncio.get_running_loop()
-            self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self.environment.on_flush_due, self)
+            self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self.environment.on_flush_ms_reached, self)
 
     async def flush_all(self) -> None:
         """Flushes the whole log, because some records have waited for ``flush.ms``."""

@@ -60,7 +60,7 @@ class Replicas:
             config.replica_lag_time_max_ms / 1000,
             events,
             traits,
-            self._on_flush_wanted,
+            self._on_flush_messages_reached,
             lambda replica: background.spawn(replica.flush_all(), f"flush in time of {replica.key}"),
             self._on_damage_found,
             self._prepare_truncation,
@@ -355,7 +355,7 @@ class Replicas:
         except OSError as error:
             _log.error("%s: the note of its damage could not be written: %s", replica.key, error)
 
-    def _on_flush_wanted(self, replica: Replica) -> None:
+    def _on_flush_messages_reached(self, replica: Replica) -> None:
         if replica.key not in self._flushing:
             self._flushing[replica.key] = None
             self._background.spawn(self._flush(replica), f"flush of {replica.key}")

@@ -27,7 +27,7 @@ class LogStateFile:
         self._closed = False
 
     async def close(self) -> None:
-        """Ends all writes, because the directory is about to be removed."""
+        """Waits for the write in progress, and lets no other begin, because the directory is about to be removed."""
         async with self._writing:
             self._closed = True
 

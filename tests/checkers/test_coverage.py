@@ -128,7 +128,7 @@ def test_a_fault_that_was_not_healed_or_failed_in_part_is_a_reason_however_many_
     many = [times(number) for number in range(40)]
     for other, reason in (
         (FaultTimes(50, "kill", 50_000, None, failed=True, took_effect=False), "never healed"),
-        (FaultTimes(50, "kill", None, None, failed=True, took_effect=False, since=50_000), "never injected"),
+        (FaultTimes(50, "kill", None, None, failed=True, took_effect=False, earliest_begin=50_000), "never injected"),
         (FaultTimes(50, "kill", 50_000, 51_000, failed=True, took_effect=True), "failed in part"),
     ):
         (found,), warnings = _find_fault_reasons([*many, other])

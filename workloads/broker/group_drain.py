@@ -50,8 +50,11 @@ from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_part
 SETTLING_SECONDS: Final = 3.0
 """Seconds for a group to settle: twice the rebalance timeout of members."""
 STEADY_SECONDS: Final = 9.0
-"""Seconds of :func:`stay_in_group`. :func:`catch_up` runs before it. The check ``restless-group`` counts generations
-only from half of the contract's group deadline on, so these two phases together must take longer than that half."""
+"""Seconds of :func:`stay_in_group`.
+
+This phase and :func:`catch_up`, which runs before it, must together last longer than half of the contract's group
+deadline. Until then the check ``restless-group`` accepts new generations.
+"""
 STEADY_EVERY: Final = 0.05
 REJOINED_POLLS: Final = 15
 """Number of polls of each worker. Each takes about 0.2 s, so a rebalance ends during these polls."""
@@ -83,10 +86,10 @@ class GroupDrain(Generator, frozen=True):
             argument = {"group": self.group, "until": sentinels}
             return Invoke(Operation(PollGroup.f, argument=argument, phase=Phase.DRAIN), context.pick()), following
         for partition in missing:
-            if not partition.open and partition.not_before <= context.time:
+            if not partition.in_flight and partition.not_before <= context.time:
                 operation, changed = partition.send_sentinel()
                 return Invoke(operation, context.pick()), following._replace_partition(changed)
-        later = [partition.not_before for partition in missing if not partition.open]
+        later = [partition.not_before for partition in missing if not partition.in_flight]
         return Pending(min([until, *later])), following
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
@@ -98,7 +101,7 @@ class GroupDrain(Generator, frozen=True):
             sentinel = completion.result["offset"] if completion.outcome is Outcome.OK else None
             not_before = event.time + PAUSE
             return self._replace_partition(
-                msgspec.structs.replace(sent, open=False, sentinel=sentinel, not_before=not_before)
+                msgspec.structs.replace(sent, in_flight=False, sentinel=sentinel, not_before=not_before)
             )
         if event.operation.phase is not Phase.DRAIN or completion.outcome is not Outcome.OK:
             return self

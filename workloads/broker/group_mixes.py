@@ -59,10 +59,10 @@ from assay.workloads.broker.mixes import (
 )
 from assay.workloads.broker.offsets_client import (
     GUISES,
+    MEMBERLESS,
+    MEMBERLESS_RETENTION,
     MEMBERS,
     RETENTION,
-    TOOLS,
-    TOOLS_RETENTION,
     Commit,
     CommitAsNonMember,
 )
@@ -216,7 +216,7 @@ REWINDS: Final = WorkloadMix(
 
 
 def _add_coordinator_changes(system: System, settings: Settings) -> WeightedSources:
-    groups = tuple(dict.fromkeys(find_coordinator_partition(group) for group in (MEMBERS, TOOLS)))
+    groups = tuple(dict.fromkeys(find_coordinator_partition(group) for group in (MEMBERS, MEMBERLESS)))
     return [pace(0.7, topic_changes.move_and_revert(groups, settings.nodes))]
 
 
@@ -257,13 +257,13 @@ def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator
     def make_commit(number: int, key: str, client: str) -> Operation:
         return Operation(Commit.f, key, {"number": number, "offset": number % OFFSETS, "client": client})
 
-    keys = [f"{TOOLS}/{partition}" for partition in partitions]
+    keys = [f"{MEMBERLESS}/{partition}" for partition in partitions]
     return mixed_traffic.try_as_regular_and_newcomer(keys, make_commit, closing=closing)
 
 
 def _close_with_coordinator_change(system: System, settings: Settings) -> Source:
     """Changes the coordinator once more. All clients must find the new coordinator."""
-    shifts = topic_changes.change_leaders([find_coordinator_partition(TOOLS)], settings.nodes)
+    shifts = topic_changes.change_leaders([find_coordinator_partition(MEMBERLESS)], settings.nodes)
     return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
 
 
@@ -305,7 +305,7 @@ EXPIRY: Final = WorkloadMix(
     },
     contract=_adapt_contract_to_expiry,
     # Groups whose members may all be absent for a moment must not lose offsets.
-    client={RETENTION: (TOOLS_RETENTION,)},
+    client={RETENTION: (MEMBERLESS_RETENTION,)},
 )
 
 

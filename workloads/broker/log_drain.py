@@ -35,7 +35,7 @@ class PartitionDrain(msgspec.Struct, frozen=True):
     - ``attempts``: number of the last sentinel; the next sentinel's value is ``-(attempts + 1)``
     - ``sentinel``: offset past which a process must read
     - ``reader``: process that reads the partition
-    - ``open``: whether an operation on the partition is in flight
+    - ``in_flight``: whether an operation on the partition is in flight
     - ``not_before``: time of the next operation
     - ``done``: whether a process has read past the sentinel
     """
@@ -46,14 +46,14 @@ class PartitionDrain(msgspec.Struct, frozen=True):
     attempts: int = 0
     sentinel: int | None = None
     reader: int | None = None
-    open: bool = False
+    in_flight: bool = False
     not_before: int = 0
     done: bool = False
 
     def send_sentinel(self) -> tuple[Operation, PartitionDrain]:
         attempt = self.attempts + 1
         argument: Any = {"values": [-attempt], "keys": [f"sentinel{attempt}"]} if self.keyed else [-attempt]
-        changed = msgspec.structs.replace(self, attempts=attempt, open=True)
+        changed = msgspec.structs.replace(self, attempts=attempt, in_flight=True)
         return Operation(Send.f, self.key, argument, Phase.SENTINEL), changed
 
 
@@ -71,7 +71,7 @@ class Drain(Generator, frozen=True):
     def op(self, context: Context) -> tuple[Answer, Generator]:
         until = self.until if self.until is not None else context.time + int(self.seconds * NANOSECONDS)
         waiting = [partition for partition in self.partitions if not partition.done]
-        if not waiting or (context.time >= until and not any(partition.open for partition in waiting)):
+        if not waiting or (context.time >= until and not any(partition.in_flight for partition in waiting)):
             return EXHAUSTED, self
         if context.time < until:
             for partition in waiting:
@@ -80,7 +80,7 @@ class Drain(Generator, frozen=True):
                     operation, after = self._make_operation(partition, context.processes[worker])
                     return Invoke(operation, worker), self._replace_partition(after, until)
         # ``op`` is called again after a completion, after the first pause, or at the deadline.
-        times = [until, *(partition.not_before for partition in waiting if not partition.open)]
+        times = [until, *(partition.not_before for partition in waiting if not partition.in_flight)]
         later = [time for time in times if time > context.time]
         return Pending(min(later, default=None)), Drain(self.partitions, self.seconds, until)
 
@@ -88,7 +88,7 @@ class Drain(Generator, frozen=True):
         if event.completed is None or event.operation.phase is Phase.MAIN:
             return self
         for partition in self.partitions:
-            if partition.key == event.operation.key and partition.open:
+            if partition.key == event.operation.key and partition.in_flight:
                 return self._replace_partition(_update_partition(partition, event), self.until)
         return self
 
@@ -97,7 +97,7 @@ class Drain(Generator, frozen=True):
 
         If the partition has a reader, only the worker of that process may continue.
         """
-        if partition.open or not context.free or partition.not_before > context.time:
+        if partition.in_flight or not context.free or partition.not_before > context.time:
             return None
         for worker in context.free_in_turn():
             if context.processes[worker] == partition.reader:
@@ -109,13 +109,15 @@ class Drain(Generator, frozen=True):
     def _make_operation(self, partition: PartitionDrain, process: int) -> tuple[Operation, PartitionDrain]:
         change = msgspec.structs.replace
         if partition.sentinel is None and partition.silent:
-            return Operation(End.f, partition.key, phase=Phase.DRAIN), change(partition, open=True)
+            return Operation(End.f, partition.key, phase=Phase.DRAIN), change(partition, in_flight=True)
         if partition.sentinel is None:
             return partition.send_sentinel()
         argument: dict[str, Any] = {"start": EARLIEST, "seek": partition.reader != process}
         if not partition.silent:
             argument["until"] = partition.sentinel
-        return Operation(Poll.f, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
+        return Operation(Poll.f, partition.key, argument, Phase.DRAIN), change(
+            partition, reader=process, in_flight=True
+        )
 
     def _replace_partition(self, changed: PartitionDrain, until: int | None) -> Drain:
         return Drain(replace_partition(self.partitions, changed), self.seconds, until)
@@ -127,15 +129,17 @@ def _update_partition(partition: PartitionDrain, event: OperationEvent) -> Parti
     completion = event.completed.completion
     if completion.outcome is not Outcome.OK:
         # After an unknown outcome the process and its position are gone. After a failed poll the position is unknown.
-        return change(partition, open=False, reader=None, not_before=event.time + PAUSE)
+        return change(partition, in_flight=False, reader=None, not_before=event.time + PAUSE)
     if event.operation.f == Send.f:
-        return change(partition, open=False, sentinel=completion.result["offset"])
+        return change(partition, in_flight=False, sentinel=completion.result["offset"])
     if event.operation.f == End.f:
-        return change(partition, open=False, sentinel=completion.result["offset"] - 1)
+        return change(partition, in_flight=False, sentinel=completion.result["offset"] - 1)
     end = completion.result["end"]
     assert partition.sentinel is not None
     stuck = end == completion.result["begin"]
-    return change(partition, open=False, done=end > partition.sentinel, not_before=event.time + PAUSE if stuck else 0)
+    return change(
+        partition, in_flight=False, done=end > partition.sentinel, not_before=event.time + PAUSE if stuck else 0
+    )
 
 
 def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: bool = False) -> Generator:

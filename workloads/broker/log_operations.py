@@ -135,8 +135,8 @@ class Send(Verb):
                 node=result.get("node"),
                 message_key=decode_key(record[0]),
                 tombstone=record[1] is None,
-                # A tombstone has no value, so the send's number is its timestamp. This timestamp is known even if the
-                # client died before it reported one.
+                # A tombstone carries no value, so the number in the send's argument is sent as its timestamp, by which
+                # readers recognise it. It is known even if the client died before it reported a timestamp.
                 timestamp=value if record[1] is None else result.get("timestamp"),
                 size=measure_record(record, get_packing(argument)),
             )

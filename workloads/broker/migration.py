@@ -39,7 +39,7 @@ COMMIT_ONE_IN: Final = 3
 """On average, one in this many operations of a member leaves or commits; all other operations are polls."""
 ROLLBACK_ONE_IN: Final = 60
 """On average, one in this many operations begins a rollback, while members switch modes."""
-MEMBERS: Final = 4
+MEMBER_COUNT: Final = 4
 """Number of workers that have a member."""
 
 
@@ -69,7 +69,7 @@ class Migration(Generator, frozen=True):
     holders: Mapping[str, Mapping[tuple[int, int], int]] = {}
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
-        context = context.restrict(sum(1 << worker for worker in list(iterate_bits(context.workers))[:MEMBERS]))
+        context = context.restrict(sum(1 << worker for worker in list(iterate_bits(context.workers))[:MEMBER_COUNT]))
         if not context.free:
             return PENDING, self
         step, before = self.step, self.before

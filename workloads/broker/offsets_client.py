@@ -21,11 +21,11 @@ GUISES: Final = ("no-one", "unknown", "neighbour")
 UNKNOWN_MEMBER: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
-TOOLS: Final = "tools"
+MEMBERLESS: Final = "tools"
 """A group without members, to which only clients outside of it commit, as tools do."""
 RETENTION: Final = "retention"
 """Client option: the retention in seconds of the offsets of group ``members``. The default is the brokers' setting."""
-TOOLS_RETENTION: Final = 24 * 3600.0
+MEMBERLESS_RETENTION: Final = 24 * 3600.0
 """Retention in seconds of the offsets of group ``tools``.
 
 With the brokers' setting, the offsets of this group without members might expire.
@@ -41,8 +41,8 @@ class OffsetsVerb(Verb):
     session: OffsetsSession
 
     def membership(self, group: str) -> Membership:
-        if group == TOOLS:
-            return self.session.membership("own", TOOLS, retention=TOOLS_RETENTION)
+        if group == MEMBERLESS:
+            return self.session.membership("own", MEMBERLESS, retention=MEMBERLESS_RETENTION)
         return self.session.membership("own", group, ("orders",), self.session.endpoint.options.get(RETENTION))
 
     async def enter(self) -> dict[str, Any]:
@@ -115,9 +115,9 @@ class Commit(OffsetsVerb):
 
     async def _try(self, operation: Operation, client: str) -> Completion:
         if client != NEWCOMER:
-            regular = self.session.membership("regular", TOOLS, retention=TOOLS_RETENTION)
+            regular = self.session.membership("regular", MEMBERLESS, retention=MEMBERLESS_RETENTION)
             return await self.commit(regular, operation, None)
-        newcomer = self.session.make_membership(TOOLS, (), TOOLS_RETENTION)
+        newcomer = self.session.make_membership(MEMBERLESS, (), MEMBERLESS_RETENTION)
         try:
             return await self.commit(newcomer, operation, None)
         finally:
@@ -193,13 +193,13 @@ class CommitAsNonMember(Commit):
         elif guise == "neighbour":
             generation = present or Generation(1, UNKNOWN_MEMBER, ())
         group = self.find_register(operation).partition("/")[0]
-        outsider = self.session.membership("outsider", group, retention=TOOLS_RETENTION)
+        outsider = self.session.membership("outsider", group, retention=MEMBERLESS_RETENTION)
         return await self.commit(outsider, operation, generation)
 
     @staticmethod
     def find_register(operation: Operation) -> str:
         key = str(operation.key)
-        return f"{TOOLS}/{key.partition('/')[2]}" if operation.argument["guise"] == "neighbour" else key
+        return f"{MEMBERLESS}/{key.partition('/')[2]}" if operation.argument["guise"] == "neighbour" else key
 
 
 class Fetch(OffsetsVerb):

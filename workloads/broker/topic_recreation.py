@@ -64,7 +64,7 @@ class TopicIncarnations(Generator, frozen=True):
     - ``read``: number of partitions read once more
     - ``value``: next value to send
     - ``uncertain``: an earlier request for this change has an unknown outcome, so the change may take effect later
-    - ``open``: number of unfinished operations on this incarnation
+    - ``in_flight``: number of unfinished operations on this incarnation
     - ``stage_end``: time at which the present stage may end
     - ``next_time``: time of the next operation
     """
@@ -77,7 +77,7 @@ class TopicIncarnations(Generator, frozen=True):
     partitions: int = PARTITIONS
     uncertain: bool = False
     changing: bool = False
-    open: int = 0
+    in_flight: int = 0
     adrift: int = 0
     read: int = 0
     value: int = ValueRange.RECREATED
@@ -93,16 +93,16 @@ class TopicIncarnations(Generator, frozen=True):
             return PENDING, self
         if self.stage == IncarnationStage.LIVING and context.time >= self.stage_end:
             return replace(self, stage=IncarnationStage.ENDING).op(context)
-        if self.stage == IncarnationStage.ENDING and not self.open:
+        if self.stage == IncarnationStage.ENDING and not self.in_flight:
             return replace(self, stage=IncarnationStage.READING).op(context)
-        if self.stage == IncarnationStage.READING and self.read == self.partitions and not self.open:
+        if self.stage == IncarnationStage.READING and self.read == self.partitions and not self.in_flight:
             return replace(self, stage=IncarnationStage.DELETING).op(context)
         if self.stage == IncarnationStage.LIVING:
             return self._use_incarnation(context)
         if self.stage == IncarnationStage.READING and self.read < self.partitions:
             argument = {"start": EARLIEST, "seek": True}
             operation = Operation(Poll.f, f"{self.topic}-{self.read}", argument)
-            return Invoke(operation, context.pick()), replace(self, read=self.read + 1, open=self.open + 1)
+            return Invoke(operation, context.pick()), replace(self, read=self.read + 1, in_flight=self.in_flight + 1)
         if (
             self.stage in (IncarnationStage.CREATING, IncarnationStage.DELETING, IncarnationStage.VERIFYING_DELETION)
             and not self.changing
@@ -123,9 +123,9 @@ class TopicIncarnations(Generator, frozen=True):
     def _use_incarnation(self, context: Context) -> tuple[Answer, Generator]:
         if self.partitions == PARTITIONS and not context.random_below(20, salt=41):
             operation = Operation(AddPartitions.f, self.topic, {"partitions": PARTITIONS + 1})
-            return Invoke(operation, context.pick()), replace(self, open=self.open + 1)
+            return Invoke(operation, context.pick()), replace(self, in_flight=self.in_flight + 1)
         operation = self._make_traffic(context, adrift=False)
-        return Invoke(operation, context.pick()), replace(self, open=self.open + 1, value=self.value + 3)
+        return Invoke(operation, context.pick()), replace(self, in_flight=self.in_flight + 1, value=self.value + 3)
 
     def _make_traffic(self, context: Context, *, adrift: bool) -> Operation:
         key = f"{self.topic}-{context.random_below(self.partitions, salt=42)}"
@@ -163,7 +163,7 @@ class TopicIncarnations(Generator, frozen=True):
             lost = completion.outcome is Outcome.INFO and error in UNANSWERED
             return self._end_change(context, operation.f, completion.outcome, completion.result, error, lost=lost)
         grown = operation.f == AddPartitions.f and completion.outcome is Outcome.OK
-        return replace(self, open=self.open - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
+        return replace(self, in_flight=self.in_flight - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
 
     def _end_change(
         self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool

@@ -59,7 +59,7 @@ def describe_missed(module: ModuleCoverage) -> str:
 
 
 def describe_function(function: FunctionCoverage) -> str:
-    """Returns text such as ``elect_unclean (lines 40-52)``."""
+    """Returns text such as ``elect_alone (lines 40-52)``."""
     return f"{function.name} (lines {function.first}-{function.last})"
 
 

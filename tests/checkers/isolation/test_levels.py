@@ -192,7 +192,7 @@ def test_a_wrong_certificate_is_rejected() -> None:
     strict = find_level("strict-serializable")
     assert (
         find_flaw(history, strict, [0, 2, 1])
-        == "a transaction that had returned before another one was called comes after it"
+        == "transaction 1 returned before transaction 2 was called, but comes after 2"
     )
 
 

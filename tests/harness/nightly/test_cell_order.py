@@ -32,7 +32,7 @@ def test_what_failed_then_what_never_ran_then_the_oldest() -> None:
 
 
 def test_an_attempt_that_the_machine_ended_says_nothing_of_its_cell() -> None:
-    for outcome in (Outcome.NO_ENGINE, Outcome.NO_DISK, Outcome.INTERRUPTED):
+    for outcome in (Outcome.NO_DOCKER, Outcome.NO_DISK, Outcome.INTERRUPTED):
         found = read_last_results(
             [[result("a", Outcome.PASS, started="1", seconds=3.0)], [result("a", outcome, started="2")]]
         )
@@ -92,5 +92,5 @@ def test_attempts_are_not_made_before_their_time() -> None:
 @given(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4))
 def test_a_cell_is_remembered_by_all_its_attempts(outcomes: list[Outcome]) -> None:
     found = read_last_results([[result("a", one, attempt=number) for number, one in enumerate(outcomes, 1)]])
-    said = [one for one in outcomes if one not in (Outcome.INTERRUPTED, Outcome.NO_ENGINE, Outcome.NO_DISK)]
+    said = [one for one in outcomes if one not in (Outcome.INTERRUPTED, Outcome.NO_DOCKER, Outcome.NO_DISK)]
     assert {name: one.needs_attention for name, one in found.items()} == ({"a": needs_attention(said)} if said else {})

@@ -96,12 +96,12 @@ def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch:
         pass
     printed = f"ERROR w.py::t[kill] - Failed: the cluster did not start: EngineError: {raised.value}"
     found, detail = classify(cell(cluster="docker"), AttemptEnd(1), printed, [SeenRun(None)], WELL)
-    assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value))
+    assert (found, detail) == (Outcome.NO_DOCKER, str(raised.value))
     cleared = (
         f"ERROR w.py::t[none] - assay.cluster.docker.engine.DockerEngineError: not undone: n3 removed: {raised.value}"
     )
     found, detail = classify(cell(cluster="docker"), AttemptEnd(1), cleared, [PASS], WELL)
-    assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value)), "after a run whose verdict is pass"
+    assert (found, detail) == (Outcome.NO_DOCKER, str(raised.value)), "after a run whose verdict is pass"
     other = "ERROR w.py::t[none] - AssertionError: something else"
     assert classify(cell(cluster="docker"), AttemptEnd(1), other, [PASS], WELL)[0] is Outcome.UNKNOWN
     failing = [SeenRun("fail", ("phantom",))]
@@ -113,8 +113,8 @@ def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch:
 @pytest.mark.parametrize("ended", [AttemptEnd(1), AttemptEnd(-9), AttemptEnd(-6, Outcome.HUNG, "no end")])
 def test_an_engine_that_is_gone_and_a_full_disk_are_looked_for_where_nothing_is_said(ended: AttemptEnd) -> None:
     gone = MachineState(disk_full=lambda: False, docker_answers=lambda: False)
-    assert classify(cell(cluster="docker"), ended, "", [], gone)[0] is Outcome.NO_ENGINE
-    assert classify(cell(cluster="sim"), ended, "", [], gone)[0] is not Outcome.NO_ENGINE
+    assert classify(cell(cluster="docker"), ended, "", [], gone)[0] is Outcome.NO_DOCKER
+    assert classify(cell(cluster="sim"), ended, "", [], gone)[0] is not Outcome.NO_DOCKER
     full = MachineState(disk_full=lambda: True, docker_answers=lambda: True)
     assert classify(RUN, ended, "", [], full) == (Outcome.NO_DISK, "the disk of the store is full")
 

@@ -247,7 +247,7 @@ def test_a_record_that_is_damaged_after_its_key_was_read_stops_the_pass(monkeypa
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "b1", "a2", "c1", "d1", "e1", "a3"))
-        allow_gaps = log.compaction_note.allow_gaps
+        allow_gaps = log.compaction_note.allow_gaps_below
 
         async def damage_and_allow_gaps(find_end: Callable[[], int]) -> None:
             flip_bit(bench.disk, 3, 7)
@@ -679,7 +679,7 @@ def test_a_start_finishes_a_swap_after_which_nothing_is_left_of_the_segments(cle
     async def scenario(bench: Bench) -> None:
         await four_segments(bench)
         await bench.open(clean=True, recovery_point=10)
-        await bench.log.compaction_note.allow_gaps(lambda: 6)
+        await bench.log.compaction_note.allow_gaps_below(lambda: 6)
         await bench.log.close()
         bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6, 0)}", b"")
         await bench.open(clean=clean, recovery_point=10)
@@ -695,7 +695,7 @@ def test_a_damaged_swap_file_whose_segments_are_partly_gone_damages_the_log(clea
     async def scenario(bench: Bench) -> None:
         segments = await four_segments(bench)
         await bench.open(clean=True, recovery_point=10)
-        await bench.log.compaction_note.allow_gaps(lambda: 9)
+        await bench.log.compaction_note.allow_gaps_below(lambda: 9)
         await bench.log.close()
         swapped = bytearray(segments["0"] + segments["3"])
         swapped[-1] ^= 1

@@ -64,7 +64,7 @@ def test_gaps_are_allowed_up_to_an_offset_which_a_cut_lowers() -> None:
         await note.truncate(3)
         assert not note.may_have_gaps, "a log that is not compacted has no such file"
         for allowed in (30, 20):
-            await note.allow_gaps(lambda allowed=allowed: allowed)
+            await note.allow_gaps_below(lambda allowed=allowed: allowed)
         assert (note.gaps_below, opened(disk).gaps_below) == (30, 30)
         await note.truncate(25)
         assert (note.gaps_below, opened(disk).gaps_below) == (25, 25)
@@ -76,12 +76,12 @@ def test_a_gap_may_begin_no_earlier_than_noted_which_a_cut_forgets() -> None:
     async def check() -> None:
         disk = SimDisk(Random(1))
         note = opened(disk)
-        await note.allow_gaps(lambda: 30)
-        await note.add_ends(lambda: {20: 15})
+        await note.allow_gaps_below(lambda: 30)
+        await note.add_gaps(lambda: {20: 15})
         assert opened(disk).allows_gap(1, 30), "an earlier version, too, would have noted no more"
-        await note.set_ends(lambda: {10: 7, 20: 15})
-        await note.add_ends(lambda: {20: 14, 30: 28})
-        await note.add_ends(lambda: {20: 16})
+        await note.set_gaps(lambda: {10: 7, 20: 15})
+        await note.add_gaps(lambda: {20: 14, 30: 28})
+        await note.add_gaps(lambda: {20: 16})
         for one in (note, opened(disk)):
             assert [one.allows_gap(*gap) for gap in ((7, 10), (6, 10), (14, 20), (13, 20), (28, 30), (24, 25))] == [
                 True, False, True, False, True, False,
