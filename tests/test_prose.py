@@ -227,6 +227,7 @@ def test_each_name_in_backquotes_occurs_in_code() -> None:
     folders = LEFT.keys() - {"docs", "tests"}
     texts = {path: path.read_text() for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))}
     names = {part for path in texts for part in path.relative_to(ROOT).with_suffix("").parts} | NOT_OF_THE_PROJECT
+    names.update(path.stem for folder in ("docs", "tests") for path in (ROOT / folder).rglob("*.*"))
     for text in texts.values():
         names.update(re.findall(r"\w+", BACKQUOTED.sub(" ", text)))
     stale = [

@@ -8,9 +8,9 @@ from typing import Any
 
 from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads.broker.migration import MEMBERS, MemberState, Migration, migration
+from assay.workloads.broker.migration import MEMBER_COUNT, MemberState, Migration, migration
 
-KEYS = tuple(f"orders-{index}" for index in range(MEMBERS))
+KEYS = tuple(f"orders-{index}" for index in range(MEMBER_COUNT))
 OPERATIONS = 1_500
 
 
@@ -28,12 +28,12 @@ class Member:
 def played(seed: int) -> int:
     """Members take different times, some answers are failures, and some never come. The last step."""
     rng, generator = random.Random(seed), migration(KEYS)
-    members, processes, assignments = [Member() for _ in range(MEMBERS)], list(range(MEMBERS)), 0
+    members, processes, assignments = [Member() for _ in range(MEMBER_COUNT)], list(range(MEMBER_COUNT)), 0
     reached = 0
     for turn in range(OPERATIONS):
         busy = sum(1 << worker for worker, one in enumerate(members) if one.under_way is not None)
-        every = (1 << MEMBERS) - 1
-        context = Context(turn, every & ~busy, busy, every, tuple(processes), turn % MEMBERS, rng.getrandbits(64))
+        every = (1 << MEMBER_COUNT) - 1
+        context = Context(turn, every & ~busy, busy, every, tuple(processes), turn % MEMBER_COUNT, rng.getrandbits(64))
         if every & ~busy and rng.random() < 0.7:
             answer, following = generator.op(context)
             if isinstance(answer, Invoke):
@@ -79,7 +79,7 @@ def ended(
     completed = Completed(1, processes[worker], "w", operation, Completion(outcome, result), 1, 2)
     event = OperationEvent(worker, processes[worker], operation, 2, completed)
     if outcome is Outcome.INFO:
-        processes[worker] += MEMBERS
+        processes[worker] += MEMBER_COUNT
     return generator.update(context, event)
 
 
@@ -89,15 +89,15 @@ def test_members_are_in_one_mode_or_in_two_that_follow_each_other() -> None:
 
 def test_a_step_waits_for_partitions_that_were_added_and_held_since() -> None:
     """A member of the step before may have committed there to the store that the step after does not read."""
-    every = (1 << MEMBERS) - 1
-    members = {worker: MemberState(worker, 1) for worker in range(MEMBERS)}
+    every = (1 << MEMBER_COUNT) - 1
+    members = {worker: MemberState(worker, 1) for worker in range(MEMBER_COUNT)}
     held = {key: {(worker, worker): 1} for worker, key in enumerate(KEYS)}
 
     def following(holds: dict[tuple[int, int], int]) -> set[int]:
         generator = Migration(KEYS, step=1, before=0, members=members, holders={**held, "orders-9": holds})
         steps = set()
         for chance in range(20):  # now and then the operator thinks better of it
-            context = Context(1, every, 0, every, tuple(range(MEMBERS)), 0, chance)
+            context = Context(1, every, 0, every, tuple(range(MEMBER_COUNT)), 0, chance)
             _, after = generator.op(context)
             assert isinstance(after, Migration)
             steps.add(after.step)
