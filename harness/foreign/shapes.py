@@ -51,8 +51,12 @@ def _is_collection_or_nil(value: Any) -> bool:
     return value is None or _is_collection(value)
 
 
-def _is_sequential_read(value: Any) -> bool:
-    return isinstance(value, tuple) and (len(value) != 2 or isinstance(value[1], tuple) or value[0] is None)
+def _is_series_reading(value: Any) -> bool:
+    """Returns whether a value may be ``[series [last ... first]]``, or the parts alone in a history with keys.
+
+    The check examines the form further, because two parts alone look like a series with its parts.
+    """
+    return isinstance(value, tuple)
 
 
 def _is_not_nil(value: Any) -> bool:
@@ -321,7 +325,7 @@ WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "comments": _WRITES,
     "sequential": {
         "write": OperationShape(allows=allow_echo),
-        "read": OperationShape(result_fits=_is_sequential_read, result_text="[series [last ... first]]"),
+        "read": OperationShape(result_fits=_is_series_reading, result_text="[series [last ... first]]"),
     },
     "adya-g2": _ADYA_INSERTS,
     "g2": _ADYA_INSERTS,

@@ -322,6 +322,18 @@ VISIBILITY: dict[str, Case] = {
         "sequential", [*adds(5, f="write"), *series('"5_2"', '"5_1"', "nil")], [], fail("nonsequential-read"),
     ),
     "the first parts": ("sequential", [*adds(5, f="write"), *series("nil", '"5_1"', '"5_0"')], [], PASS),
+    "both parts of a series with a key": (
+        "sequential",
+        [*adds("#jepsen.independent.Tuple[5 5]", f="write"),
+         *read('#jepsen.independent.Tuple[5 ["5_1" "5_0"]]', called="#jepsen.independent.Tuple[5 nil]")],
+        [], PASS,
+    ),
+    "the second of two parts of a series with a key": (
+        "sequential",
+        [*adds("#jepsen.independent.Tuple[5 5]", f="write"),
+         *read('#jepsen.independent.Tuple[5 ["5_1" nil]]', called="#jepsen.independent.Tuple[5 nil]")],
+        [], fail("nonsequential-read"),
+    ),
     "no part": ("sequential", [*adds(5, f="write"), *series("nil", "nil", "nil")], [], PASS),
     "as Jepsen writes a causal order": (
         "causal",
