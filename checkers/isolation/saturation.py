@@ -220,7 +220,8 @@ class Saturation:
         self._focus: Collection[int] | None = None
 
     def focus(self, nodes: Collection[int]) -> None:
-        """Limits choices to these nodes, and rules to the keys that they write.
+        """Limits ``saturate`` to the keys that these nodes write, and ``list_choices`` to choices whose first edge begins
+        at one of the nodes.
 
         The caller guarantees that no choice between other nodes depends on these (``decomposition``).
         """
@@ -257,7 +258,7 @@ class Saturation:
         return bool(self._reach[source, target >> 3] >> (target & 7) & 1)
 
     def saturate(self) -> None:
-        """Adds edges until no rule adds one. Raises ``Conflict`` or ``SearchLimitReached``."""
+        """Adds edges until no choice forces another one. Raises ``Conflict`` or ``SearchLimitReached``."""
         if not self._is_closed:
             self._close()
         while True:
@@ -361,7 +362,7 @@ class Saturation:
         return found
 
     def _derive(self, accesses: _KeyProblem) -> list[Edge]:
-        """Returns the edges that the rules add for one key."""
+        """Returns the edges that the choices of one key force, because the other edge would close a cycle."""
         problem, key, writers, readers, read_from = (
             self.problem, accesses.key, accesses.writers, accesses.readers, accesses.read_from,
         )  # fmt: skip
