@@ -220,8 +220,9 @@ class Saturation:
         self._focus: Collection[int] | None = None
 
     def focus(self, nodes: Collection[int]) -> None:
-        """Limits ``saturate`` to the keys that these nodes write, and ``list_choices`` to choices whose first edge begins
-        at one of the nodes.
+        """Limits ``saturate`` to the keys that these nodes write.
+
+        ``list_choices`` then returns only the choices whose first edge begins at one of the nodes.
 
         The caller guarantees that no choice between other nodes depends on these (``decomposition``).
         """
