@@ -98,6 +98,7 @@ def test_the_compare_and_set_of_the_third_chapter_races_without_the_lock(pyteste
     assert verdicts(result) == {"racy.py::test_kv[none]": "FAILED", "locked.py::test_kv[none]": "PASSED"}
 
 
+@pytest.mark.long
 def test_the_job_queue_of_the_ready_made_workload_loses_jobs_in_a_kill_alone(pytester: pytest.Pytester) -> None:
     page = (GUIDE.parent / "concepts" / "workloads.md").read_text()
     (test,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -79,7 +79,13 @@ def hanging(session: pytest.Pytester, source: str, *options: str) -> pytest.RunR
     return session.runpytest_subprocess("-p", "helpers.time_limit", "-p", "no:cacheprovider", *options)
 
 
-@pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "1")], ids=["alone", "in a worker"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("-p", "no:xdist"), id="alone"),
+        pytest.param(("-n", "1"), id="in a worker", marks=pytest.mark.long),
+    ],
+)
 def test_a_test_that_hangs_fails_with_its_name_and_its_stack(session: pytest.Pytester, options: tuple[str]) -> None:
     done = hanging(session, IN_THE_TEST, *options)
     done.assert_outcomes(failed=1, passed=1)

@@ -48,7 +48,7 @@ WITH: Final = {"log": ("statements",), "reported": ("statements",), "register-ca
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=() if number % 20 == 0 else pytest.mark.long) for number, path in enumerate(STORED)],
+    [pytest.param(path, marks=() if number % 40 == 0 else pytest.mark.long) for number, path in enumerate(STORED)],
     ids=lambda path: "/".join(path.parts[-3:-1]),
 )
 def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:
@@ -92,9 +92,9 @@ def objects(family: str) -> list[Row]:
 @pytest.mark.parametrize(
     ("make", "family"),
     [
-        pytest.param(partial(logs, said=False), "log", id="log"),
+        pytest.param(partial(logs, said=False), "log", id="log", marks=pytest.mark.long),
         pytest.param(partial(logs, said=True), "statements", id="statements"),
-        pytest.param(registers, "register", id="register"),
+        pytest.param(registers, "register", id="register", marks=pytest.mark.long),
         *(pytest.param(partial(objects, family), family, id=family) for family in OBJECTS),
     ],
 )

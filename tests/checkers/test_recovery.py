@@ -97,7 +97,7 @@ def compute(faults: Sequence[dict[str, Any]], rows: Sequence[Row]) -> set[Recove
 
 
 @pytest.mark.parametrize("opens", [DuckDB, SQLite])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=() if seed < 8 else pytest.mark.long) for seed in range(20)])
 def test_times_are_those_of_the_definition(tmp_path: Path, seed: int, opens: type[Engine]) -> None:
     draw = random.Random(seed)
     faults, rows = make_faults(draw), make_effects(draw)

@@ -179,7 +179,7 @@ def rest(made: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-@pytest.mark.parametrize("broker_id", [-1, 1, 2])
+@pytest.mark.parametrize("broker_id", [-1, pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_second_process_ends_before_it_reads_anything_of_the_directory(
     tmp_path: Path, broker_id: int, stopped: bool
 ) -> None:

@@ -85,6 +85,7 @@ def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_an_operation_that_is_not_the_models_is_reported_on_spark_too(application: Any, tmp_path: Path) -> None:
     reader = open_stored_operations(stored(tmp_path / "history", table([("a", [operation("pop", 1, call=0, ret=1)])])))
     for engines in (Engines("duckdb"), Shared(application)):

@@ -345,7 +345,7 @@ def test_a_model_that_cannot_be_pickled_is_one_clear_error_on_spark(spark: OnSpa
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("again", [0, 2])
+@pytest.mark.parametrize("again", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_a_key_that_spark_does_not_answer_once_is_an_error(
     again: int, spark: OnSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

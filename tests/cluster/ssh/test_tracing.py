@@ -167,7 +167,7 @@ def test_a_system_that_does_not_say_where_its_data_are_has_no_proof(traces: Trac
     seen = traces.run(["sh", "-c", "echo x >> data/old"], folder="")
     assert seen.changes is None
     assert seen.not_proved is not None
-    assert "`data_folder`" in seen.not_proved
+    assert "method data_folder" in seen.not_proved
 
 
 def test_what_cannot_be_followed_is_no_proof(traces: Traces) -> None:

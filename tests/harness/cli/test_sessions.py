@@ -82,7 +82,8 @@ import pathlib, signal, subprocess, sys, time
 {first}
 child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"])
 try:
-    (pathlib.Path({here!r}) / "child").write_text(str(child.pid))
+    (pathlib.Path({here!r}) / "part").write_text(str(child.pid))
+    (pathlib.Path({here!r}) / "part").rename(pathlib.Path({here!r}) / "child")  # complete, once it exists
     {then}
     time.sleep(600)
 except KeyboardInterrupt:

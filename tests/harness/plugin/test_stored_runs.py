@@ -103,7 +103,7 @@ def test_a_folder_of_runs_is_no_project_because_it_was_taken_for_the_rootdir(
     assert not executed(project)
 
 
-@pytest.mark.parametrize("module", ["", ".test_evil"])
+@pytest.mark.parametrize("module", [pytest.param("", marks=pytest.mark.long), ".test_evil"])
 def test_a_package_among_stored_runs_is_not_imported(project: pytest.Pytester, module: str) -> None:
     run = find_run(project).rename(project.path / "store" / "r1")
     (run / "__init__.py").write_text(EVIL)

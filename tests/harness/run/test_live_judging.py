@@ -94,6 +94,7 @@ def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path
     asyncio.run(play())
 
 
+@pytest.mark.long
 def test_it_leaves_no_temporary_files_when_it_is_asked_to_end_at_its_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -276,6 +276,7 @@ def test_any_flipped_bit_of_an_index_is_noticed_whatever_is_read_first() -> None
     run(scenario)
 
 
+@pytest.mark.long
 def test_any_flipped_bit_of_an_index_by_time_is_noticed_whatever_is_looked_up_first() -> None:
     """After a clean stop, when it is believed. Unnoticed, retention would take a segment too early, or never."""
     stamps = [10, 20, 15, 15, 20, 30, 20, 40, 40, 50, 10, 60]

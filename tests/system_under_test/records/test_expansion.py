@@ -159,7 +159,7 @@ def test_no_object_is_made_for_an_inner_message(monkeypatch: pytest.MonkeyPatch,
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("magic", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_greatest_sets_are_worked_on_in_many_steps(magic: int) -> None:
     one = encode(Message(0, magic, 0, None, None, None))
     data = packed(one * MAX_INNER_MESSAGES, MAX_INNER_MESSAGES, magic=magic)

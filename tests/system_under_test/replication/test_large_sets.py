@@ -249,7 +249,7 @@ async def append_beside_large_sets(version: str, number: int, magic: int) -> tup
     return steps, [leader.counts for leader in leaders]
 
 
-@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+@pytest.mark.parametrize("version", ["0.9.0", pytest.param("0.10.2", marks=pytest.mark.long)])
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("number", [0, 1], ids=["the same partition", "another partition"])
 def test_a_small_set_waits_for_no_large_ones(version: str, number: int, magic: int) -> None:
