@@ -28,6 +28,7 @@ import enum
 import posixpath
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -209,14 +210,19 @@ class _Region:
 
 
 async def _find_active_files(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict[str, _Region]:
-    """Returns the last file of each folder, with its region."""
+    """Returns the last file of each folder, with its region.
+
+    A file that the system removes meanwhile is left out, such as that of a replica that moves away.
+    """
     files: dict[str, int] = {}
     for pattern in system.data_files(node):
         files |= await node.find_files(pattern)
     newest = {posixpath.dirname(path): path for path in sorted(files)}
-    return {
-        path: _Region(0 if whole else await system.durable_size(node, path), files[path]) for path in newest.values()
-    }
+    found: dict[str, _Region] = {}
+    for path in newest.values():
+        with suppress(FileNotFoundError):
+            found[path] = _Region(0 if whole else await system.durable_size(node, path), files[path])
+    return found
 
 
 def _assign_files(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:

@@ -71,6 +71,24 @@ def test_more_than_a_minority_is_refused_before_anything_is_killed(way: str) -> 
     assert not any("kill" in node.calls for node in play.cluster.nodes)
 
 
+def test_a_file_that_the_system_removes_meanwhile_is_left_alone() -> None:
+    """A replica may move away between the listing of its files and the look at them."""
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "garbage-tail", parse_target("n2"), 5.0),)))
+    node, measure = play.cluster.node("n2"), play.system.durable_size
+    node.files = {path: bytes(range(200)) for path in PATHS}
+
+    async def remove_first(node: Any, path: str) -> int:
+        if path == PATHS[0]:
+            raise FileNotFoundError(2, "no such file", path)
+        return await measure(node, path)
+
+    play.system.durable_size = remove_first  # type: ignore[method-assign]
+    play.play()
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
+    assert node.files[PATHS[0]] == bytes(range(200))
+    assert all(len(node.files[path]) > 200 for path in PATHS[1:])
+
+
 @pytest.mark.parametrize("way", ["truncate-tail", "corrupt"])
 def test_where_nothing_lies_in_the_region_nothing_took_effect(way: str) -> None:
     play = Play(FaultSchedule(1, (FaultStep(2.0, way, parse_target("n2"), 5.0),)))
