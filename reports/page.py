@@ -35,6 +35,8 @@ from assay.reports.panel import LEFT, RIGHT
 from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, draw_timeline
 
+PAGE: Final = "report.html"
+"""Name of the page in the folder of its run."""
 OWN: Final = re.compile(html.HEAD + rb'<meta name="generator" content="assay report">')
 """Matches each page of ``assay report``."""
 VISIBLE_FINDINGS: Final = 2
@@ -49,7 +51,7 @@ def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
     ``history``: the run's history, if the caller has opened it. Raises ``FileNotFoundError`` if there is no such
     folder, and ``OSError`` if the page cannot be written.
     """
-    target = run_dir / "report.html"
+    target = run_dir / PAGE
     write_atomically(target, render_html(read_report(run_dir, history)).encode())
     return target
 

@@ -5,11 +5,14 @@ is judged. ``checkers.exposure`` explains claims.
 """
 
 import math
+import re
 from typing import Annotated, Final
 
 import msgspec
 
 FILE: Final = "sensitivity.json"
+OWN: Final = re.compile(rb"\{\s*\"shares\":")
+"""Matches the start of this file."""
 LOW_SHARE: Final = 0.8
 """Below this share of caught violations, the reports of runs and of nights of runs mark a run."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]

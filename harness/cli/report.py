@@ -86,15 +86,14 @@ def _render_run(path: Path, target: Path | None) -> Path:
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.files import describe_outside_logs
     from assay.reports.model import read_report
-    from assay.reports.page import OWN, render, render_html
+    from assay.reports.page import OWN, PAGE, render, render_html
 
     stored = open_stored(path)
     if stored.run is None:
         raise InputError(
             f"{path} is a history without its run: give --model or --workload, or the path of the run folder"
         )
-    if target is not None:
-        require_own_output(target, OWN)
+    require_own_output(target or stored.run / PAGE, OWN)
     history = open_history(stored.history)
     history.require_no_missing_values()
     for line in describe_outside_logs(stored.run):

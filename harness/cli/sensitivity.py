@@ -61,11 +61,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
     from assay.checkers.engine import Engines
-    from assay.checkers.judging.sensitivity import FILE
+    from assay.checkers.judging.sensitivity import FILE, OWN
     from assay.checkers.judging.verdict import Verdict
     from assay.harness.cli.command import hide_pandas
     from assay.harness.cli.time_estimate import show_estimate
-    from assay.harness.core.files import write_atomically
+    from assay.harness.core.files import write_output
     from assay.harness.run.registry import Registry
     from assay.harness.sensitivity.measure import measure
     from assay.harness.stored.by_contract import judge_again, open_stored
@@ -98,8 +98,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         show(describe(measured))
     if stored.run is not None and not arguments.anomaly:
         try:
-            write_atomically(stored.run / FILE, data)
-        except OSError as error:  # the run of another user, or one that was deleted meanwhile
+            write_output(stored.run / FILE, data, OWN)
+        except OSError as error:  # the run of another user, one that was deleted meanwhile, or a file of others
             note(f"not written: {stored.run / FILE}: {error}")
         else:
             note(f"written: {stored.run / FILE}; `assay report {stored.run}` draws it")

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import msgspec
 
@@ -199,11 +199,11 @@ def _name_file(error: OSError, path: Path) -> OSError:
 
 
 @contextmanager
-def replace_atomically(path: Path) -> Iterator[Path]:
+def replace_atomically(path: Path) -> Iterator[BinaryIO]:
     """Yields an empty file beside ``path``, which replaces it when the block ends, and is removed if the block raises.
 
-    The file has a random name. Otherwise a store from elsewhere could contain a link of that name, and the link would
-    redirect the write.
+    The file has a random name, and is never opened a second time by its name. Otherwise the owner of the folder could
+    put a link there, and the link would redirect the write, or the change of the owner.
 
     A regular file keeps its mode and its owner, so a private file stays private. The mode of a new file follows the
     umask.
@@ -211,15 +211,19 @@ def replace_atomically(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     old = _find_regular(path)
     mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o777 | stat.S_IWUSR
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
-    try:
-        yield temporary
-        if old is not None:
-            _keep_access(temporary, old)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)  # a partial file takes space on a disk that may be full
-        raise
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(temporary, flags, mode), "wb") as file:
+        try:
+            yield file
+            file.flush()
+            if old is not None:
+                _keep_access(file.fileno(), old)
+            if not os.path.samestat(os.fstat(file.fileno()), temporary.lstat()):
+                raise OSError(errno.EBUSY, "another process has replaced the new content of this file", str(path))
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)  # a partial file takes space on a disk that may be full
+            raise
 
 
 def _find_regular(path: Path) -> os.stat_result | None:
@@ -231,20 +235,21 @@ def _find_regular(path: Path) -> os.stat_result | None:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _keep_access(path: Path, old: os.stat_result) -> None:
-    """Gives a new file the mode and the owner of the one that it replaces. Only root can give files away."""
-    new = path.stat()
+def _keep_access(descriptor: int, old: os.stat_result) -> None:
+    """Gives a new file the mode and the owner of the one that it replaces, as far as this user may."""
+    new, mode = os.fstat(descriptor), stat.S_IMODE(old.st_mode) & 0o777
+    if stat.S_IMODE(new.st_mode) != mode:
+        os.fchmod(descriptor, mode)  # first, because the owner may be another user afterwards
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        with suppress(PermissionError):
-            os.chown(path, old.st_uid, old.st_gid)
-    os.chmod(path, stat.S_IMODE(old.st_mode) & 0o777)
+        with suppress(OSError):  # only root can give files away, and not to users outside of its namespace
+            os.fchown(descriptor, old.st_uid, old.st_gid)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces the file in one step. If it raises ``OSError``, which names the file, the old file is unchanged."""
     try:
-        with replace_atomically(path) as temporary:
-            temporary.write_bytes(data)
+        with replace_atomically(path) as file:
+            file.write(data)
     except OSError as error:
         raise _name_file(error, path) from error
 

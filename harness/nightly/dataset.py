@@ -241,8 +241,9 @@ def store_run(into: Path, night: date, run: RunRow) -> None:
 
 
 def _write(rows: pa.Table, part: Path) -> None:
-    with replace_atomically(part) as temporary:
-        pq.write_table(rows, temporary)
+    str(part).encode()  # raises UnicodeEncodeError: Arrow cannot read such a path
+    with replace_atomically(part) as file:
+        pq.write_table(rows, file)
 
 
 def _find_parts(dataset: Path, name: str) -> Iterator[Path]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from csv import reader as read_csv
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
@@ -89,8 +89,9 @@ def write_tables(tables: NightTables, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for path, table in _list_files(tables, out):
-        with replace_atomically(path) as temporary:
-            WRITERS[path.suffix](table, temporary)
+        str(path).encode()  # raises UnicodeEncodeError: Arrow cannot read such a path
+        with replace_atomically(path) as file:
+            WRITERS[path.suffix](table, file)
         written.append(path)
     return written
 
@@ -120,7 +121,7 @@ def _read_columns(path: Path) -> list[str] | None:
     return next(iter(read_csv([header])), [])
 
 
-WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {".parquet": pq.write_table, ".csv": csv.write_csv}
+WRITERS: Final[Mapping[str, Callable[[pa.Table, BinaryIO], None]]] = {".parquet": pq.write_table, ".csv": csv.write_csv}
 LONGEST_HEADER: Final = 4096
 """Bytes of the first line of a CSV file that are read."""
 

@@ -500,3 +500,14 @@ def test_names_of_runs_cannot_control_the_terminal(tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out == f"{tmp_path}/\\x1b[8mhidden/{run.name}\n"
     assert main(["check", str(tmp_path)]) != ExitCode.INTERNAL
     assert "\x1b" not in "".join(capsys.readouterr())
+
+
+def test_a_page_of_others_in_the_folder_of_the_run_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(tmp_path, STRICT, lose=7)
+    assert main(["report", str(run)]) == main(["report", str(run)]) == ExitCode.PASS
+    (run / "report.html").write_text("my own notes")
+    assert main(["report", str(run)]) == ExitCode.USAGE
+    assert "this command did not make this file" in capsys.readouterr().err
+    assert (run / "report.html").read_text() == "my own notes"

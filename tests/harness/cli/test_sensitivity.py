@@ -74,6 +74,14 @@ def test_json_is_the_content_of_the_file(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.encode() == (run / "sensitivity.json").read_bytes() + b"\n"
 
 
+def test_a_file_of_others_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path)
+    (run / "sensitivity.json").write_text('{"notes": "mine"}')
+    assert main(["sensitivity", str(run)]) == ExitCode.PASS
+    assert "this command did not make this file" in capsys.readouterr().err
+    assert (run / "sensitivity.json").read_text() == '{"notes": "mine"}'
+
+
 def test_the_result_is_printed_though_its_file_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -40,10 +41,10 @@ def test_no_link_can_be_planted_under_the_name_of_the_temporary_file(tmp_path: P
     assert victim.read_text() == "mine"
     assert target.read_text() == "new"
     assert not target.is_symlink()
-    names = set()
+    names, before = set[str](), set(os.listdir(target.parent))
     for _ in range(50):
-        with replace_atomically(target) as temporary:
-            names.add(temporary.name)
+        with replace_atomically(target):
+            names |= set(os.listdir(target.parent)) - before
     assert len(names) == 50
 
 
@@ -51,8 +52,8 @@ def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path: Path
     (tmp_path / "file").write_text("old")
 
     def write_half() -> None:
-        with replace_atomically(tmp_path / "file") as temporary:
-            temporary.write_text("half")
+        with replace_atomically(tmp_path / "file") as file:
+            file.write(b"half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -167,8 +168,61 @@ def test_a_file_that_is_replaced_keeps_its_mode_and_its_owner(tmp_path: Path, mo
 
 def test_a_private_file_is_private_while_it_is_written_again(tmp_path: Path) -> None:
     (tmp_path / "file").touch(0o600)
-    with replace_atomically(tmp_path / "file") as temporary:
-        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+    with replace_atomically(tmp_path / "file") as file:
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
+
+
+@pytest.mark.parametrize("moment", ["before the write", "after the write"])
+def test_the_owner_of_the_folder_cannot_redirect_the_write_by_a_link(tmp_path: Path, moment: str) -> None:
+    """Root may write a page into another user's run. That user sees the name of the new file, and may replace it."""
+    folder, victim = tmp_path / "run", tmp_path / "victim"
+    folder.mkdir()
+    (folder / "report.html").write_text("old")
+    victim.write_text("mine")
+    victim.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(folder / "report.html", 4321, 4322)
+
+    def plant() -> None:
+        (temporary,) = folder.glob(".report.html.*")
+        temporary.unlink()
+        temporary.symlink_to(victim)
+
+    def replace() -> None:
+        with replace_atomically(folder / "report.html") as file:
+            if moment == "before the write":
+                plant()
+            file.write(b"a page")
+            if moment == "after the write":
+                plant()
+
+    with pytest.raises(OSError, match="another process has replaced the new content of this file"):
+        replace()
+    found = victim.stat()
+    assert victim.read_text() == "mine"
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.geteuid(), 0o600)
+    assert (folder / "report.html").read_text() == "old"
+    assert os.listdir(folder) == ["report.html"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EPERM])
+def test_a_file_whose_owner_cannot_be_kept_is_replaced_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """EINVAL: the owner does not exist in a user namespace."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, "refused")
+
+    path = tmp_path / "file"
+    path.write_text("old")
+    if os.geteuid() == 0:
+        os.chown(path, 4321, 4322)
+    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(os, "fchmod", refuse)  # the mode is right already, so it is not set
+    path.chmod(0o644)
+    write_atomically(path, b"new")
+    assert path.read_text() == "new"
 
 
 def test_a_link_that_is_replaced_gives_its_target_s_mode_to_nothing(tmp_path: Path) -> None:
