@@ -145,6 +145,16 @@ def open_lock(path: Path) -> int:
     return os.open(path, flags, 0o666)
 
 
+def open_for_append(path: Path) -> BinaryIO:
+    """Opens a file for reading and appending, and creates it if it is missing.
+
+    Raises ``OSError``, and :class:`SpecialFileError` for a symbolic link or anything else but a regular file.
+    """
+    reject_links(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return open(os.open(path, flags, 0o666), "ab+")
+
+
 def reject_links(path: Path) -> None:
     """Raises :class:`SpecialFileError` for a symbolic link, a FIFO, a socket or a device.
 

@@ -26,6 +26,7 @@ import msgspec
 from assay.harness.core.files import (
     SpecialFileError,
     decode_json,
+    open_for_append,
     read_file,
     read_json,
     read_json_if_valid,
@@ -43,6 +44,7 @@ SHRINKING: Final = "shrinking"
 """The folder of a night that holds the stores of failures while they are shrunk."""
 NAME: Final = re.compile(r"\w[\w.-]*")
 STARTED: Final = re.compile(rb'"started":"([^"]+)"')
+OUTCOME: Final = re.compile(rb'"outcome":"([^"]+)')
 CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
 DAY: Final = 86_400.0
 """Seconds of a day."""
@@ -88,6 +90,7 @@ class AttemptOutcome(StrEnum):
 
 
 GREEN: Final = frozenset((AttemptOutcome.PASS, AttemptOutcome.DETECTED, AttemptOutcome.SKIPPED))
+FAILING: Final = frozenset((AttemptOutcome.FAIL, AttemptOutcome.MISSED))
 NOT_CAUSED_BY_CELL: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_DOCKER, AttemptOutcome.NO_DISK))
 """Outcomes caused by the machine or the user, not by the cell."""
 
@@ -223,7 +226,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class DamagedLine:
-    """A line of a night's record that cannot be decoded, is missing, or contradicts another one."""
+    """A line of a night's record that cannot be decoded, is missing, or repeats or contradicts another one."""
 
     path: Path
     number: int
@@ -290,23 +293,28 @@ class NightFolder:
         return [one for _, one in _read_lines(self.path / CELLS, AttemptResult)[0]]
 
     def find_lost_lines(self, night: Night) -> list[DamagedLine]:
-        """Returns the lines that are damaged, missing or contradict another line, so that outcomes are unknown.
+        """Returns the lines that are damaged or missing, or that repeat or contradict another line.
 
-        Raises ``OSError``.
+        So outcomes are unknown. A repeated line may stand in the place of a lost line. Raises ``OSError``.
         """
         path = self.path / CELLS
         results, damaged = _read_lines(path, AttemptResult)
         names = {cell.name for cell in night.cells}
+        recorded = len({(one.cell, one.attempt, one.started) for _, one in results}) + len(damaged)
         damaged += [
             DamagedLine(path, number, "the night has no such cell", one.cell)
             for number, one in results
             if one.cell not in names
         ]
-        if (recorded := len(results) + len(damaged)) < night.attempts:
+        if recorded < night.attempts:
             what = f"{night.attempts} attempts had ended, and {recorded} are recorded"
             damaged.append(DamagedLine(path, recorded + 1, what))
         first: dict[tuple[str, int], AttemptResult] = {}
+        seen: dict[AttemptResult, int] = {}
         for number, one in results:
+            if (repeated := seen.setdefault(one, number)) != number:
+                damaged.append(DamagedLine(path, number, f"this line repeats line {repeated}", one.cell))
+                continue
             earlier = first.get((one.cell, one.attempt))
             if earlier is None or earlier.outcome is AttemptOutcome.INTERRUPTED:
                 first[one.cell, one.attempt] = one
@@ -457,7 +465,7 @@ def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:
 
 
 def _append(path: Path, line: msgspec.Struct) -> None:
-    with path.open("ab+") as file:
+    with open_for_append(path) as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         torn = file.read(1) not in (b"", b"\n")
@@ -489,9 +497,24 @@ def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], l
             what = "half a line, whose end is lost" if half else f"damaged: {error}"
             damaged.append((DamagedLine(path, number, what, _find_cell(line)), line))
     # If a night is killed while it writes a line, the resumed night records that attempt again. So nothing is
-    # lost by a damaged line if an intact line has the same `started`.
-    starts = {str(getattr(one, "started", "")).encode() for _, one in decoded}
-    return decoded, [one for one, line in damaged if not (start := STARTED.search(line)) or start[1] not in starts]
+    # lost by a damaged line if an intact line has the same `started`. But a failure is lost unless that line has
+    # a failing outcome, too.
+    starts, failing_starts = set[bytes](), set[bytes]()
+    for _, one in decoded:
+        starts.add(start := str(getattr(one, "started", "")).encode())
+        if getattr(one, "outcome", None) in FAILING:
+            failing_starts.add(start)
+    return decoded, [one for one, line in damaged if not _is_repeated(line, starts, failing_starts)]
+
+
+def _is_repeated(line: bytes, starts: set[bytes], failing_starts: set[bytes]) -> bool:
+    """Returns whether intact lines record the attempts of a damaged line, too.
+
+    ``starts`` are the times of the intact lines, and ``failing_starts`` are those of the failures among them.
+    """
+    begun = STARTED.findall(line)
+    fails = any(one.value.encode().startswith(outcome) for outcome in OUTCOME.findall(line) for one in FAILING)
+    return bool(begun) and (failing_starts if fails else starts).issuperset(begun)
 
 
 def _find_cell(line: bytes) -> str:

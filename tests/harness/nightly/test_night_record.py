@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.harness.core import files
 from assay.harness.nightly import night_record
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import (
@@ -82,6 +83,20 @@ def test_a_night_is_read_as_it_was_written_and_one_of_another_format_is_not(tmp_
         folder.read()
     with pytest.raises(NightError, match="not the record of a night"):
         NightFolder(tmp_path / "other").read()
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the check", "after the check"])
+def test_no_line_is_appended_through_a_link(tmp_path: Path, is_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    folder = NightFolder(tmp_path / "n")
+    folder.path.mkdir()
+    (folder.path / "cells.jsonl").symlink_to(target)
+    if is_late:  # as if the link were made between the check and the opening
+        monkeypatch.setattr(files, "reject_links", lambda path: None)
+    with pytest.raises(OSError, match=r"symbolic link"):
+        folder.append_result(result("a", Outcome.PASS))
+    assert target.read_text() == "mine"
 
 
 @pytest.mark.parametrize(("part", "parts"), [(1, 10**12), (10**12, 10**12), (1, 0), (0, 1), (3, 2), (1, 10_001)])

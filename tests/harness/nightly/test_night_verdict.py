@@ -172,7 +172,7 @@ def test_half_a_line_whose_attempt_was_recorded_again_is_not_lost(tmp_path: Path
 @pytest.mark.parametrize(
     ("second", "verdict", "lost"),
     [
-        ({}, Verdict.PASS, 0),
+        ({}, Verdict.UNKNOWN, 1),
         ({"seconds": 99.0}, Verdict.UNKNOWN, 1),
         ({"outcome": Outcome.FAIL}, Verdict.FAIL, 1),
         ({"outcome": Outcome.MISSED}, Verdict.FAIL, 1),
@@ -204,6 +204,38 @@ def test_an_interrupted_attempt_is_repeated_and_its_second_result_counts(tmp_pat
     folder.append_result(result)
     found = of_night(tmp_path)
     assert (found.verdict, found.lost) == (Verdict.PASS, ())
+
+
+def test_a_repeated_line_does_not_stand_for_a_lost_failure(tmp_path: Path) -> None:
+    one = result("a", Outcome.PASS, started="T1")
+    recorded(tmp_path, "2026-11-21", [one, one], cells=(cell("pass", name="a", repeat=2),), ended="T9", attempts=2)
+    found = of_night(tmp_path)
+    assert found.verdict is Verdict.UNKNOWN
+    assert [line.what for line in found.lost] == [
+        "2 attempts had ended, and 1 are recorded",
+        "this line repeats line 1",
+    ]
+
+
+@pytest.mark.parametrize("written", ["fail", "missed", "fa", "pass"])
+def test_half_a_line_with_a_failure_is_excused_only_by_a_failure(tmp_path: Path, written: str) -> None:
+    others = [
+        result("a", Outcome.INTERRUPTED, attempt=2, started="T2"),
+        result("a", Outcome.PASS, attempt=2, started="T3"),
+    ]
+    first = result("a", Outcome.PASS, started="T1")
+    recorded(tmp_path, "2026-11-21", [first], cells=(cell("pass", name="a", repeat=2),), ended="T9", attempts=3)
+    folder = night_record.night_folder(tmp_path, "2026-11-21")
+    with (folder.path / "cells.jsonl").open("a") as file:
+        file.write(f'{{"cell":"a","attempt":2,"started":"T2","seconds":5.0,"outcome":"{written}')
+        file.write('","deta' if len(written) > 2 else "")
+    for one in others:
+        folder.append_result(one)
+    found = of_night(tmp_path)
+    assert (found.verdict, len(found.lost)) == ((Verdict.PASS, 0) if written == "pass" else (Verdict.UNKNOWN, 1))
+    folder.append_result(result("a", Outcome.FAIL, attempt=2, started="T2"))
+    assert of_night(tmp_path).verdict is Verdict.FAIL
+    assert not any("half" in line.what or "damaged" in line.what for line in of_night(tmp_path).lost)
 
 
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
