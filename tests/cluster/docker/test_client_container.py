@@ -38,7 +38,10 @@ def far_engine(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) ->
         yield engine
 
 
-@pytest.mark.parametrize(("fault", "interval", "seconds"), [("partition", 4, 6), ("power-loss", 14, 18)])
+@pytest.mark.parametrize(
+    ("fault", "interval", "seconds"),
+    [("partition", 4, 6), pytest.param("power-loss", 14, 18, marks=pytest.mark.long)],
+)
 def test_a_workload_under_a_fault_passes_on_an_engine_that_cannot_be_reached(
     far_engine: SecondEngine, tmp_path: Path, fault: str, interval: int, seconds: int
 ) -> None:
