@@ -18,7 +18,7 @@ async def serve(words: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT, or until standard input ends if it serves on that."""
     options = parse_arguments(words)
     if options.streams:
-        debugger.install(with_terminal=options.terminal)
+        debugger.install(options.terminal)
     runtime = ClientRuntime(random.SystemRandom(), options.zookeeper)
     serving = _serve_standard_streams(runtime, words) if options.streams else run_worker(runtime, words)
     task = asyncio.ensure_future(serving)

@@ -10,13 +10,16 @@ import pdb
 import selectors
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Final
 
 MARK: Final = "assay: breakpoint at "
-"""Start of the line that the worker process prints when it waits for a terminal."""
+"""Start of the line that the worker process prints when it waits for a terminal. A token and the place follow."""
+OPTION: Final = "--terminal="
+"""The worker process gets its token in this argument. Any line that a client prints could begin with the mark alone."""
 SOCKET: Final = "/tmp/assay-breakpoint"
 CONNECT_SECONDS: Final = 30.0
 """Maximum seconds for which the worker process waits for a terminal. Then it goes on."""
@@ -26,10 +29,11 @@ COMMAND: Final = ("python3", "-m", "assay.harness.remote.debugger")
 
 
 class SocketDebugger(pdb.Pdb):
-    """pdb for the user whose terminal is connected to the socket ``path``."""
+    """pdb for the user whose terminal is connected to the socket ``path``. ``token``: see :func:`make_mark`."""
 
-    def __init__(self, path: str = SOCKET) -> None:
+    def __init__(self, token: str, path: str = SOCKET) -> None:
         super().__init__(stdout=sys.stderr, nosigint=True, readrc=False)  # giving stdout keeps it from using readline
+        self._mark = make_mark(token)
         self._path = path
         self._connection: socket.socket | None = None
 
@@ -63,7 +67,7 @@ class SocketDebugger(pdb.Pdb):
             listener.bind(self._path)
             listener.listen(1)
             listener.settimeout(CONNECT_SECONDS)
-            _print(f"{MARK}{_describe_place(frame)}")
+            _print(f"{self._mark}{_describe_place(frame)}")
             try:
                 self._connection = listener.accept()[0]
             except TimeoutError:
@@ -80,16 +84,26 @@ class SocketDebugger(pdb.Pdb):
             connection.close()
 
 
-def install(*, with_terminal: bool) -> None:
+def make_mark(token: str) -> str:
+    """Returns the start of the line by which a worker process asks for a terminal. Only the harness knows its token."""
+    return f"{MARK}{token} "
+
+
+def find_token(argv: Sequence[str]) -> str:
+    """Returns the token in the command of a worker process; empty if there is none."""
+    return next((word.removeprefix(OPTION) for word in argv if word.startswith(OPTION)), "")
+
+
+def install(token: str) -> None:
     """Lets ``breakpoint()`` and ``pdb.set_trace()`` open a :class:`SocketDebugger`.
 
-    Without a terminal they print one line and go on.
+    An empty token means that there is no terminal. Then they print one line and go on.
     """
-    debugger = SocketDebugger()
+    debugger = SocketDebugger(token)
 
     def stop(*_arguments: object, **_named: object) -> None:
         frame = sys._getframe(1)
-        if with_terminal:
+        if token:
             debugger.set_trace(frame)
         else:
             _print(f"the breakpoint at {_describe_place(frame)} is skipped: pytest has no terminal")
@@ -114,10 +128,17 @@ def open_terminal() -> IO[bytes]:
     return Path("/dev/tty").open("r+b", buffering=0)
 
 
-def connect_streams(path: str = SOCKET) -> None:
-    """Connects standard input and output to the socket, until either ends. Ctrl-C and Ctrl-D end it."""
+def connect_streams(path: str = SOCKET) -> int:
+    """Connects standard input and output to the socket, until either ends. Ctrl-C and Ctrl-D end it.
+
+    Returns the exit code: 1 if no worker process waits at the socket.
+    """
     with socket.socket(socket.AF_UNIX) as connection, selectors.DefaultSelector() as selector:
-        connection.connect(path)
+        try:
+            connection.connect(path)
+        except OSError as error:
+            _print(f"no client waits at a breakpoint: {path}: {error.strerror}")
+            return 1
         selector.register(connection, selectors.EVENT_READ)
         selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
         with suppress(KeyboardInterrupt, OSError):
@@ -125,12 +146,13 @@ def connect_streams(path: str = SOCKET) -> None:
                 for key, _ in selector.select():
                     if key.fileobj is connection:
                         if not (data := connection.recv(PIECE)):
-                            return
+                            return 0
                         os.write(sys.stdout.fileno(), data)
                     else:
                         if not (data := os.read(sys.stdin.fileno(), PIECE)):
-                            return
+                            return 0
                         connection.sendall(data)
+    return 0
 
 
 def _describe_place(frame: FrameType | None) -> str:
@@ -142,4 +164,4 @@ def _print(line: str) -> None:
 
 
 if __name__ == "__main__":
-    connect_streams()
+    sys.exit(connect_streams())

@@ -51,6 +51,7 @@ class NetworkWorker:
         open_terminal: Callable[[], IO[bytes]] = debugger.open_terminal,
     ) -> None:
         self._command = command
+        self._token = debugger.find_token(command.argv)
         self._open_terminal = open_terminal
         self._show = show or (lambda line: print(line, file=sys.stderr))
         self._process: subprocess.Popen[bytes] | None = None
@@ -167,9 +168,14 @@ class NetworkWorker:
 
     def _show_line(self, line: bytes) -> None:
         text = "\t".join(map(to_printable, line.decode("utf-8", "replace").split("\t")))
+        mark = debugger.make_mark(self._token)
+        # A client may have printed the beginning of a line before its breakpoint, so the mark can follow.
+        stops = bool(self._token) and mark in text
+        if stops:
+            text = text.replace(mark, debugger.MARK)
         self._last_lines = [*self._last_lines[-2:], text.strip()]
         self._show(text)
-        if text.startswith(debugger.MARK) and self._command.terminal:
+        if stops and self._command.terminal:
             self._connect_terminal()
 
     def _connect_terminal(self) -> None:

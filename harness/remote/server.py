@@ -20,7 +20,7 @@ from assay.harness.core.client import Client, is_kept_after_info
 from assay.harness.core.interpreter_status import describe_error
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
-from assay.harness.remote import messages, system_calls
+from assay.harness.remote import debugger, messages, system_calls
 from assay.harness.remote.multiplexer import ByteWriter, Multiplexer
 from assay.harness.remote.runtime import import_object
 
@@ -31,17 +31,17 @@ _log = logging.getLogger("assay.worker")
 
 
 def make_worker_command(
-    client: str | None, zookeeper: str | None, *, streams: bool = False, terminal: bool = False
+    client: str | None, zookeeper: str | None, *, streams: bool = False, terminal: str = ""
 ) -> list[str]:
     """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``, if any.
 
     - ``streams``: whether it serves on its standard input and output instead of a port
-    - ``terminal``: whether the harness connects a terminal when the client calls ``breakpoint()``
+    - ``terminal``: a random token if the harness connects a terminal when the client calls ``breakpoint()``
     """
     options = [] if client is None else ["--client", client]
     options += [] if zookeeper is None else ["--zookeeper", zookeeper]
     options += ["--streams"] if streams else []
-    options += ["--terminal"] if terminal else []
+    options += [debugger.OPTION + terminal] if terminal else []
     return ["python3", "-m", "assay.harness.remote", *options]
 
 
@@ -50,7 +50,10 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--client", metavar="MODULE:CLASS", help="the workload's client, if it has one")
     parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
     parser.add_argument("--streams", action="store_true", help="serve on standard input and output instead of a port")
-    parser.add_argument("--terminal", action="store_true", help="with --streams: breakpoint() waits for a terminal")
+    parser.add_argument(
+        "--terminal", metavar="TOKEN", default="",
+        help="with --streams: breakpoint() waits for a terminal, and asks for it by a line with this token",
+    )  # fmt: skip
     parser.add_argument(
         "--port", type=int, default=messages.PORT, metavar="N", help=f"where to listen ({messages.PORT})"
     )

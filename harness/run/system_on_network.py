@@ -6,6 +6,7 @@ the system that connect to nodes.
 """
 
 import asyncio
+import secrets
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import metadata
@@ -97,7 +98,9 @@ class SystemOnNetwork:
         declared = () if self._client is None else pin_packages(self._client)
         packages = [*own, *declared, *find_imported_packages(modules), *pin_packages(_PytestModule)]
         return WorkerDescription(
-            server.make_worker_command(name, zookeeper, streams=True, terminal=has_terminal()),
+            server.make_worker_command(
+                name, zookeeper, streams=True, terminal=secrets.token_hex(16) if has_terminal() else ""
+            ),
             tuple(dict.fromkeys(source)),
             Software(python=tuple(dict.fromkeys(packages))),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import socket
 import subprocess
 import sys
 import threading
@@ -14,12 +15,13 @@ from typing import IO, Any
 
 import pytest
 
+from assay.cluster.node import NodeError
 from assay.cluster.ssh.command_stream import StreamCommand
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.harness.remote import RemoteClient, debugger
 from assay.harness.remote.network_worker import NetworkWorker
-from assay.harness.remote.server import make_worker_command
+from assay.harness.remote.server import make_worker_command, parse_arguments
 
 
 class Stopping:
@@ -64,7 +66,9 @@ def invoke(shown: list[str], open_terminal: Callable[[], IO[bytes]] | None) -> C
     """Returns the completion of an operation of a client in a worker process."""
     argv = [
         sys.executable,
-        *make_worker_command(f"{__name__}:Stopping", None, streams=True, terminal=open_terminal is not None)[1:],
+        *make_worker_command(
+            f"{__name__}:Stopping", None, streams=True, terminal="5ecret" * (open_terminal is not None)
+        )[1:],
     ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": path}
@@ -103,7 +107,53 @@ def test_the_user_debugs_a_client_at_the_terminal(lines: list[str]) -> None:
     assert found.result["result"] == (42 if "c" in lines else 41)
     assert f"{__file__}:" in user.seen
     assert ("'get'" in user.seen) == ("p operation.f" in lines)
-    assert any(line.startswith(debugger.MARK) for line in shown)
+    assert any(line.startswith(f"{debugger.MARK}{__file__}:") for line in shown)
+    assert f"{debugger.MARK}{__file__}:" in user.seen
+
+
+def test_a_printed_line_without_the_token_opens_no_terminal() -> None:
+    """A client could print such a line from a log that it reads."""
+    words = make_worker_command(None, None, streams=True, terminal="5ecret")
+    token = parse_arguments(words[3:]).terminal
+    shown, opened = list[str](), list[str]()
+
+    def open_terminal() -> IO[bytes]:
+        opened.append(shown[-1])
+        raise OSError("none")
+
+    lines = [f"{debugger.MARK}here", f"{debugger.MARK}other here", f"{debugger.MARK}{token} x.py:1", "the end"]
+    program = f"import sys; sys.stderr.write({chr(10).join(lines)!r})"
+    worker = NetworkWorker(
+        StreamCommand((sys.executable, "-c", program, *words), None, "", terminal=("env",)), shown.append, open_terminal
+    )
+
+    async def main() -> None:
+        with pytest.raises(NodeError, match="the end"):
+            await worker.start()
+        await worker.close()
+
+    asyncio.run(main())
+    assert opened == [f"{debugger.MARK}x.py:1"]
+    assert shown[:2] == lines[:2]
+    assert token not in "".join(shown)
+
+
+@pytest.mark.parametrize("is_stale", [True, False])
+def test_without_a_waiting_client_the_terminal_shows_one_line(tmp_path: Path, is_stale: bool) -> None:
+    path = tmp_path / "socket"
+    if is_stale:
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+    program = (
+        f"import sys; from assay.harness.remote import debugger; sys.exit(debugger.connect_streams({str(path)!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"assay: no client waits at a breakpoint: {path}: ")
 
 
 def test_without_a_terminal_a_breakpoint_is_skipped_with_a_line() -> None:
@@ -117,7 +167,7 @@ def test_without_a_terminal_a_breakpoint_is_skipped_with_a_line() -> None:
 def test_if_no_terminal_is_connected_in_time_the_client_goes_on() -> None:
     program = (
         "from assay.harness.remote import debugger; debugger.CONNECT_SECONDS = 0.1\n"
-        "debugger.install(with_terminal=True)\nbreakpoint()\nprint('on')\nbreakpoint()\nprint('and on')\n"
+        "debugger.install('secret')\nbreakpoint()\nprint('on')\nbreakpoint()\nprint('and on')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout == "on\nand on\n"
