@@ -26,7 +26,6 @@ from assay.cluster.docker.disk import DiskError, DockerDisk, start_disk_containe
 from assay.cluster.docker.engine import (
     DOCTOR_REMEDY,
     DockerEngineError,
-    is_answering,
     open_docker,
     remove_container,
     run_labels,
@@ -101,15 +100,31 @@ def diagnose() -> list[DoctorFinding]:
     return [one if one.good else replace(one, remedy=MACOS_REMEDIES.get(one.name, one.remedy)) for one in findings]
 
 
+ANSWER_SECONDS = 3.0
+"""Maximum seconds to wait for an engine's answer before it counts as missing."""
+NO_IMAGE = (
+    f"a registry with {layer.REGISTRY_BASE}, or `apt install debootstrap` and root, is needed; then `assay image "
+    f"build`. Or {layer.COPY_BASE}"
+)
+"""Remedy if a node image can neither be found nor built."""
+
+
 def docker_available() -> bool:
-    """Returns within seconds whether a Docker cluster can start.
+    """Returns within seconds whether a Docker cluster can start."""
+    return find_docker_obstacle() is None
+
+
+def find_docker_obstacle() -> str | None:
+    """Returns within seconds why no Docker cluster can start; None if one can.
 
     It needs an engine that answers, and a node image that exists or can be built.
     """
     try:
-        return is_answering() and image.can_build()
-    except ImageError:
-        return False
+        with open_docker(ANSWER_SECONDS) as client:
+            client.ping()
+        return None if image.can_build() else f"the Docker engine has no node image: {NO_IMAGE}"
+    except (DockerEngineError, ImageError) as error:
+        return _first_line(error)
 
 
 def _python() -> DoctorFinding:
@@ -228,7 +243,7 @@ def _image() -> DoctorFinding:
         return DoctorFinding("node image", False, _first_line(error), INSTALL_DOCKER, enables)
     remedy = "`assay image build` (a minute or two)"
     if not can_build:
-        remedy = "a registry with debian:bookworm-slim, or `apt install debootstrap` and root; then `assay image build`"
+        remedy = NO_IMAGE
     return DoctorFinding("node image", False, "not built yet", remedy, enables)
 
 

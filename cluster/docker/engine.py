@@ -22,7 +22,7 @@ from docker.tls import TLSConfig
 
 from assay.cluster import journal, owner
 from assay.cluster.docker.layer import command_environment
-from assay.cluster.docker.ssh_transport import SshAdapter, require_ssh
+from assay.cluster.docker.ssh_transport import SshAdapter, describe_ssh_remedy, require_ssh
 from assay.cluster.docker.tools import MACHINE_LABEL
 from assay.cluster.docker_endpoint import (
     CA,
@@ -178,6 +178,8 @@ def _describe_remedy(endpoint: Endpoint, reason: str = "") -> str:
         return REMEDY
     if endpoint.context:
         return "start the engine of this context, or choose another: `docker context ls`, then DOCKER_CONTEXT=NAME"
+    if endpoint.scheme == "ssh":
+        return describe_ssh_remedy(endpoint, reason)
     return "start the engine there, or correct or unset DOCKER_HOST"
 
 

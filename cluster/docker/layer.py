@@ -28,6 +28,12 @@ Progress = Callable[[str], None]
 SUITE = "bookworm"
 REGISTRY_BASE = f"debian:{SUITE}-slim"
 IMPORTED_BASE = f"assay-base:{SUITE}"
+COPY_BASE = (
+    "copy the base image from an engine that has it: "
+    f"`docker -H unix:///var/run/docker.sock save {IMPORTED_BASE} | docker load`"
+)
+"""Remedy if the engine has no base image, and none can be made."""
+PULL_ERROR_LENGTH = 160
 PULL_TIMEOUT = 60.0
 """Maximum seconds of the pull (30 MB). Without internet access the engine fails at once, or hangs until this limit."""
 
@@ -273,7 +279,7 @@ def _ensure_base(step: BuildStep) -> str:
         raise ImageError(
             f"no registry gave {REGISTRY_BASE} and debootstrap needs "
             + ("root" if shutil.which("debootstrap") else "to be installed (`apt install debootstrap`) and root")
-            + "; or load the base image with `docker load`"
+            + f"; or {COPY_BASE}"
         )
     step(f"base image: debootstrap {SUITE} and docker import", _debootstrap)
     return IMPORTED_BASE
@@ -290,7 +296,7 @@ def _pull() -> str:
         done = run_command(["docker", "pull", "-q", REGISTRY_BASE], check=False, timeout=PULL_TIMEOUT)
     except ImageError:
         return "no registry answers"
-    return "pulled" if done.returncode == 0 else f"not available ({last_lines(done.stderr, 1)[-100:]})"
+    return "pulled" if done.returncode == 0 else f"not available ({last_lines(done.stderr, 1)[:PULL_ERROR_LENGTH]})"
 
 
 def _registry_answers() -> bool:

@@ -27,7 +27,7 @@ GRACE = 5.0
 def require_ssh(endpoint: Endpoint, timeout: float) -> None:
     """Raises ``OSError`` unless SSH reaches an engine. A success is remembered, because each attempt is a login."""
     argv = list(_make_command(endpoint, timeout))
-    shown = f"`ssh {urlsplit(endpoint.host).hostname} {argv[-1]}`"
+    shown = f"`ssh {' '.join([*_name_login(endpoint), argv[-1]])}`"
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout + GRACE,
                               check=False, errors="replace")  # fmt: skip
@@ -40,11 +40,27 @@ def require_ssh(endpoint: Endpoint, timeout: float) -> None:
 
 def _make_command(endpoint: Endpoint, timeout: float) -> Sequence[str]:
     """Returns the command that connects to the engine. It asks nothing, because no user could answer."""
-    url = urlsplit(endpoint.host)
     options = ["-T", "-oBatchMode=yes", f"-oConnectTimeout={max(1, int(timeout))}"]
-    options += [f"-p{url.port}"] if url.port else []
+    *login, host = _name_login(endpoint)
+    return ["ssh", *options, *login, "--", host, "docker system dial-stdio"]
+
+
+def _name_login(endpoint: Endpoint) -> list[str]:
+    """Returns the options of ``ssh`` for the port and the user of an address, and its host."""
+    url = urlsplit(endpoint.host)
+    options = ["-p", str(url.port)] if url.port else []
     options += ["-l", url.username] if url.username else []
-    return ["ssh", *options, "--", str(url.hostname), "docker system dial-stdio"]
+    return [*options, str(url.hostname)]
+
+
+def describe_ssh_remedy(endpoint: Endpoint, reason: str) -> str:
+    """Returns the remedy if :func:`require_ssh` failed for this reason."""
+    login = " ".join(_name_login(endpoint))
+    if "exited 127" in reason:
+        return f"install docker.io or docker-cli there; `ssh {login} docker version` must find the docker command"
+    if "exited 255" in reason:
+        return f"`ssh {login} true` must log in without a question: log in once by hand, so that its host key is known"
+    return "start the engine there, or correct or unset DOCKER_HOST"
 
 
 def _dial(argv: Sequence[str], timeout: Any) -> socket.socket:

@@ -367,7 +367,10 @@ def _set_up_session(options: Options) -> SessionSetup:
     elif options.cluster is None:
         from assay.harness.run.environments import choose_default_cluster
 
-        cluster, reason = choose_default_cluster()
+        try:
+            cluster, reason = choose_default_cluster()
+        except SettingsError as error:
+            raise pytest.UsageError(str(error)) from error
         announcement = f"cluster {cluster} ({reason})"
     else:
         cluster = options.cluster

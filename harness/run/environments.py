@@ -19,7 +19,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, SupportsZooKeeperClient, System
 from assay.harness.core.worker import abandon_task, exclude_abandoned
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import count_nodes
-from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive_seed
+from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, SettingsError, derive_seed
 from assay.nemesis.faults.fault import Fault, count_spares, get_declaration, needs_disks
 
 if TYPE_CHECKING:
@@ -74,13 +74,23 @@ class World(Protocol):
 
 
 def choose_default_cluster() -> tuple[str, str]:
-    """Returns ``docker`` if an engine answers, else ``sim``, and the reason."""
-    from assay.cluster.docker_endpoint import resolve_endpoint
-    from assay.cluster.doctor import docker_available
+    """Returns ``docker`` if an engine answers, else ``sim``, and the reason.
 
-    if docker_available():
+    Raises ``SettingsError`` if the user has chosen an engine that cannot run a cluster. A run in the simulation would
+    then be mistaken for one in Docker.
+    """
+    from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
+    from assay.cluster.doctor import find_docker_obstacle
+
+    obstacle = find_docker_obstacle()
+    try:
         endpoint = resolve_endpoint()
+    except EndpointError as error:
+        raise SettingsError(f"{error}; or give --cluster=sim for the simulation") from error
+    if obstacle is None:
         return DOCKER, "a Docker engine answers" + ("" if endpoint.is_default else f" at {endpoint}")
+    if not endpoint.is_default:
+        raise SettingsError(f"{obstacle}; or give --cluster=sim for the simulation")
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 

@@ -29,6 +29,7 @@ from assay.cluster.docker.engine import (
     reach_engine,
     run_labels,
 )
+from assay.cluster.docker.ssh_transport import describe_ssh_remedy
 from assay.cluster.docker.tools import MACHINE_LABEL
 from assay.cluster.docker_endpoint import VARIABLES, Endpoint
 
@@ -199,9 +200,24 @@ def test_a_machine_that_ssh_does_not_reach_is_named_with_the_last_line_of_ssh(mo
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     monkeypatch.setenv("DOCKER_HOST", f"ssh://me@127.0.0.1:{port}")
-    said = r"ssh://me@127.0.0.1:\d+ \(from DOCKER_HOST\): `ssh 127.0.0.1 docker .*` exited 255: .* refused; start the"
+    said = (
+        r"ssh://me@127.0.0.1:\d+ \(from DOCKER_HOST\): `ssh -p \d+ -l me 127.0.0.1 docker .*` exited 255: .* refused; "
+        r"`ssh -p \d+ -l me 127.0.0.1 true` must log in without a question"
+    )
     with pytest.raises(DockerEngineError, match=said):
         identify_engine(5)
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (127, "install docker.io or docker-cli there; `ssh -l me builder docker version` must find"),
+        (255, "`ssh -l me builder true` must log in without a question"),
+        (1, "start the engine there"),
+    ],
+)
+def test_each_failure_of_ssh_has_its_own_remedy(status: int, remedy: str) -> None:
+    assert describe_ssh_remedy(Endpoint("ssh://me@builder"), f"`ssh ...` exited {status}: no").startswith(remedy)
 
 
 def test_what_is_on_another_engine_that_is_gone_is_kept_and_said(

@@ -65,6 +65,18 @@ def test_without_an_engine_a_docker_cluster_is_refused_before_anything_is_built(
     assert collected(toy_project, "--cluster=docker") == ["test_file.py::test_toy[none]"]
 
 
+def test_a_chosen_engine_that_does_not_answer_is_not_replaced_by_the_simulation(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its green run would be taken for one in Docker."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    result = toy_project.runpytest_inprocess(*(word for word in SIM if not word.startswith("--cluster")))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: no Docker engine answers: *nonexistent*DOCKER_HOST*give --cluster=sim for the simulation"]
+    )
+
+
 def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Pytester) -> None:
     assert collected(toy_project) == ["test_file.py::test_toy[none]"]
 
