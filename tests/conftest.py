@@ -26,7 +26,7 @@ pytest_plugins = ("pytester", "helpers.time_limit")
 
 settings.register_profile("deep", deadline=None, max_examples=20 * ALL)
 settings.register_profile("night", deadline=None, max_examples=ALL)
-settings.register_profile("day", deadline=None, max_examples=15)
+settings.register_profile("day", deadline=None, max_examples=12)
 settings.load_profile("day")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

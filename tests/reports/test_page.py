@@ -196,7 +196,7 @@ def test_an_unknown_run_leads_with_its_reasons(tmp_path: Path) -> None:
 
 
 @WORDS
-@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN])
+@pytest.mark.parametrize("verdict", [pytest.param(Verdict.PASS, marks=pytest.mark.long), Verdict.FAIL, Verdict.UNKNOWN])
 def test_warnings_are_on_the_page_whatever_the_verdict(tmp_path: Path, verdict: Verdict) -> None:
     said = "worker w3: OSError, 212 in a row since 15.0 s"
     found = judgement(verdict, *([finding(1)] if verdict is Verdict.FAIL else []))

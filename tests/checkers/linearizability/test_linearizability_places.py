@@ -100,6 +100,7 @@ def test_several_processes_say_what_one_says_of_each_model(model: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_spark_says_what_one_process_says(spark: OnSpark) -> None:
     check_alike("fifo-queue", spark, 40)
 
@@ -501,7 +502,7 @@ print(judged.verdict, judged.interrupted, judged.unknown)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.long)])
 def test_nothing_is_left_behind_and_what_is_known_is_without_times(number: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -78,6 +78,7 @@ print(is_all_compiled(), hasattr(core.advance, "py_func"), hasattr(layout._assig
     assert done.stdout == "True True True\n", done.stderr
 
 
+@pytest.mark.long
 def test_a_stranger_s_model_that_cannot_be_compiled_is_an_error_for_few_operations_too() -> None:
     asked = """
 import sys

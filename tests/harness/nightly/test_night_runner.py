@@ -449,7 +449,7 @@ def test_a_seed_is_one_that_pytest_takes(of_night: int, name: str, attempt: int)
     ("acts", "code"),
     [
         ((("pass",),), ExitCode.PASS),
-        ((("pass",), ("fail", "exit=1"), ("exit=4",)), ExitCode.FAIL),
+        pytest.param((("pass",), ("fail", "exit=1"), ("exit=4",)), ExitCode.FAIL, marks=pytest.mark.long),
         ((("pass",), ("exit=4",), ("unknown", "exit=1")), ExitCode.USAGE),
         ((("pass",), ("unknown", "exit=1")), ExitCode.UNKNOWN),
         ((("pass",), ("signal=9",)), ExitCode.UNKNOWN),

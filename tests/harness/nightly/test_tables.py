@@ -365,6 +365,7 @@ def test_a_damaged_part_is_named_instead_of_what_the_engine_says(tmp_path: Path)
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_name_of_a_night_is_never_executed(application: Any, tmp_path: Path) -> None:
     """Folders of a data set may come from elsewhere, and Spark's SQL can call any method of Java."""
     runs = some_runs(7, 4, NIGHTS[:1])

@@ -212,7 +212,13 @@ at_each(attempt, "{place}")
 
 
 @pytest.mark.parametrize(
-    ("place", "workers"), [("open_history", ()), ("judge_run", ("-n1",)), ("measure_run", ()), ("describe", ("-n1",))]
+    ("place", "workers"),
+    [
+        ("open_history", ()),
+        ("judge_run", ("-n1",)),
+        pytest.param("measure_run", (), marks=pytest.mark.long),
+        pytest.param("describe", ("-n1",), marks=pytest.mark.long),
+    ],
 )
 def test_a_signal_after_the_run_hides_nothing_of_what_was_found(
     toy_project: pytest.Pytester, place: str, workers: tuple[str, ...]

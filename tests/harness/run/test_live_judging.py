@@ -145,6 +145,7 @@ def test_it_leaves_no_temporary_files_when_it_is_killed(tmp_path: Path, monkeypa
     asyncio.run(play())
 
 
+@pytest.mark.long
 def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
     async def play() -> None:
         run = GrowingRun(tmp_path)

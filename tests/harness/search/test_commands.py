@@ -35,6 +35,7 @@ PLAIN = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 SMALL = ("--nodes=1", "--time-limit=4", "--rate=20", "--store=runs", "--seed=5")
 
 
+@pytest.mark.long
 def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

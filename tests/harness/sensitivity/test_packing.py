@@ -43,7 +43,13 @@ def judge_alone(rows: Rows, kind: Kind) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("least", [FEW, by_night(MANY)])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if number % 2 else pytest.mark.long)
+        for number, kind in enumerate(KINDS)
+    ],
+)
 def test_copies_are_judged_together_as_one_by_one(kind: Kind, least: int) -> None:
     for one in sample(kind, least):
         assert judge_alone(one.edited, kind) == one.found, one.claim

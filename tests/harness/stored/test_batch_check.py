@@ -137,6 +137,7 @@ def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatc
     assert len(refused) == 2
 
 
+@pytest.mark.long
 def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
