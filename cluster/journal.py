@@ -203,9 +203,13 @@ class StoredJournal:
 
 
 def state_folder() -> Path:
-    """Returns this user's folder for journals and locks: ``$XDG_STATE_HOME/assay``, else ``~/.local/state/assay``."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "assay"
+    """Returns this user's folder for journals and locks: ``$XDG_STATE_HOME/assay``, else ``~/.local/state/assay``.
+
+    A relative path is ignored, as the XDG specification demands. Otherwise the commands of a journal in the current
+    folder, which may come from elsewhere, would be executed.
+    """
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state") / "assay"
 
 
 def read_journal(path: Path) -> StoredJournal:

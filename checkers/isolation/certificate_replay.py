@@ -66,7 +66,7 @@ def find_flaw(
         return "a transaction commits before it starts"
     counted = {id: _leave_out_writes(operations[id]) if id in without_writes else operations[id] for id in commits}
     by_session = order == "session" or rule == "causal"
-    for first, second in _list_declared(counted, starts, by_session=by_session, by_time=order == "real-time"):
+    for first, second in _list_declared(counted, commits, by_session=by_session, by_time=order == "real-time"):
         if commits[first] >= starts[second]:
             return f"transaction {second} comes before {first}, which ended before it was called"
     if rule in ON_A_STORE:
@@ -82,14 +82,14 @@ def _leave_out_writes(one: Operation) -> Operation:
 
 
 def _list_declared(
-    operations: Mapping[int, Operation], starts: Mapping[int, int], *, by_session: bool, by_time: bool
+    operations: Mapping[int, Operation], commits: Mapping[int, int], *, by_session: bool, by_time: bool
 ) -> Iterator[tuple[int, int]]:
     """Yields pairs of transactions in the declared order: enough of them to find any contradiction to the
     certificate."""
     by_call = sorted(operations, key=lambda id: operations[id].call)
     ended = sorted((one.ret, id) for id, one in operations.items() if one.ret is not None)
     last: dict[int, int] = {}  # by process
-    place, latest = 0, -1  # of the transactions that ended before the call, the last one in the certificate
+    place, latest = 0, -1  # of the transactions that ended before the call, the one that commits last
     for id in by_call:
         one = operations[id]
         if by_session and one.process in last:
@@ -97,7 +97,7 @@ def _list_declared(
         if one.ret is not None:
             last[one.process] = id
         while place < len(ended) and ended[place][0] < one.call:
-            latest = max(ended[place][1], latest, key=lambda id: starts.get(id, -1))
+            latest = max(ended[place][1], latest, key=lambda id: commits.get(id, -1))
             place += 1
         if by_time and latest >= 0:
             yield latest, id

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.engine import Engines
-from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.contract import MAX_SECONDS, Contract
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
@@ -406,7 +406,8 @@ class Attempt:
         measured = 0.0 if self._trial is None else read_clock_difference(self._trial.cluster)
         if measured <= contract.clock_difference:
             return contract
-        return msgspec.structs.replace(contract, clock_difference=contract.clock_difference + measured)
+        widened = min(contract.clock_difference + measured, MAX_SECONDS - 1.0)
+        return msgspec.structs.replace(contract, clock_difference=widened)
 
     def _remove_history(self, reported: bool) -> None:
         """Removes the history of a run that passed, if the session wants that.

@@ -52,3 +52,13 @@ def test_a_state_folder_with_fifos_is_not_waited_for(tmp_path: Path, monkeypatch
     assert image_usage.read_usage() == {}
     with pytest.raises(NotRegularError, match="machine-id: this is a FIFO"):
         owner.find_machine_label(journal.state_folder())
+
+
+@pytest.mark.parametrize("value", ["", ".", "state"])
+def test_a_relative_state_folder_is_ignored(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a journal in the current folder, which may come from elsewhere, must not be executed."""
+    monkeypatch.setenv("XDG_STATE_HOME", value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert journal.state_folder() == tmp_path / ".local" / "state" / "assay"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
+    assert journal.state_folder() == tmp_path / "own" / "assay"

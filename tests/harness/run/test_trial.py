@@ -218,7 +218,7 @@ def test_an_open_loop_keeps_its_rate(plain: HistoryReader) -> None:
     assert len([row for row in rows if row["phase"] == "main"]) == 100
 
 
-@pytest.mark.parametrize(("measured", "expected"), [(0.9, 1.0), (5.0, 6.0)])
+@pytest.mark.parametrize(("measured", "expected"), [(0.9, 1.0), (5.0, 6.0), (1.8e9, 999_999_999.0)])
 def test_wrong_clocks_of_nodes_widen_the_contract_of_the_run(
     measured: float, expected: float, toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,3 +185,31 @@ def test_the_certificate_of_a_history_folder_is_verified(tmp_path: Path, capsys:
         assert main(["check", str(path), "--workload=rw-register", f"--certificate={file}"]) == ExitCode.PASS
         assert main(["verify", str(file), str(path)]) == ExitCode.PASS
         assert f"VERIFIED: {path} is serializable" in capsys.readouterr().out
+
+
+LATE_COMMIT = """\
+{:type :invoke, :process 0, :f :txn, :value [[:w :x 1]], :time 0, :index 0}
+{:type :invoke, :process 1, :f :txn, :value [[:w :y 1]], :time 1, :index 1}
+{:type :ok, :process 0, :f :txn, :value [[:w :x 1]], :time 1000, :index 2}
+{:type :ok, :process 1, :f :txn, :value [[:w :y 1]], :time 1001, :index 3}
+{:type :invoke, :process 2, :f :txn, :value [[:r :x nil] [:r :y nil]], :time 2000, :index 4}
+{:type :ok, :process 2, :f :txn, :value [[:r :x nil] [:r :y 1]], :time 3000, :index 5}
+"""
+"""The first writer ended before the reader was called, which did not see it. So it starts first and commits last."""
+
+
+def test_a_transaction_that_starts_early_and_commits_late_is_not_overlooked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, file = tmp_path / "h.edn", tmp_path / "certificate.json"
+    history.write_text(LATE_COMMIT)
+    check = ["check", str(history), "--workload=rw-register"]
+    assert main([*check, "--level=strong-snapshot-isolation"]) == ExitCode.FAIL
+    assert main([*check, "--level=snapshot-isolation", f"--certificate={file}"]) == ExitCode.PASS
+    assert main(["verify", str(file), str(history)]) == ExitCode.PASS
+    text = file.read_text()
+    assert text.count('"level": "snapshot-isolation"') == 1
+    file.write_text(text.replace('"level": "snapshot-isolation"', '"level": "strong-snapshot-isolation"'))
+    capsys.readouterr()
+    assert main(["verify", str(file), str(history)]) == ExitCode.FAIL
+    assert "comes before" in "".join(capsys.readouterr())
