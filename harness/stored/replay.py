@@ -203,10 +203,19 @@ def _compare(first: Path, info: RunInfo, again: Path, repeated: RunInfo) -> Repl
         same = info.digest == repeated.digest
         relation = "is the same" if same else f"was {info.digest}: {_describe_differences(first, again)}"
         return ReplayComparison(first, again, same, f"history {repeated.digest} {relation}")
+    for run, record in ((first, info), (again, repeated)):
+        if record.verdict is not None and read_judgement(run) is None:
+            raise HistoryError(
+                f"{run}/verdict.json is missing or damaged, and run.json says {record.verdict}: the runs cannot be "
+                "compared; `assay check` judges a run again"
+            )
     before, now = read_forbidden_anomalies(first), read_forbidden_anomalies(again)
     parts = {"found again": before & now, "not again": before - now, "new": now - before}
     summary = "; ".join(f"{name}: {_join_names(anomalies)}" for name, anomalies in parts.items())
-    return ReplayComparison(first, again, bool(before & now) or before == now, summary)
+    same = bool(before & now) or (before == now and info.verdict == repeated.verdict)
+    if before == now and not same:
+        summary = f"the verdict was {info.verdict}, and is {repeated.verdict} now"
+    return ReplayComparison(first, again, same, summary)
 
 
 def _describe_differences(first: Path, again: Path) -> str:

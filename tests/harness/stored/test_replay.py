@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError
@@ -34,6 +35,7 @@ from assay.nemesis.schedule.target import parse_target
 
 from helpers.commands import in_this_process
 from helpers.nightly import by_night
+from helpers.run_folders import judgement
 
 pytestmark = pytest.mark.slow
 
@@ -168,6 +170,30 @@ def test_the_run_of_another_session_is_not_taken_for_the_one_that_was_done_again
     pytester.makeini("[pytest]\naddopts = --nemesis=kill --rate=20")
     compared = replay.replay(first)
     assert (compared.same, compared.again) == (True, first.parent / "2")
+
+
+def test_a_lost_or_another_verdict_is_not_the_same_result(tmp_path: Path) -> None:
+    def make(name: str, verdict: Verdict) -> tuple[Path, store.RunInfo]:
+        run = tmp_path / name
+        run.mkdir()
+        (run / "verdict.json").write_bytes(msgspec.json.encode(judgement(verdict)))
+        info = store.RunInfo(
+            test="t", status=store.FINISHED, started="", owner="", seed=1, cluster="docker", nemesis="none",
+            command="pytest t", digest="0" * 32, verdict=verdict,
+        )  # fmt: skip
+        return run, info
+
+    passed, again, unknown = make("1", Verdict.PASS), make("2", Verdict.PASS), make("3", Verdict.UNKNOWN)
+    assert replay._compare(*passed, *again).same
+    other = replay._compare(*passed, *unknown)
+    assert not other.same
+    assert other.summary == "the verdict was pass, and is unknown now"
+    for content in (b"{", None):
+        (passed[0] / "verdict.json").unlink()
+        if content is not None:
+            (passed[0] / "verdict.json").write_bytes(content)
+        with pytest.raises(HistoryError, match=r"1/verdict.json is missing or damaged, and run.json says pass"):
+            replay._compare(*passed, *again)
 
 
 def test_only_a_run_of_the_same_test_is_the_repetition(pytester: pytest.Pytester) -> None:
