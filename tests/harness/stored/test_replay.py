@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -237,13 +236,11 @@ def test_a_repetition_may_have_other_faults_and_another_number(
 
 
 @pytest.mark.parametrize(
-    ("number", "send"),
-    [by_night(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), by_night(signal.SIGHUP, os.kill)],
+    "number",
+    [by_night(signal.SIGINT), signal.SIGTERM, by_night(signal.SIGHUP)],
 )
-def test_at_a_request_to_stop_there_is_time_to_heal(
-    pytester: pytest.Pytester, number: int, send: Callable[[int, int], None]
-) -> None:
-    """A terminal sends Ctrl-C to pytest, too. Other signals come to the command alone."""
+def test_at_a_request_to_stop_there_is_time_to_heal(pytester: pytest.Pytester, number: int) -> None:
+    """Without a terminal the signal comes to the command alone, which passes it on once."""
     first = ended(pytester)
     pytester.makepyfile(test_it=WAITS)
     pytester.makeconftest(HEALS)
@@ -255,7 +252,7 @@ def test_at_a_request_to_stop_there_is_time_to_heal(
         while not (pytester.path / "waits").exists():
             assert time.monotonic() < end, "it did not begin"
             time.sleep(0.05)
-        send(again.pid, number)
+        os.kill(again.pid, number)
         assert again.wait(60) == ExitCode.INTERRUPTED
     finally:
         again.kill()
