@@ -20,21 +20,22 @@ MARK: Final = "assay: breakpoint at "
 """Start of the line that the worker process prints when it waits for a terminal. A token and the place follow."""
 OPTION: Final = "--terminal="
 """The worker process gets its token in this argument. Any line that a client prints could begin with the mark alone."""
-SOCKET: Final = "/tmp/assay-breakpoint"
+SOCKET: Final = "/tmp/assay-breakpoint-{}"
+"""Path of the socket of a worker process. Its token keeps it apart from others on the same machine."""
 CONNECT_SECONDS: Final = 30.0
 """Maximum seconds for which the worker process waits for a terminal. Then it goes on."""
 PIECE: Final = 1 << 12
 COMMAND: Final = ("python3", "-m", "assay.harness.remote.debugger")
-"""The program that connects its standard streams to the socket."""
+"""The program that connects its standard streams to the socket that its argument names."""
 
 
 class SocketDebugger(pdb.Pdb):
-    """pdb for the user whose terminal is connected to the socket ``path``. ``token``: see :func:`make_mark`."""
+    """pdb for the user whose terminal is connected to its socket. ``token``: see :func:`make_mark`."""
 
-    def __init__(self, token: str, path: str = SOCKET) -> None:
+    def __init__(self, token: str) -> None:
         super().__init__(stdout=sys.stderr, nosigint=True, readrc=False)  # giving stdout keeps it from using readline
         self._mark = make_mark(token)
-        self._path = path
+        self._path = Path(SOCKET.format(token))
         self._connection: socket.socket | None = None
 
     def interaction(self, frame: FrameType | None, *arguments: Any, **named: Any) -> None:
@@ -61,10 +62,8 @@ class SocketDebugger(pdb.Pdb):
         return self.do_continue(arg)
 
     def _connect(self, frame: FrameType | None) -> bool:
-        with suppress(FileNotFoundError):
-            Path(self._path).unlink()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(self._path)
+            listener.bind(str(self._path))
             listener.listen(1)
             listener.settimeout(CONNECT_SECONDS)
             _print(f"{self._mark}{_describe_place(frame)}")
@@ -72,6 +71,8 @@ class SocketDebugger(pdb.Pdb):
                 self._connection = listener.accept()[0]
             except TimeoutError:
                 return False
+            finally:
+                self._path.unlink(missing_ok=True)
         stream: IO[str] = self._connection.makefile("rw", encoding="utf-8", errors="replace")
         self.stdin = self.stdout = stream
         return True
@@ -128,7 +129,7 @@ def open_terminal() -> IO[bytes]:
     return Path("/dev/tty").open("r+b", buffering=0)
 
 
-def connect_streams(path: str = SOCKET) -> int:
+def connect_streams(path: str) -> int:
     """Connects standard input and output to the socket, until either ends. Ctrl-C and Ctrl-D end it.
 
     Returns the exit code: 1 if no worker process waits at the socket.
@@ -164,4 +165,4 @@ def _print(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(connect_streams())
+    sys.exit(connect_streams(sys.argv[1]))

@@ -184,8 +184,8 @@ class NetworkWorker:
             with self._open_terminal() as terminal:
                 terminal.write(f"\r\n{self._last_lines[-1]}; Ctrl-D continues\r\n".encode())
                 subprocess.run(
-                    [*self._command.terminal, *debugger.COMMAND], env=self._command.environment,
-                    stdin=terminal, stdout=terminal, stderr=terminal, check=False,
+                    [*self._command.terminal, *debugger.COMMAND, debugger.SOCKET.format(self._token)],
+                    env=self._command.environment, stdin=terminal, stdout=terminal, stderr=terminal, check=False,
                 )  # fmt: skip
         except OSError as error:
             self._show(f"assay: no terminal for the breakpoint: {error}")

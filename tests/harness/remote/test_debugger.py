@@ -172,6 +172,7 @@ def test_if_no_terminal_is_connected_in_time_the_client_goes_on() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout == "on\nand on\n"
     assert done.stderr.count(debugger.MARK) == done.stderr.count("the breakpoint is skipped") == 2
+    assert not Path(debugger.SOCKET.format("secret")).exists()
 
 
 def test_there_is_a_terminal_only_in_the_foreground_and_not_in_a_worker_of_xdist() -> None:
