@@ -482,19 +482,23 @@ def test_ctrl_c_on_spark_ends_the_parts_that_wait(spark: OnSpark) -> None:
 
 
 SCRIPT = """
+import os
 import signal
 from assay.checkers.linearizability import Limits, LocalSearch, search
 from helpers.linearizability_histories import operation, table
 from helpers.linearizability_models import Mixer
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs this in the background ignores it
+arrived, written_by_signal = os.pipe()  # unlike signal.pause, this also sees a signal that came before the wait
+os.set_blocking(written_by_signal, False)
+signal.set_wakeup_fd(written_by_signal)
 slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
 ops = table([("quick", slow[:1]), ("slow", slow)])
 
 def reported(what, done, total):
     print(what, done, flush=True)
     if done == 1:
-        signal.pause()  # otherwise the slow key may reach its memory limit, and the search end, before the signal
+        os.read(arrived, 1)  # otherwise the slow key may reach its memory limit, and the search end, before the signal
 
 judged = search(ops, Mixer(), limits=Limits(seconds=60),
                 place=LocalSearch(workers=2, patience=0.0), progress=reported)
