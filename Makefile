@@ -10,7 +10,6 @@ unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would c
 export GLIBC_TUNABLES := glibc.malloc.tcache_count=1000
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
-UNIQUE := .venv/.unique
 COMPILED := .venv/.compiled
 # One more than there are cores: tests wait for a third of their time.
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
@@ -79,22 +78,11 @@ nightly: node  ## the matrix of nightly.toml, for BUDGET (10min)
 check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check -q .
-	@# Reading the product for duplicates takes half a minute of one core, so it goes on next to the rest.
-	@status=0; printed=$$(mktemp); $(MAKE) duplicates >"$$printed" 2>&1 & other=$$!; \
-	trap 'kill $$other 2>/dev/null; rm -f "$$printed"; exit 130' INT TERM; \
-	$(BIN)/mypy || status=$$?; $(BIN)/pytest tests -q --fast -n auto --dist=worksteal || status=$$?; \
-	wait $$other || status=$$?; cat "$$printed"; rm -f "$$printed"; exit $$status
+	@status=0; $(MAKE) duplicates || status=$$?; $(BIN)/mypy || status=$$?; \
+	$(BIN)/pytest tests -q --fast -n auto --dist=worksteal || status=$$?; exit $$status
 
-# Package files are left out: they list the same exports as the package above them. What was found to have nothing
-# twice is not read again until it changes.
 duplicates: venv
-	@files=$$(find $(PARTS) -name '*.py' ! -name __init__.py | sort); \
-	now=$$(cat Makefile requirements.lock $$files | git hash-object --stdin); \
-	if [ "$$now" = "$$(cat $(UNIQUE) 2>/dev/null)" ]; then exit 0; fi; \
-	$(BIN)/symilar --duplicates=10 --ignore-imports --ignore-comments --ignore-docstrings --ignore-signatures $$files \
-	  | awk '/similar lines/ { found = 1 } { print } \
-	  END { if (found) print "assay: lines of the product stand in two places: make one piece serve both"; exit found }' >&2; \
-	echo "$$now" > $(UNIQUE)
+	@$(BIN)/python scripts/duplicates $(PARTS)
 
 arm64: venv  ## the tests of the preloaded C libraries for arm64, under the emulation of qemu; installs it when root
 	@scripts/packages cross cross-libc emulator

@@ -154,6 +154,7 @@ def test_reads_of_a_set_agree_with_the_definition() -> None:
         assert sum(judgement.anomalies.values()) == wrong, seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("anomaly", "damage"),
     [("lost-write", "drop"), ("inconsistent-offset", "alter"), ("nonmonotonic-poll", "repeat"), ("phantom", "invent")],

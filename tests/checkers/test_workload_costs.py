@@ -118,6 +118,7 @@ def require_linear(small: float, large: float) -> None:
     assert large < GROWTH * small + ALLOWED, f"{small:.2f} s, and {large:.2f} s for eight times as many"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_a_check_takes_linear_time(make: Callable[[int], Ops]) -> None:
     small, large = (make_operations(make(n)) for n in (SMALL, LARGE))
@@ -175,6 +176,7 @@ def test_banks_with_too_many_empty_accounts_are_refused() -> None:
     assert time.process_time() - begun < 5
 
 
+@pytest.mark.slow
 def test_amounts_with_too_many_sums_are_given_up_soon() -> None:
     begun = time.process_time()
     assert find_reachable_sums(0, [1_000_003, 7_000_001] * 20_000) is None

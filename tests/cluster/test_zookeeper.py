@@ -151,6 +151,7 @@ def test_which_sessions_there_are_and_whose() -> None:
     assert asyncio.run(ask(not_serving, "")) == ({}, None), "no one says that there are none"
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_in_pieces_is_read_to_its_end_and_half_of_one_says_nothing() -> None:
     """ZooKeeper writes 2048 characters at a time."""
 

@@ -550,6 +550,7 @@ def targets_by_step(rows: list[Any]) -> list[tuple[str, ...]]:
     return [row[3] for row in sorted(rows, key=itemgetter(0)) if row[2] is FaultPhase.INJECTED or row[5] in aimed]
 
 
+@pytest.mark.slow
 @settings(max_examples=some_of(40), deadline=None)
 @example(0, ["zookeeper-kill", "zookeeper-pause"])
 @example(1, ["outage", "partition"])

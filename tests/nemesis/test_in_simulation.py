@@ -131,6 +131,7 @@ WAYS = list(itertools.product(CONNECTIONS, ("answers", "requests"), (False, True
 WAYS_BY_DAY = [one for one in WAYS if one[3] == 3 or one[:3] == ("connection-fetch", "answers", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "way", "lost", "every"), [one if one in WAYS_BY_DAY else by_night(*one) for one in WAYS]
 )

@@ -55,6 +55,7 @@ async def in_sync(cluster: Brokers) -> bool:
     return all(len(state["isr"]) == 3 for state in await states(cluster))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 2, 3))])
 def test_no_send_waits_longer_than_one_look_for_the_leader_under_a_rolling_restart(
     seed: int, restarted: Callable[[int, int], Any]
@@ -183,6 +184,7 @@ def test_a_lead_that_no_other_can_take_is_kept_and_named_with_the_reason() -> No
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("milliseconds", [0, 1, 3, 10, 30, 100])
 def test_one_that_is_asked_while_it_starts_says_that_it_led_nothing(milliseconds: int) -> None:
     async def check() -> None:

@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.workloads.broker.migration import MEMBER_COUNT, MemberState, Migration, migration
@@ -83,6 +85,7 @@ def ended(
     return generator.update(context, event)
 
 
+@pytest.mark.slow
 def test_members_are_in_one_mode_or_in_two_that_follow_each_other() -> None:
     assert max(played(seed) for seed in range(60)) >= 8, "steps are taken"
 

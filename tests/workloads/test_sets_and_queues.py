@@ -108,6 +108,7 @@ def first_enqueued() -> int:
     return next(event.operation.argument for event in events if event.operation.f == queues.ENQUEUE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slip", "verdict", "anomalies"),
     [

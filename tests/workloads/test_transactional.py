@@ -59,6 +59,7 @@ def test_a_right_bank_passes(tmp_path: Path, level: str) -> None:
     assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
 
 
+@pytest.mark.slow
 def test_a_bank_that_loses_updates_fails_and_read_committed_says_why_it_may(tmp_path: Path) -> None:
     for level in ("serializable", "snapshot isolation"):
         judgement = judged(tmp_path / level, bank.traffic(), bank.effects, Store(1), bank.build_contract(level))
@@ -77,6 +78,7 @@ def test_a_level_that_no_one_knows_excuses_nothing(workload: Any) -> None:
         workload.build_contract("serialisable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", list_append.ALLOWED)
 def test_right_lists_pass(tmp_path: Path, level: str) -> None:
     promised = list_append.build_contract(level)
@@ -84,6 +86,7 @@ def test_right_lists_pass(tmp_path: Path, level: str) -> None:
     assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
 
 
+@pytest.mark.slow
 def test_lists_that_are_read_as_they_were_fail_where_they_must_not(tmp_path: Path) -> None:
     found = {}
     for level in list_append.ALLOWED:

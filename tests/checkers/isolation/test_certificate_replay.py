@@ -36,6 +36,7 @@ def to_operations(txns: Sequence[Txn]) -> dict[int, Operation]:
     return {txn.op: Operation(txn.process, txn.call, txn.ret, txn.outcome, micros(txn)) for txn in txns}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lists", [False, True], ids=["registers", "lists"])
 @pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
 def test_the_replay_agrees_with_the_verifier(count: int, level: Level, lists: bool) -> None:

@@ -36,6 +36,7 @@ def without_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_check, "schedule_derived", lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_schedules")
 @pytest.mark.parametrize("solver", [False, True], ids=["search", "solver"])
 @pytest.mark.parametrize("level", HARD, ids=lambda level: level.name)
@@ -115,6 +116,7 @@ def draw_many(name: str, copies: int, *, refuted: bool) -> list[Txn]:
     return txns
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_schedules")
 @pytest.mark.parametrize("refuted", [False, True], ids=["pass", "fail"])
 @pytest.mark.parametrize(

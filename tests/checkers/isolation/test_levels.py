@@ -263,6 +263,7 @@ def test_clocks_need_no_closure_to_find_the_order_of_a_store(level: str, monkeyp
     assert check_level(make_history(to_rows(txns)), find_level(level), 60).verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_snapshot", [False, True], ids=["serializable", "snapshot"])
 def test_clocks_derive_what_every_order_has(is_snapshot: bool) -> None:
     """Clocks find a contradiction only in wrong histories, and what they derive never refutes a right one."""

@@ -55,6 +55,7 @@ def decide(history: TransactionHistory, level: Level, decider: Decider) -> list[
     return decider(saturation, time.monotonic() + FAR, lambda state: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", HARD, ids=lambda level: level.name)
 def test_solver_and_search_agree_on_larger_histories(count: int, level: Level) -> None:
     rng = random.Random(zlib.crc32(level.name.encode()))

@@ -54,6 +54,7 @@ def fan(rng: random.Random, number: int, count: int, named: set[tuple[int, int, 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fans", [0, 2])
 @pytest.mark.parametrize("seed", some_by_day(range(8), range(3)))
 def test_random_graphs_get_the_class_of_their_strongest_simple_cycle(seed: int, fans: int) -> None:

@@ -64,6 +64,7 @@ def test_a_command_carries_commands_and_files_and_ends_with_the_connection(tmp_p
         assert not lives(pid), "it was ended and collected"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "argv",
     [("sleep", "1000"), ("sh", "-c", "echo unread; exec sleep 1000")],

@@ -19,6 +19,8 @@ from assay.cluster.ssh.connection import CommandTimeoutError, SshConnection
 from helpers.small_disk import small_disk
 from helpers.ssh_machine import Machine, machine
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def connected(to: Machine) -> Iterator[SshConnection]:

@@ -643,6 +643,7 @@ def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_sam
     assert log == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backs_off", "most"), [(True, 700), (False, 20_001)])
 def test_a_system_that_is_gone_is_not_asked_a_thousand_times_a_second(backs_off: bool, most: int) -> None:
     """For two seconds, then it serves: soon all go on as before."""

@@ -268,6 +268,7 @@ def test_everything_that_clojure_prints_is_a_value() -> None:
     assert [type(value) for value in read[21:]] == [Tagged, Tagged, Tagged]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "\n", "\n2;"])
 def test_the_time_for_a_comment_does_not_grow_with_the_square_of_its_length(end: str) -> None:
     begun = time.process_time()

@@ -130,6 +130,7 @@ def require_understood(format: ForeignFormat, text: str) -> None:
             _, at = decoder.raw_decode(text, at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", WHOLE)
 def test_a_mutated_file_is_read_or_refused_with_one_line(tmp_path: Path, form: str) -> None:
     format, whole = WHOLE[form]

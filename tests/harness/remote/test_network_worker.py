@@ -28,6 +28,8 @@ from assay.harness.remote.server import make_worker_command
 from assay.harness.remote.system_calls import NODE_KEY, RemoteCallError, SystemCall, _read_answer
 from assay.harness.run.system_on_network import SystemOnNetwork
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 RUNTIME = object()
 """Stands for the harness's runtime of clients."""

@@ -40,17 +40,20 @@ def pin(name: str) -> str:
     return f"{name}=={metadata.version(name)}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shop")
 def test_imports_are_followed_through_the_users_modules_only() -> None:
     assert find_imported_packages(["shop.test_shop"]) == (pin("kazoo"), pin("msgspec"), pin("pytest"))
 
 
+@pytest.mark.slow
 def test_optional_parts_that_are_installed_belong_to_their_package() -> None:
     importlib.import_module("assay.workloads.systems.postgresql")
     found = find_imported_packages(["assay.workloads.systems.postgresql"])
     assert {pin("psycopg"), pin("psycopg-binary")} <= set(found)
 
 
+@pytest.mark.slow
 def test_an_example_of_this_project_is_searched_like_a_users_module() -> None:
     importlib.import_module("assay.workloads.systems.nats")
     assert pin("nats-py") in find_imported_packages(["assay.workloads.systems.nats"])

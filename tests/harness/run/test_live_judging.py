@@ -58,6 +58,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail_fast", [by_night(False), True])
 def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path: Path) -> None:
     async def play() -> None:

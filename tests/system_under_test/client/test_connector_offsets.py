@@ -109,6 +109,7 @@ def test_a_group_migrates_there_and_back_and_idle_partitions_come_along() -> Non
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", ["zookeeper", "topic"])
 @pytest.mark.parametrize("mode", ["to-topic", "to-zookeeper"])
 def test_a_new_owner_begins_at_the_greater_offset_and_then_both_stores_have_it(ahead: str, mode: str) -> None:
@@ -202,6 +203,7 @@ def test_a_commit_that_was_never_sent_leaves_no_doubt(kind: type[Registration], 
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["to-topic", "in-topic"])
 def test_a_commit_that_was_given_up_in_a_partition_does_not_undo_those_after_it(mode: str) -> None:
     """Nothing fences it, and the kernel would send it again once the partition is healed."""
@@ -231,6 +233,7 @@ async def coordinator_of(cluster: Brokers, group: str = "g") -> SimNode:
     return next(node for node in cluster.nodes if node.address == address)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["in-topic", "to-topic", "to-zookeeper"])
 @pytest.mark.parametrize("how", ["commit", "shutdown"])
 def test_a_commit_outlasts_the_loss_of_its_coordinator_and_of_more_than_one_session_timeout(

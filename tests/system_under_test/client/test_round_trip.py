@@ -42,6 +42,7 @@ def stored(node: SimNode) -> set[tuple[int, int]]:
     return {(entry[3], entry[4] & CODEC_MASK) for entry in entries}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message_format", [0, 1])
 @pytest.mark.parametrize("codec", [0, GZIP, SNAPPY, LZ4], ids=["none", "gzip", "snappy", "lz4"])
 def test_every_consumer_gets_what_was_sent(codec: int, message_format: int) -> None:

@@ -89,6 +89,7 @@ def test_one_consumer_joins_heartbeats_commits_and_leaves() -> None:
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -165,6 +166,7 @@ def test_generations_and_owners_are_one_write_and_survive_every_broker() -> None
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_coordinator_that_was_replaced_unawares_gives_out_nothing_more(seed: int) -> None:
     """It is cut off from all but the consumers, and a change comes during that time."""

@@ -84,6 +84,7 @@ def test_a_request_to_delete_it_is_rejected_and_says_why() -> None:
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [None, 5, 16])
 def test_groups_recover_when_it_was_deleted_in_zookeeper_also_with_another_number_of_partitions(
     partitions: int | None,

@@ -91,6 +91,7 @@ def test_the_first_read_of_large_entries_ends_where_it_has_checked_enough() -> N
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_other_tasks_run_while_large_entries_are_compacted() -> None:
     async def scenario() -> None:
         bench = Bench()

@@ -117,6 +117,7 @@ def test_uncompressed_messages_need_no_allowance() -> None:
     assert run(validate_in_steps(plain, ANY_SIZE, Allowance(0, 0))).count == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 def test_an_ordinary_set_of_a_megabyte_passes(codec: int) -> None:
     """Ten times as much before the compression, in messages of 60 to 200 bytes."""
@@ -159,6 +160,7 @@ def test_no_object_is_made_for_an_inner_message(monkeypatch: pytest.MonkeyPatch,
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_greatest_sets_are_worked_on_in_many_steps(magic: int) -> None:
     one = encode(Message(0, magic, 0, None, None, None))

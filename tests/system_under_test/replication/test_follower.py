@@ -86,6 +86,7 @@ def test_an_empty_log_beyond_the_leaders_end_starts_over(monkeypatch: pytest.Mon
 CUTS = [*(("truncate", at) for at in (3, 8, 15)), *(("discard", at) for at in (0, 3, 8, 15, 100))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "target"), CUTS)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_power_loss_in_a_cut_is_no_damage(how: str, target: int, seed: int) -> None:

@@ -37,6 +37,8 @@ from assay.system_under_test.replication.traits import CORRECT
 from helpers.producing import validated
 from helpers.sim_brokers import Brokers, brokers, simulate
 
+pytestmark = pytest.mark.slow
+
 ONE_BROKER = Broker(partitions=1, replication=1, min_insync=1)
 MANY = 60_000
 NO_WAIT = RequestContext(0, 2, 1, "client", "peer")
@@ -117,8 +119,10 @@ class Leader:
 # -- other requests meanwhile --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [many(250_000), many(100_000, magic=0), many(1000, magic=0) * 100])
-def test_another_connection_is_answered_while_a_large_set_is_processed(data: bytes) -> None:
+@pytest.mark.parametrize(("count", "magic", "repeats"), [(250_000, 1, 1), (100_000, 0, 1), (1000, 0, 100)])
+def test_another_connection_is_answered_while_a_large_set_is_processed(count: int, magic: int, repeats: int) -> None:
+    data = many(count, magic) * repeats
+
     async def check() -> None:
         leader, began = Leader(TopicConfig()), asyncio.Event()
         answers, answers_before_append = 0, -1

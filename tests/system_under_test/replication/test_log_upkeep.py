@@ -98,6 +98,7 @@ def cleaned_to(cluster: Brokers, node: SimNode) -> int:
     return max((event["position"] for event in cluster.events(node, "log-cleaned")), default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [0, GZIP])
 def test_a_compacted_topic_is_read_copied_and_led_over_its_gaps(codec: int) -> None:
     async def check() -> None:
@@ -204,6 +205,7 @@ def test_a_time_too_far_from_the_leaders_is_refused_where_the_producer_gives_it(
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "bases"),
     [
@@ -232,6 +234,7 @@ def test_every_replica_rolls_by_size_by_age_and_when_an_index_is_full(
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay", "kept"), [(0, []), (20_000, [3, 6]), (3_600_000, [0, 3, 6])])
 def test_the_files_of_what_retention_took_stay_for_as_long_as_the_topic_says(delay: int, kept: list[int]) -> None:
     """Every ten seconds there is one segment too many."""

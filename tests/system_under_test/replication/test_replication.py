@@ -130,6 +130,7 @@ def test_a_stopped_follower_leaves_the_isr_and_rejoins_when_it_wakes() -> None:
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_acknowledged_is_lost_when_every_broker_is_killed_at_once(seed: int) -> None:
     async def check() -> None:

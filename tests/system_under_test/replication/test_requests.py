@@ -102,6 +102,7 @@ def test_each_version_of_produce_and_fetch_speaks_its_message_format(version: in
     simulate(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_compressed_set_is_stored_replicated_and_read_in_every_format(codec: int, version: int) -> None:
@@ -162,6 +163,7 @@ def entries(cluster: Brokers, node: SimNode) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["producer", "uncompressed", "gzip", "snappy", "lz4"])
 @pytest.mark.parametrize(("version", "magic"), [("0.9.0.1", 0), ("0.10.0-IV1", 1)])
 def test_a_topic_can_have_a_codec_and_a_format_of_its_own(codec: str, version: str, magic: int) -> None:

@@ -127,6 +127,7 @@ def test_a_reader_that_takes_nothing_holds_little_memory_and_gets_all_in_the_end
     file.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [SIZE // 2 + 1, 100, 0])
 def test_what_is_cut_and_written_again_while_a_slice_is_sent_changes_nothing_of_it(
     cut: int, storage: LocalStorage, file: File, content: bytes
@@ -243,6 +244,7 @@ def test_a_cut_before_the_sending_is_refused(file: File) -> None:
     file.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["abort", "reset", "cancel"])
 def test_a_connection_that_ends_ends_the_sending_and_leaves_no_file_open(end: str, file: File) -> None:
     async def check() -> None:
