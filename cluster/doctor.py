@@ -13,41 +13,24 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
-from assay.cluster import owner, zookeeper
+from assay.cluster import zookeeper
 from assay.cluster.docker import image, layer, preload
-from assay.cluster.docker.disk import DiskError, DockerDisk, start_disk_container
-from assay.cluster.docker.engine import (
-    DOCTOR_REMEDY,
-    DockerEngineError,
-    open_docker,
-    remove_container,
-    run_labels,
-)
-from assay.cluster.docker.engine_machine import (
-    EngineMachine,
-    find_engine_machine,
-    is_proved,
-    measure_free_disk,
-    run_in_trial,
-    store_proof,
-    try_freeze,
-)
+from assay.cluster.docker.ability_trials import ABILITY_TRIALS, AbilityError, AbilityTrial
+from assay.cluster.docker.engine import DockerEngineError, open_docker
+from assay.cluster.docker.engine_machine import EngineMachine, find_engine_machine, measure_free_disk
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import run_on_host
 from assay.cluster.hosts.inventory import InventoryHost
-from assay.cluster.journal import state_folder
 from assay.cluster.node import NodeError
 from assay.cluster.operating_system import ON_MACOS, find_obstacle, read_available_memory
-from assay.cluster.ssh import memory, packets
 
 
 @dataclass(frozen=True)
@@ -71,9 +54,7 @@ DISK_NEEDED = 3 * GIB
 """Bytes for the image (0.5 GiB), its build, and some runs."""
 MEMORY_NEEDED = 2 * GIB
 """Bytes for three brokers, a ZooKeeper, the harness and its checkers."""
-TRIAL_MEMORY = GIB
-"""Memory limit of the container that examines its limit."""
-NO_IMAGE = "not tried: the engine has no node image yet"
+NOT_TRIED = "not tried: the engine has no node image yet"
 
 
 JAVA_SECONDS = 30.0
@@ -93,7 +74,9 @@ def diagnose() -> list[DoctorFinding]:
     machine = _find_machine()
     findings = [_python(), _processes(), _root(), _machine(machine), _memory(machine), _disk(machine), _engine()]
     if findings[-1].good:
-        findings += [_image(), *(_try_in_node(trial, machine) for trial in TRIALS), _power_loss(), _preloads()]
+        findings.append(_image())
+        reference = image.image_reference() if findings[-1].good else None
+        findings += [*(_try_in_node(trial, reference, machine) for trial in ABILITY_TRIALS), _preloads()]
     findings += [_java(), _zookeeper(), _chromium()]
     if not ON_MACOS:
         return findings
@@ -203,7 +186,7 @@ def _disk_elsewhere(machine: EngineMachine) -> DoctorFinding:
     enables = "Docker clusters"
     try:
         if not image.exists():
-            return DoctorFinding("disk", False, NO_IMAGE, "`assay image build`", enables)
+            return DoctorFinding("disk", False, NOT_TRIED, "`assay image build`", enables)
         free = measure_free_disk(image.image_reference())
     except (DockerEngineError, ImageError) as error:
         return DoctorFinding("disk", False, f"unknown: {_last_line(error)}", f"`df` on {machine.name}", enables)
@@ -247,103 +230,21 @@ def _image() -> DoctorFinding:
     return DoctorFinding("node image", False, "not built yet", remedy, enables)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """Something that a fault needs, tried in a container of the node image.
+def _try_in_node(trial: AbilityTrial, reference: str | None, machine: EngineMachine | None = None) -> DoctorFinding:
+    """Returns the finding of a trial. Proofs of an engine elsewhere are trusted, because a trial takes long there.
 
-    The host's own iptables, for example, proves nothing about a container. ``run`` takes the image, and raises
-    :class:`DockerEngineError` if the trial fails.
+    ``reference``: the node image; None if there is none.
     """
-
-    name: str
-    success: str
-    run: Callable[[str], object]
-    remedy: str
-    enables: str
-
-
-TRIALS = (
-    Trial(
-        "iptables in a node",
-        "drops packets",
-        lambda reference: run_in_trial(reference, "iptables -w -A INPUT -s 198.19.255.1 -j DROP"),
-        "the kernel needs nf_tables (or ip_tables) and containers the right to NET_ADMIN",
-        "partition and every other fault of the network",
-    ),
-    Trial(
-        "packets of a node",
-        "can be delayed and lost",
-        lambda reference: run_in_trial(reference, packets.trial_command("iptables")),
-        "the kernel needs nfnetlink_queue and xt_NFQUEUE",
-        "--nemesis=packets, slow-network, connection",
-    ),
-    Trial(
-        "freezing a node",
-        "stops and continues",
-        try_freeze,
-        "run the engine as root, or boot with control groups of version 2",
-        "--nemesis=freeze",
-    ),
-    Trial(
-        "memory of a node",
-        "can be limited",
-        lambda reference: run_in_trial(reference, memory.command("look"), mem_limit=TRIAL_MEMORY),
-        "run the engine as root, or boot with control groups of version 2 and delegate `memory` to the engine's user",
-        "--nemesis=memory",
-    ),
-)
-
-
-def _try_in_node(trial: Trial, machine: EngineMachine | None = None) -> DoctorFinding:
-    """Returns the finding of a trial. Proofs of an engine elsewhere are remembered."""
+    if reference is None:
+        return DoctorFinding(trial.name, False, NOT_TRIED, "`assay image build`", trial.enables)
+    found = reference
     try:
-        if not image.exists():
-            return DoctorFinding(trial.name, False, NO_IMAGE, "`assay image build`", trial.enables)
-        reference = image.image_reference()
-        if _is_elsewhere(machine) and is_proved(machine, reference, trial.name):
-            return DoctorFinding(trial.name, True, f"{trial.success}, as an earlier trial showed", "", trial.enables)
-        trial.run(reference)
-    except (DockerEngineError, ImageError) as error:
-        reason = _last_line(error).removesuffix(f"; {DOCTOR_REMEDY}")
-        return DoctorFinding(trial.name, False, reason, trial.remedy, trial.enables)
-    if _is_elsewhere(machine):
-        store_proof(machine, reference, trial.name)
-    return DoctorFinding(trial.name, True, trial.success, enables=trial.enables)
-
-
-def _power_loss() -> DoctorFinding:
-    """Cuts the power of a disk in a container of the node image: only fsynced data may survive."""
-    name = "power loss in a node"
-    enables = "--nemesis=power-loss, disk-full with --cluster=docker; the simulation's need nothing"
-    try:
-        if not image.exists():
-            return DoctorFinding(name, False, NO_IMAGE, "`assay image build`", enables)
-        _cut_power()
-    except DiskError as error:
-        reason, _, remedy = _first_line(error).rpartition("; ")
-        return DoctorFinding(name, False, reason, remedy, enables)
-    except (NodeError, DockerEngineError, ImageError) as error:
-        remedy = (
-            "on the engine's machine, the kernel needs loop devices (5.8 or newer; `modprobe loop`) and ext4 with "
-            "EXT4_IOC_SHUTDOWN, and a container the right to SYS_ADMIN"
-        )
-        return DoctorFinding(name, False, _first_line(error), remedy, enables)
-    return DoctorFinding(name, True, "what was fsynced stays, what was not is gone", enables=enables)
-
-
-def _cut_power() -> None:
-    """Tries a power loss. Raises :class:`DiskError`, :class:`NodeError` or :class:`DockerEngineError` if that fails.
-
-    If this process crashes, the next session removes the container.
-    """
-    creator = owner.current_owner()
-    container = f"assay-doctor-{creator.pid}-disks"
-    try:
-        start_disk_container(container, image.image_reference(), run_labels("doctor", creator, state_folder()))
-        DockerDisk(container, None, "doctor.ext4", "/mnt/assay").try_out()
-    finally:
-        with open_docker() as client:
-            remove_container(client, container)
+        tried = trial.require(machine, lambda: found, trusts_proof=_is_elsewhere(machine))
+    except AbilityError as error:
+        return DoctorFinding(trial.name, False, str(error), error.remedy, trial.enables)
+    return DoctorFinding(
+        trial.name, True, trial.success + ("" if tried else ", as an earlier trial showed"), enables=trial.enables
+    )
 
 
 def _preloads() -> DoctorFinding:

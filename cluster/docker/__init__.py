@@ -1,7 +1,8 @@
 """A cluster of containers on a Docker engine.
 
 - ``engine``: access to the engine, labels, undo of journal entries, frozen containers
-- ``engine_machine``: the machine on which the engine runs, and what containers can do there
+- ``engine_machine``: the machine on which the engine runs, and what containers have shown to work there
+- ``ability_trials``: abilities that faults need, each tried in a container
 - ``ssh_transport``: connections to an engine on another machine
 - ``layer``: lower layer of the node image
 - ``image_contents``: which of the programs that a node needs are in an image

@@ -277,8 +277,8 @@ class DockerCluster(SshCluster):
         """Starts the container that makes the servers' disks. Returns None, or the reason why there are no disks."""
         if not self._own_disks:
             return "this cluster was started without separate disks for its nodes"
-        if not isinstance(self._system, SupportsDataFolder):
-            return f"{self._system.name} does not say where its data are: define its method data_folder"
+        if (obstacle := disk.explain_missing_folder(self._system)) is not None:
+            return obstacle
         journal.append(undo_journal.RemoveContainer(self._disk_container))
         labels = run_labels(self.run_id, self._owner, self._state)
         try:
@@ -289,10 +289,8 @@ class DockerCluster(SshCluster):
 
     def _make_preloads(self) -> dict[str, list[bytes]]:
         """Returns the libraries' archives for each role of servers, and stores the reason for each missing library."""
-        if self._library_gaps[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
-            self._library_gaps[preload.SLOWNESS] = (
-                f"{self._system.name} does not say where its data are: define its method data_folder"
-            )
+        if self._library_gaps[preload.SLOWNESS] is None:
+            self._library_gaps[preload.SLOWNESS] = disk.explain_missing_folder(self._system)
         archives: dict[str, list[bytes]] = {}
         wanted = [library for library, gap in self._library_gaps.items() if gap is None]
         roles = {item.role for item in self._plans if self._is_server(item)} if wanted else ()

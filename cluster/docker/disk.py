@@ -23,11 +23,19 @@ import docker
 from assay.cluster.docker import power
 from assay.cluster.docker.engine import DockerEngineError, is_podman, is_rootless, open_docker
 from assay.cluster.node import NodeError
+from assay.cluster.system import SupportsDataFolder, System
 
 IMAGES = "/assay-disks"
 """Folder of the images in the disk container."""
 MACHINE_NAMESPACE = "host"
 """Denotes a namespace of the engine's machine. The disk container sees all its processes, and its root is root."""
+
+
+def explain_missing_folder(system: System) -> str | None:
+    """Returns why the servers of this system can have no disks of their own; None if the system names its folder."""
+    if isinstance(system, SupportsDataFolder):
+        return None
+    return f"{system.name} does not say where its data are: define its method data_folder"
 
 
 class DiskError(Exception):

@@ -3,9 +3,9 @@
 The engine may be in a virtual machine, on another machine, or in namespaces of a user. Its memory, disk and kernel then
 differ from those of this machine. The engine itself says how much memory it has. All else is tried in a container.
 
-A container that does what a fault needs proves that ability for this engine, kernel and image. Proofs of an engine
-elsewhere are stored in the state folder, because each trial is slow there. Failures are not stored: a user who repairs
-something expects another trial.
+A container that does what a fault needs proves that ability for this engine, kernel and image. Proofs are stored in
+the state folder, because each trial takes a second, and longer if the engine is elsewhere. Failures are not stored: a
+user who repairs something expects another trial.
 """
 
 import contextlib
@@ -60,6 +60,13 @@ class EngineMachine:
     kind: str
     is_rootless: bool
     is_here: bool
+    control_groups: str = ""
+    """The version of the engine's control groups, ``1`` or ``2``; empty if unknown."""
+
+    @property
+    def lacks_control_groups(self) -> bool:
+        """Whether containers can neither be frozen nor get limits, because only root may use version 1."""
+        return self.is_rootless and self.control_groups == "1"
 
     def __str__(self) -> str:
         rootless = "rootless " if self.is_rootless else ""
@@ -85,6 +92,7 @@ def describe_machine(info: dict[str, Any], endpoint: Endpoint) -> EngineMachine:
         kind="podman" if is_podman(info) else "docker",
         is_rootless=is_rootless(info),
         is_here=endpoint.scheme == "unix" and kernel == platform.release() and name == platform.node(),
+        control_groups=str(info.get("CgroupVersion") or "").removeprefix("v"),
     )
 
 
@@ -142,21 +150,31 @@ def measure_free_disk(reference: str) -> int:
 
 def is_proved(machine: EngineMachine, reference: str, ability: str) -> bool:
     """Returns whether a container of this image has shown the ability on this engine and kernel before."""
-    try:
-        found = json.loads(_find_file(machine).read_text())
-    except (OSError, ValueError):
-        return False
-    return isinstance(found, list) and [reference, ability] in found
+    return [reference, ability] in _read_proofs(machine)
 
 
 def store_proof(machine: EngineMachine, reference: str, ability: str) -> None:
     """Remembers that a container has shown the ability. Failures to write are ignored: the next trial repeats it."""
-    path = _find_file(machine)
+    if not is_proved(machine, reference, ability):
+        _write_proofs(machine, [*_read_proofs(machine), [reference, ability]])
+
+
+def forget_proof(machine: EngineMachine, reference: str, ability: str) -> None:
+    """Forgets that a container has shown the ability, because a later trial has failed."""
+    if is_proved(machine, reference, ability):
+        _write_proofs(machine, [proof for proof in _read_proofs(machine) if proof != [reference, ability]])
+
+
+def _read_proofs(machine: EngineMachine) -> list[Any]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(_find_file(machine).read_text())
     except (OSError, ValueError):
-        found = []
-    proofs = [*(found if isinstance(found, list) else []), [reference, ability]]
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _write_proofs(machine: EngineMachine, proofs: list[Any]) -> None:
+    path = _find_file(machine)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(f".{os.getpid()}")

@@ -18,12 +18,21 @@ from assay.cluster.docker import code_archive, software
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.naming import PlannedNode, find_main_role, plan_nodes
-from assay.cluster.node import Node, NodeError
+from assay.cluster.node import (
+    Node,
+    NodeError,
+    SupportsClockShift,
+    SupportsDiskErrors,
+    SupportsDiskFull,
+    SupportsFreezing,
+    SupportsPowerLoss,
+    SupportsSlowDisk,
+)
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.second_copy import second_log
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh.connection import PARTIAL_SUFFIX, SshConnection
-from assay.cluster.ssh.node import SshNode
+from assay.cluster.ssh.node import NO_FREEZER, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.ssh.ssh_address import SshAddress
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsHold, System
@@ -33,6 +42,16 @@ CONNECT_SECONDS = 15.0
 """Maximum seconds until a host answers."""
 COPY_SECONDS = 300.0
 """Maximum seconds to copy the code, enough for a slow connection."""
+NO_DISK, NO_LIBRARY = "its data lie on a disk of the host's own", "no library is preloaded on hosts"
+MISSING_ABILITIES: Mapping[type, str] = {
+    SupportsFreezing: NO_FREEZER,
+    SupportsPowerLoss: NO_DISK,
+    SupportsDiskFull: NO_DISK,
+    SupportsSlowDisk: NO_LIBRARY,
+    SupportsDiskErrors: NO_LIBRARY,
+    SupportsClockShift: NO_LIBRARY,
+}
+"""The protocols of nodes that no host satisfies, with the reasons."""
 
 
 class HostCluster(SshCluster):
@@ -83,8 +102,8 @@ class HostCluster(SshCluster):
         node = self._create_node(item, resolve_ip(item.name, ssh.address), connection, undo_log)
         # No fault may cut off SSH.
         node.spared_ports = sorted({port for one in self._addresses.values() for port in one.ports()})
-        node.set_disk_unavailable("its data lie on a disk of the host's own")
-        node.set_missing_preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
+        node.set_disk_unavailable(NO_DISK)
+        node.set_missing_preloads(clock=NO_LIBRARY, slowness=NO_LIBRARY)
         return node
 
     def _to_undo_action(self, node: str, argv: Sequence[str]) -> undo_journal.RunOnHost:

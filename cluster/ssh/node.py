@@ -27,6 +27,9 @@ from assay.cluster.ssh.usage import usage_watch_command
 
 T = TypeVar("T")
 
+NO_FREEZER = "it is known by SSH alone, and a machine cannot freeze itself; use stop"
+"""Why a machine cannot be frozen."""
+
 
 class UndoLog(Protocol):
     """The part of the undo journal that a node writes."""
@@ -303,7 +306,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def freezing_unavailable(self) -> str | None:
         if self._freezer is None:
-            return f"{self.name} is known by SSH alone, and a machine cannot freeze itself; use stop"
+            return NO_FREEZER
         return await self._in_thread(self._freezer.find_obstacle)
 
     async def freeze(self) -> None:
@@ -328,7 +331,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     def _require_freezer(self) -> Freezer:
         if self._freezer is None:
-            raise NodeError(f"{self.name} is known by SSH alone, and a machine cannot freeze itself; use stop")
+            raise NodeError(f"the machine of {self.name} cannot be frozen: {NO_FREEZER}")
         return self._freezer
 
     def _require_reachable(self) -> None:

@@ -1,13 +1,22 @@
 """Prerequisites of each kind of cluster before a session, and removal of leftovers of dead sessions."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from assay.harness.core.printable import to_encodable
 from assay.harness.plugin.options import Options
 from assay.harness.run.settings import ATTACH, DOCKER, NONE, ONCE, SIM, SettingsError
+
+if TYPE_CHECKING:
+    from assay.cluster.system import System
+    from assay.nemesis.schedule.catalogue import FaultCatalogue
+
+Test = TypeVar("Test")
 
 DOCKER_SECONDS: Final = 10.0
 """Time limit for an answer of the Docker engine."""
@@ -56,6 +65,28 @@ def sweep_leftovers(cluster: str) -> str:
     lines = [f"{len(report.undone)} leftovers of dead sessions removed"] if report.undone else []
     lines += [f"not removed: {line}" for line in report.failed]
     return "".join(f"; {line}" for line in lines)
+
+
+def find_refusals(
+    cluster: str,
+    tests: Mapping[Test, tuple[Collection[str], System]],
+    faults: FaultCatalogue,
+    note: Callable[[str], None],
+) -> dict[Test, dict[str, str]]:
+    """Returns, for each test with faults that this cluster cannot inject, the reason by fault.
+
+    ``tests``: the faults of each test, and its system. ``note``: gets a line about each examination that takes a while.
+    """
+    from assay.harness.run.cluster_abilities import examine_cluster
+
+    names = {name for wanted, _ in tests.values() for name in wanted if name in faults}
+    abilities = examine_cluster(cluster, [faults[name] for name in sorted(names)], note)
+    refused: dict[Test, dict[str, str]] = {}
+    for test, (wanted, system) in tests.items():
+        for name in names.intersection(wanted):
+            if (reason := abilities.explain_refusal(faults[name], system)) is not None:
+                refused.setdefault(test, {})[name] = reason
+    return refused
 
 
 def _check_attached(options: Options) -> None:

@@ -173,6 +173,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
         if runs and (reason := clusters.check_writable(options.settings.store)) is not None:
             raise pytest.UsageError(reason)
         config.stash[SESSION] = _set_up_session(options)
+        if runs and not config.getoption("--workload-mix-list"):
+            _refuse_faults(config, experiments)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
@@ -383,6 +385,27 @@ def _set_up_session(options: Options) -> SessionSetup:
     return SessionSetup(seed, cluster, announcement + clusters.sweep_leftovers(cluster))
 
 
+def _refuse_faults(config: pytest.Config, experiments: Sequence[pytest.Item]) -> None:
+    """Skips tests whose faults the cluster cannot inject. Raises ``UsageError`` if the user has named such a fault."""
+    from assay.harness.plugin.terminal import make_announcer
+    from assay.harness.run.experiment import find_experiment
+
+    tests = {}
+    for item in experiments:
+        experiment, parameter = find_experiment(getattr(item, "function", None)), _get_parameter(item)
+        if experiment is not None and parameter is not None and item.get_closest_marker(SKIP_MARK) is None:
+            tests[item] = (parameter.nemesis, experiment.system)
+    refusals = clusters.find_refusals(
+        config.stash[SESSION].cluster, tests, get_registry(config).faults, make_announcer(config)
+    )
+    required = list_required_faults(config.stash[OPTIONS].nemesis)
+    reasons = {name: reason for found in refusals.values() for name, reason in found.items()}
+    if named := [reasons[name] for name in sorted(reasons) if name in required]:
+        raise pytest.UsageError(*named)
+    for item, found in refusals.items():
+        item.add_marker(pytest.mark.skip(reason=found[min(found)]))
+
+
 def _make_skip_marks(
     experiment: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: FaultCatalogue
 ) -> list[pytest.MarkDecorator]:
@@ -447,7 +470,13 @@ def _check_search(options: Options) -> None:
         )
 
 
+def _get_parameter(item: pytest.Item) -> Parameter | None:
+    """Returns the parameter of an experiment's test; None if the item is no experiment."""
+    parameter = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
+    return parameter if isinstance(parameter, Parameter) else None
+
+
 def _get_repetition_number(item: pytest.Item) -> int:
     """Returns the repetition number of a test, from 1; 1 if it is no experiment."""
-    parameter = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
-    return parameter.number if isinstance(parameter, Parameter) else 1
+    parameter = _get_parameter(item)
+    return 1 if parameter is None else parameter.number

@@ -10,6 +10,20 @@ from rich.console import Console
 from assay.harness.run.progress import PlainProgress, Progress, SilentProgress, TerminalProgress
 
 
+def make_announcer(config: pytest.Config) -> Callable[[str], None]:
+    """Returns a function that shows a step of the collection.
+
+    On a terminal the step replaces pytest's line about the collection. Elsewhere it has a line of its own, and under
+    ``-q`` none.
+    """
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.get_verbosity() < 0:
+        return lambda text: None
+    if reporter.isatty:
+        return lambda text: reporter.rewrite(text, erase=True, bold=True)
+    return lambda text: reporter.write_line(text)
+
+
 def make_progress(config: pytest.Config) -> Progress:
     """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")

@@ -13,6 +13,7 @@ The experiment and its settings:
 The environment:
 
 - ``environments``: real machines, or the simulation.
+- ``cluster_abilities``: faults that a cluster cannot inject, found before it starts.
 - ``system_on_network``: a system whose network calls run in a container on the nodes' network.
 - ``imported_packages``: the Python packages that a test's modules import.
 - ``client_nodes``: clients on nodes of their own, and the addresses at which clients find the system.

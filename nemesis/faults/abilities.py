@@ -10,6 +10,7 @@ from typing import Final
 from assay.cluster.node import (
     Cluster,
     Node,
+    SupportsClockShift,
     SupportsDataRestore,
     SupportsDiskErrors,
     SupportsDiskFull,
@@ -48,8 +49,12 @@ class Ability:
                 answer = getattr(node, method)()
                 reason = await answer if inspect.isawaitable(answer) else answer
                 if reason is not None:
-                    return f"{self.refused.format(node=node.name)}: {reason}"
+                    return self.format_refusal(node.name, reason)
         return None
+
+    def format_refusal(self, node: str, reason: str) -> str:
+        """Returns the message for a node that lacks the ability for this reason."""
+        return f"{self.refused.format(node=node)}: {reason}"
 
 
 def _make_part_ability(protocol: type, part: str, done: str) -> Ability:
@@ -65,6 +70,7 @@ POWER_LOSS: Final = _make_part_ability(SupportsPowerLoss, "power", "cut")
 DISK_FULL: Final = _make_part_ability(SupportsDiskFull, "disk", "filled")
 SLOW_DISK: Final = _make_part_ability(SupportsSlowDisk, "disk", "made slow")
 DISK_ERRORS: Final = _make_part_ability(SupportsDiskErrors, "disk", "made to fail")
+CLOCK_SHIFT: Final = _make_part_ability(SupportsClockShift, "clock", "set")
 DATA_RESTORE: Final = Ability(
     SupportsDataRestore, f"the data of a {{kind}} node cannot be removed and put back{SIM_REMEDY}"
 )

@@ -18,6 +18,7 @@ from typing import cast
 
 from assay.cluster.node import Cluster, Node, NodeError, SupportsClockShift
 from assay.cluster.system import System
+from assay.nemesis.faults.abilities import CLOCK_SHIFT
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault
 from assay.nemesis.schedule.schedule import Parameter
@@ -34,6 +35,7 @@ class Clock(ServerFault):
 
     name = "clock"
     description = "the wall clock jumps ahead or back (or back and forth, strobe), and is set right at the heal"
+    abilities = (CLOCK_SHIFT,)
     scope = Scope.CLOCK
     impact = Impact(wrong_clock=True)
     lingers = LINGER_SECONDS  # maximum seconds beyond the duration while it has no effect yet
@@ -43,16 +45,13 @@ class Clock(ServerFault):
         return {"seconds": seconds, "strobe": rng.choice(STROBES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        nodes = servers(cluster, system)
-        if not nodes:
-            return "there is no server to act on: set --nodes=3"
-        for node in nodes:
-            if not isinstance(node, SupportsClockShift):
-                return f"the clock of a {cluster.kind} node cannot be set: use --cluster=sim"
-            try:
-                await node.clock_shift()
-            except NodeError as error:
-                return str(error)
+        if (reason := await super().probe(cluster, system)) is not None:
+            return reason
+        try:
+            for node in servers(cluster, system):
+                await cast(SupportsClockShift, node).clock_shift()
+        except NodeError as error:
+            return str(error)
         return None
 
     async def inject(self, injection: Injection) -> None:

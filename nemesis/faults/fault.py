@@ -318,6 +318,7 @@ class Fault(Protocol):
 
 
 Declaration = Literal[
+    "abilities",
     "excluded_from_all",
     "lingers",
     "everywhere",
@@ -333,6 +334,7 @@ Declaration = Literal[
 def get_declaration(fault: Fault, name: Declaration) -> Any:
     """Returns an optional declaration of a fault, or a false value. Possible declarations:
 
+    - ``abilities``: abilities that every server must have (:mod:`assay.nemesis.faults.abilities`)
     - ``excluded_from_all``: ``--nemesis=all`` has no run of the fault, because another fault includes it, or because it
       stops all service
     - ``lingers``: maximum seconds that the fault may outlast its duration, until ``observe`` and ``proof`` show an

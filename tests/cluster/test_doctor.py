@@ -10,6 +10,7 @@ from docker.models.containers import Container
 
 from assay.cluster import doctor, owner
 from assay.cluster.docker import engine, image, layer
+from assay.cluster.docker.ability_trials import ABILITY_TRIALS
 from assay.cluster.doctor import DoctorFinding
 
 
@@ -106,7 +107,7 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
 
     monkeypatch.setattr(Container, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        doctor._try_in_node(doctor.TRIALS[0])
+        doctor._try_in_node(ABILITY_TRIALS[0], image.image_reference())
     with engine.open_docker() as client:
         ours = [one for one in engine.list_owned(client) if one.owner == str(owner.current_owner())]
         left = [one for one in ours if one.run_id == "doctor"]  # other tests of this process may have containers

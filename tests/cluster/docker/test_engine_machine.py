@@ -12,6 +12,7 @@ import pytest
 from assay.cluster import doctor, owner
 from assay.cluster.docker import engine_machine as module
 from assay.cluster.docker import image
+from assay.cluster.docker.ability_trials import ABILITY_TRIALS, AbilityTrial
 from assay.cluster.docker.engine import DockerEngineError, list_owned, open_docker
 from assay.cluster.docker.engine_machine import EngineMachine, describe_machine, is_proved, run_in_trial, store_proof
 from assay.cluster.docker_endpoint import LOCAL_SOCKET, Endpoint
@@ -108,30 +109,29 @@ def test_the_doctor_says_that_the_disk_of_an_engine_without_the_image_is_not_exa
     assert found.remedy == "`assay image build`"
 
 
-def test_a_trial_elsewhere_is_not_repeated_once_it_succeeded(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.image, "exists", lambda: True)
+def test_a_trial_elsewhere_is_not_repeated_once_it_succeeded(state: Path) -> None:
     tried: list[str] = []
-    trial = doctor.Trial("ability", "works", tried.append, "a remedy", "a fault")
-    assert doctor._try_in_node(trial, far()).detail == "works"
-    assert doctor._try_in_node(trial, far()).detail == "works, as an earlier trial showed"
+    trial = AbilityTrial("ability", "works", tried.append, "a remedy", "a fault")
+    reference = image.image_reference()
+    assert doctor._try_in_node(trial, reference, far()).detail == "works"
+    assert doctor._try_in_node(trial, reference, far()).detail == "works, as an earlier trial showed"
     assert len(tried) == 1
     here = describe_machine(HERE, LOCAL)
     for _ in range(2):
-        assert doctor._try_in_node(trial, here).detail == "works"
+        assert doctor._try_in_node(trial, reference, here).detail == "works"
     assert len(tried) == 3
 
 
-def test_a_trial_that_failed_is_repeated(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.image, "exists", lambda: True)
+def test_a_trial_that_failed_is_repeated(state: Path) -> None:
     tried: list[str] = []
 
     def fail(reference: str) -> None:
         tried.append(reference)
         raise DockerEngineError("first\nexit code 1: no netem")
 
-    trial = doctor.Trial("ability", "works", fail, "a remedy", "a fault")
+    trial = AbilityTrial("ability", "works", fail, "a remedy", "a fault")
     for _ in range(2):
-        found = doctor._try_in_node(trial, far())
+        found = doctor._try_in_node(trial, image.image_reference(), far())
         assert (found.good, found.detail, found.remedy) == (False, "exit code 1: no netem", "a remedy")
     assert len(tried) == 2
 
@@ -154,5 +154,5 @@ def test_the_engine_of_these_tests_can_do_what_every_fault_needs(engine_needed: 
     if module.find_engine_machine().is_rootless:
         pytest.skip("a rootless engine may refuse to freeze, and to limit memory")
     assert module.measure_free_disk(image.image_reference()) > 0
-    findings = [doctor._try_in_node(trial) for trial in doctor.TRIALS]
+    findings = [doctor._try_in_node(trial, image.image_reference()) for trial in ABILITY_TRIALS]
     assert [finding for finding in findings if not finding.good] == []

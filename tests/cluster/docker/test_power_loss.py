@@ -14,7 +14,7 @@ import pytest
 from docker.errors import NotFound
 
 from assay.cluster import doctor, journal, leftovers
-from assay.cluster.docker import DockerCluster, disk, power
+from assay.cluster.docker import DockerCluster, ability_trials, disk, engine_machine, power
 from assay.cluster.docker.engine import CAPABILITIES, list_owned, open_docker, remove_container
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.nemesis.faults.kill import PowerLoss
@@ -358,7 +358,8 @@ def test_a_system_that_names_no_data_folder_has_no_power_to_cut(tmp_path: Path) 
 
 @pytest.mark.usefixtures("storing")
 def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "state_folder", lambda: tmp_path)
+    monkeypatch.setattr(ability_trials, "state_folder", lambda: tmp_path)
+    monkeypatch.setattr(engine_machine, "state_folder", lambda: tmp_path)
     found = {finding.name: finding for finding in doctor.diagnose()}["power loss in a node"]
     assert (found.good, found.detail) == (True, "what was fsynced stays, what was not is gone")
     real = power.argv
