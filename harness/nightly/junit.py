@@ -45,7 +45,8 @@ def to_junit(night: NightAccount) -> bytes:
     missing = [(f"part {part} of {night.parts}", "this part of the night left no record") for part in night.missing]
     missing += [(f"night {name}", "this night has not ended: it goes on, or was killed") for name in night.unended]
     missing += [("another night of this name", one) for one in night.strays]
-    for name, message in [*missing, *((f"line {line.number} of the record", str(line)) for line in night.lost)]:
+    lost = [(f"line {line.number} of the record" if line.number else "the record", str(line)) for line in night.lost]
+    for name, message in [*missing, *lost]:
         case = ET.SubElement(suite, "testcase", classname="night", name=name, time="0")
         ET.SubElement(case, "error", message=sanitize_text(message))
     counts = {"tests": len(suite.findall("testcase")), **{

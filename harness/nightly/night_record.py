@@ -8,8 +8,9 @@
   the share of violations, planted into its history, that its checks find.
 
 A process that dies can leave half a line behind; the next process begins a new line. A line that cannot be decoded is
-reported. It may hide the outcome of an attempt, so the verdict of its night cannot be pass. Later versions of these
-files only add keys.
+reported. It may hide the outcome of an attempt, so the verdict of its night cannot be pass. A resumed night repeats an
+attempt whose line is lost, but ``night.json`` keeps the number of lost outcomes, because the lost one may have been a
+failure. Later versions of these files only add keys.
 """
 
 import os
@@ -33,25 +34,32 @@ from assay.harness.core.files import (
     reject_links,
     write_atomically,
 )
-from assay.harness.run.store import NIGHTS
+from assay.harness.core.printable import count_noun
+from assay.harness.run.store import NIGHTS, to_safe_name
 
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
 SHRUNK: Final = "shrunk.jsonl"
 MEASUREMENTS: Final = "measured.jsonl"
 """The file with a :class:`Measurement` for each run whose sensitivity was measured, or could not be measured."""
+LOGS: Final = "logs"
+"""The folder of a night that holds the output of its attempts."""
 SHRINKING: Final = "shrinking"
 """The folder of a night that holds the stores of failures while they are shrunk."""
 NAME: Final = re.compile(r"\w[\w.-]*")
 STARTED: Final = re.compile(rb'"started":"([^"]+)"')
 OUTCOME: Final = re.compile(rb'"outcome":"([^"]+)')
 CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
+NUMBER: Final = re.compile(r"(\d{4,9})-(.+)\.log")
+"""The name of an attempt's log: the number of the attempt in its night, from 1, and the cell."""
 DAY: Final = 86_400.0
 """Seconds of a day."""
 FIRST_TIME: Final = "2000"
 """A night cannot have begun before this year. A clock that was never set begins in 1970."""
 MOST_PARTS: Final = 10_000
 Part = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTS)]
+MOST_ATTEMPTS: Final = 10**9
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTEMPTS)]
 Line = TypeVar("Line", bound=msgspec.Struct)
 
 
@@ -138,8 +146,10 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = "."
     """The folder in which pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
-    attempts: int = 0
-    """Number of lines of ``cells.jsonl`` when the night ended. If the file has fewer, outcomes are lost."""
+    attempts: Count = 0
+    """Number of attempts in ``cells.jsonl`` when the night ended or was resumed. If it has fewer, outcomes are lost."""
+    lost: Count = 0
+    """Number of outcomes that were missing when the night was resumed or ended. Later attempts do not replace them."""
     whole: str = ""
     """If this is a part of a divided night: the name of the night."""
     part: Part = 1
@@ -230,13 +240,13 @@ class DamagedLine:
 
     path: Path
     number: int
-    """The number of the line, from 1."""
+    """The number of the line, from 1; 0 if the place of a missing line is not known."""
     what: str
     cell: str = ""
     """The cell of the attempt, if the beginning of the line still names it."""
 
     def __str__(self) -> str:
-        place = f"{self.path.parent.name}/{self.path.name}, line {self.number}"
+        place = f"{self.path.parent.name}/{self.path.name}{f', line {self.number}' * bool(self.number)}"
         return f"{place}{f', of cell {self.cell}' * bool(self.cell)}: {self.what}"
 
 
@@ -300,15 +310,22 @@ class NightFolder:
         path = self.path / CELLS
         results, damaged = _read_lines(path, AttemptResult)
         names = {cell.name for cell in night.cells}
-        recorded = len({(one.cell, one.attempt, one.started) for _, one in results}) + len(damaged)
+        recorded = _count_attempts(results, damaged)
         damaged += [
             DamagedLine(path, number, "the night has no such cell", one.cell)
             for number, one in results
             if one.cell not in names
         ]
-        if recorded < night.attempts:
-            what = f"{night.attempts} attempts had ended, and {recorded} are recorded"
+        missing = night.attempts - recorded
+        if missing < 0 and night.ended is not msgspec.UNSET:  # an earlier version went on with it, and was killed
+            missing = self.count_missing(night) - night.lost
+        if missing > 0:
+            what = f"{recorded + missing} attempts had ended, and {recorded} are recorded"
             damaged.append(DamagedLine(path, recorded + 1, what))
+        if night.lost:
+            many = count_noun(night.lost, "outcome")
+            what = f"{many} had been lost when the night went on, and a repetition does not replace them"
+            damaged.append(DamagedLine(path, 0, f"{what}: begin another night"))
         first: dict[tuple[str, int], AttemptResult] = {}
         seen: dict[AttemptResult, int] = {}
         for number, one in results:
@@ -322,6 +339,35 @@ class NightFolder:
                 what = f"attempt {one.attempt} had ended as {earlier.outcome}, and ends as {one.outcome} here"
                 damaged.append(DamagedLine(path, number, what, one.cell))
         return damaged
+
+    def count_attempts(self) -> int:
+        """Returns the number of attempts that lines record. A damaged line counts as one. Raises ``OSError``."""
+        return _count_attempts(*_read_lines(self.path / CELLS, AttemptResult))
+
+    def find_last_number(self, night: Night) -> int:
+        """Returns the largest number of an attempt, by the lines and the logs; 0 without any. Raises ``OSError``."""
+        return max(self._list_numbers() | self._list_log_numbers(night), default=0)
+
+    def count_missing(self, night: Night) -> int:
+        """Returns the number of attempts that have begun, but that no line records.
+
+        Attempts are numbered without gaps, and each has a log. So a missing number is the number of a lost line. The
+        night must have no attempt in progress. Raises ``OSError``.
+        """
+        results, damaged = _read_lines(self.path / CELLS, AttemptResult)
+        numbers = [_parse_number(one) for _, one in results]
+        recorded = len({*numbers} - {None}) + numbers.count(None) + len(damaged)
+        return max(0, self.find_last_number(night) - recorded)
+
+    def _list_numbers(self) -> set[int]:
+        """Returns the numbers of the attempts that lines record."""
+        return {number for one in self.read_results() if (number := _parse_number(one)) is not None}
+
+    def _list_log_numbers(self, night: Night) -> set[int]:
+        """Returns the numbers of the attempts that have a log."""
+        names = {to_safe_name(cell.name) for cell in night.cells}
+        logs = (NUMBER.fullmatch(path.name) for path in (self.path / LOGS).glob("*.log"))
+        return {int(log[1]) for log in logs if log is not None and log[2] in names}
 
     def append_result(self, result: AttemptResult) -> None:
         """Appends a result, and flushes it to the disk. Raises ``OSError``."""
@@ -342,6 +388,10 @@ class NightFolder:
     def read_measurements(self) -> list[Measurement]:
         """Returns the attempts at measuring sensitivities. Raises ``OSError``."""
         return [one for _, one in _read_lines(self.path / MEASUREMENTS, Measurement)[0]]
+
+    def find_damaged_measurements(self) -> list[DamagedLine]:
+        """Returns the damaged lines about sensitivities. Raises ``OSError``."""
+        return _read_lines(self.path / MEASUREMENTS, Measurement)[1]
 
     def append_measurement(self, measurement: Measurement) -> None:
         """Appends an attempt at measuring. Raises ``OSError``."""
@@ -476,6 +526,16 @@ def _append(path: Path, line: msgspec.Struct) -> None:
             os.ftruncate(file.fileno(), end)  # half a line would count as a lost outcome
             raise
         os.fsync(file.fileno())
+
+
+def _parse_number(result: AttemptResult) -> int | None:
+    """Returns the number of an attempt; None if its log has none, because the line was not written by a night."""
+    log = NUMBER.fullmatch(Path(result.log).name)
+    return None if log is None else int(log[1])
+
+
+def _count_attempts(results: Iterable[tuple[int, AttemptResult]], damaged: Sequence[DamagedLine]) -> int:
+    return len({(one.cell, one.attempt, one.started) for _, one in results}) + len(damaged)
 
 
 def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], list[DamagedLine]]:

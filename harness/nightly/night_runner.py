@@ -10,6 +10,9 @@ kills the attempt's process only if that process writes a log of this night, bec
 and name any process. Then it records the attempt as interrupted, unless one of its runs has failed. Some bytes are kept
 in reserve, so that a full disk still has room for the record.
 
+The next process also compares the record with the number of attempts that were recorded before. It writes the number of
+lost outcomes before anything else, because the attempts that it repeats would hide the loss.
+
 The record names the version under test and the commits since the last night, by git in the folder of the matrix.
 """
 
@@ -39,6 +42,8 @@ from assay.harness.core.files import SpecialFileError, open_lock, read_json_if_v
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs, find_new_failures
 from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_results, sort_by_urgency
 from assay.harness.nightly.night_record import (
+    LOGS,
+    MOST_ATTEMPTS,
     MOST_PARTS,
     NAME,
     AttemptOutcome,
@@ -184,6 +189,7 @@ class NightRunner:
         rejected.
         """
         with self._lock(), self.interrupt.recording_requests():
+            self._reopen()
             self._recover()
             results = self.record.read_results()
             earlier = read_last_results(
@@ -197,6 +203,7 @@ class NightRunner:
             todo = AttemptQueue(sort_by_urgency(self.night.cells, earlier), done)
             seconds = {name: one.seconds for name, one in earlier.items()}
             current_round = 1.0
+            number = max(self.record.find_last_number(self.night), self.night.attempts + self.night.lost)
             while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
                 chosen = todo.find_first(seconds, left)
                 next_round = math.inf if chosen is None else chosen[1]  # a round has all attempts of one number
@@ -207,7 +214,8 @@ class NightRunner:
                 if chosen is None:
                     break
                 todo.remove_first()
-                result = self._attempt(*chosen, left, len(results) + 1)
+                number += 1  # the log of a lost attempt keeps its number
+                result = self._attempt(*chosen, left, number)
                 self._made.update(result.runs)
                 results.append(result)
                 self._record_result(result)
@@ -224,7 +232,7 @@ class NightRunner:
         result = AttemptResult(
             cell=cell.name, attempt=attempt, seed=seed, command=shlex.join(["pytest", *arguments]),
             started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=AttemptOutcome.INTERRUPTED,
-            detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.to_safe_name(cell.name)}.log",
+            detail="the night itself was killed", log=f"{LOGS}/{number:04}-{runs_of.to_safe_name(cell.name)}.log",
         )  # fmt: skip
         log, before, began = self.record.path / result.log, set(runs_of.list_runs(self.store)), time.monotonic()
         made_by = ""
@@ -353,6 +361,24 @@ class NightRunner:
                 del self._unwritten[0]
         self.record.write_running(None)
 
+    def _reopen(self) -> None:
+        """Records that the night has no end yet, and how many outcomes are lost.
+
+        The record is read again, because another process may have continued the night since. Raises
+        :class:`NightError` if the record cannot be read or written.
+        """
+        stored, recorded = self.record.read(), self.record.count_attempts()
+        lost = min(MOST_ATTEMPTS, stored.lost + max(0, stored.attempts - recorded))
+        self.night = msgspec.structs.replace(self.night, ended=msgspec.UNSET, attempts=recorded, lost=lost)
+        if stored.ended is msgspec.UNSET and lost == stored.lost:
+            return
+        try:
+            self.record.write(self.night)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise NightError(f"the disk of {self.record.path} is full; make room and --resume") from error
+
     def _recover(self) -> None:
         """Records the attempt that was running when an earlier process of this night was killed."""
         running = self.record.read_running()
@@ -372,7 +398,7 @@ class NightRunner:
 
     def _writes_log(self, pid: int) -> bool:
         """Returns whether a process has a log of this night open, as each process that this night starts."""
-        logs = self.record.path / "logs"
+        logs = self.record.path / LOGS
         return logs.is_dir() and has_open_file(pid, logs)
 
     def _recover_measurement(self, running: RunningAttempt) -> None:
@@ -399,10 +425,11 @@ class NightRunner:
             )
         self._reserve.release()
         with suppress(OSError):  # if it fails, the night counts as one that did not end; its results are recorded
-            attempts = len(self.record.read_results())
-            self.record.write(
-                msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts)
+            attempts, missing = self.record.count_attempts(), self.record.count_missing(self.night)
+            self.night = msgspec.structs.replace(
+                self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts, lost=max(self.night.lost, missing)
             )
+            self.record.write(self.night)
 
     @property
     def _reserve(self) -> DiskReserve:

@@ -95,6 +95,7 @@ def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
         lost = [
             *_read_lines(partial(folder.find_lost_lines, night), folder, []),
             *_read_lines(folder.find_damaged_shrunk, folder, []),
+            *_read_lines(folder.find_damaged_measurements, folder, problems),
         ]
         problems += map(str, lost)
         shrunk |= {one.run: one for one in failures if one.schedule and (root / one.schedule).is_file()}
