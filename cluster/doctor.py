@@ -13,6 +13,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -67,20 +68,53 @@ MACOS_REMEDIES = {
     "chromium": "`brew install --cask chromium chromedriver`",
 }
 """Remedies on macOS, by finding. Other findings have the same remedy on every system."""
+NAME_WIDTH = 25
+"""Length of the longest name of a finding on this machine, for a table that is printed line by line."""
+
+Announce = Callable[[str], None]
 
 
-def diagnose() -> list[DoctorFinding]:
-    """Returns the findings, in the order in which to repair them. Takes some seconds, because it starts containers."""
+def diagnose(announce: Announce = lambda text: None) -> Iterator[DoctorFinding]:
+    """Yields the findings, in the order in which to repair them, each as soon as it is known.
+
+    ``announce`` gets a text about each step that may take seconds, before it begins.
+    """
+    for one in _examine(announce):
+        yield replace(one, remedy=MACOS_REMEDIES.get(one.name, one.remedy)) if ON_MACOS and not one.good else one
+
+
+def _examine(announce: Announce) -> Iterator[DoctorFinding]:
+    yield _python()
+    yield _processes()
+    yield _root()
+    announce(f"asking the Docker engine{_describe_endpoint()}")
     machine = _find_machine()
-    findings = [_python(), _processes(), _root(), _machine(machine), _memory(machine), _disk(machine), _engine()]
-    if findings[-1].good:
-        findings.append(_image())
-        reference = image.image_reference() if findings[-1].good else None
-        findings += [*(_try_in_node(trial, reference, machine) for trial in ABILITY_TRIALS), _preloads()]
-    findings += [_java(), _zookeeper(), _chromium()]
-    if not ON_MACOS:
-        return findings
-    return [one if one.good else replace(one, remedy=MACOS_REMEDIES.get(one.name, one.remedy)) for one in findings]
+    yield _machine(machine)
+    yield _memory(machine)
+    if _is_elsewhere(machine):
+        announce(f"measuring the free disk space of {machine.name}")
+    yield _disk(machine)
+    yield (engine := _engine())
+    if engine.good:
+        announce("looking for the node image")
+        yield (found := _image())
+        reference = image.image_reference() if found.good else None
+        for trial in ABILITY_TRIALS:
+            announce(f"trying in a container: {trial.name}")
+            yield _try_in_node(trial, reference, machine)
+        announce("compiling the libraries for clocks and disks of nodes")
+        yield _preloads(reference)
+    announce("asking java for its version")
+    yield _java()
+    yield _zookeeper()
+    yield _chromium()
+
+
+def _describe_endpoint() -> str:
+    try:
+        return f" at {resolve_endpoint()}"
+    except EndpointError:
+        return ""
 
 
 ANSWER_SECONDS = 3.0
@@ -247,14 +281,14 @@ def _try_in_node(trial: AbilityTrial, reference: str | None, machine: EngineMach
     )
 
 
-def _preloads() -> DoctorFinding:
+def _preloads(reference: str | None) -> DoctorFinding:
     name = "clocks and disks of nodes"
     faults = "clock, slow-disk, slow-fsync, disk-error, kill-in-write"
     enables = f"--nemesis={faults} with --cluster=docker; the simulation's need nothing"
     try:
-        architecture = layer.image_architecture(image.image_reference()) if image.exists() else None
-        if architecture is None:
-            return DoctorFinding(name, False, "not tried: no node image", "`assay image build`", enables)
+        if reference is None:
+            return DoctorFinding(name, False, NOT_TRIED, "`assay image build`", enables)
+        architecture = layer.image_architecture(reference)
         if not preload.compiles_here(architecture):
             ready = preload.is_ready(architecture)
             later = "" if ready else "; its image is built at the first run, which needs a network"
@@ -326,11 +360,17 @@ An empty good value means any value but ``no``.
 """
 
 
-def diagnose_hosts(hosts: Path) -> list[DoctorFinding]:
-    """Returns the findings on each machine of an inventory. Raises :class:`inventory.InventoryError`."""
+def diagnose_hosts(hosts: Path, announce: Announce = lambda text: None) -> Iterator[DoctorFinding]:
+    """Yields the findings on each machine of an inventory, machine by machine. ``announce``: see :func:`diagnose`.
+
+    Raises :class:`inventory.InventoryError`.
+    """
     found = inventory.read_inventory(hosts)
     with ThreadPoolExecutor(len(found)) as executor:
-        return [finding for findings in executor.map(_diagnose_host, found) for finding in findings]
+        answers = [executor.submit(_diagnose_host, host) for host in found]
+        for host, answer in zip(found, answers, strict=True):
+            announce(f"examining {host.ssh}")
+            yield from answer.result()
 
 
 def _diagnose_host(host: InventoryHost) -> list[DoctorFinding]:

@@ -19,18 +19,29 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.cluster import doctor
+    from assay.harness.cli.time_estimate import StepLine
 
-    findings = doctor.diagnose_hosts(arguments.hosts) if arguments.cluster == SSH else doctor.diagnose()
+    step, findings = StepLine(), []
+    width = doctor.NAME_WIDTH
+    try:
+        for finding in (
+            doctor.diagnose_hosts(arguments.hosts, step.show)
+            if arguments.cluster == SSH
+            else doctor.diagnose(step.show)
+        ):
+            step.clear()
+            findings.append(finding)
+            if arguments.json:
+                continue
+            mark = "ok" if finding.good else "MISSING" if finding.required else "no"
+            print(f"{mark:<8}{finding.name:<{width}}  {finding.detail}", flush=True)
+            if not finding.good:
+                purpose = f" (for {finding.enables})" if finding.enables else ""
+                print(f"{'':<8}{'':<{width}}  {finding.remedy}{purpose}", flush=True)
+    finally:
+        step.clear()
     if arguments.json:
         import msgspec
 
         print(msgspec.json.encode(findings).decode())
-    else:
-        width = max(len(finding.name) for finding in findings)
-        for finding in findings:
-            mark = "ok" if finding.good else "MISSING" if finding.required else "no"
-            print(f"{mark:<8}{finding.name:<{width}}  {finding.detail}")
-            if not finding.good:
-                purpose = f" (for {finding.enables})" if finding.enables else ""
-                print(f"{'':<8}{'':<{width}}  {finding.remedy}{purpose}")
     return ExitCode.FAIL if any(finding.required and not finding.good for finding in findings) else ExitCode.PASS

@@ -1,13 +1,21 @@
-"""Progress and remaining time of long work: one line on a terminal's standard error, nothing elsewhere."""
+"""Progress and remaining time of long work: one line on a terminal's standard error, nothing elsewhere.
+
+Steps of a command that examines something have a line elsewhere, too.
+"""
+
+from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from assay.harness.cli.command import note
 from assay.harness.stored.request import READING
+
+if TYPE_CHECKING:
+    from assay.harness.run.progress import TerminalProgress
 
 MIN_ELAPSED: Final = 1.0
 """Seconds before the remaining time is estimated, because work that has just begun has no speed yet."""
@@ -70,6 +78,32 @@ def show_estimate() -> Iterator[TimeEstimate]:
         yield TimeEstimate(live.note)
     finally:
         live.close()
+
+
+class StepLine:
+    """Shows on standard error which step is running: on a terminal until the step has ended, elsewhere in a line."""
+
+    def __init__(self) -> None:
+        self._live: TerminalProgress | None = None
+
+    def show(self, text: str) -> None:
+        """Shows a step that begins now."""
+        self.clear()
+        if not sys.stderr.isatty():
+            note(f"{text} ...")
+            return
+        from rich.console import Console
+
+        from assay.harness.run.progress import TerminalProgress
+
+        self._live = TerminalProgress(Console(stderr=True))
+        self._live.note(f"{text} ...")
+
+    def clear(self) -> None:
+        """Removes the line from a terminal, so that results can be printed. Idempotent."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.close()
 
 
 class LongReading:

@@ -26,7 +26,7 @@ def test_without_an_engine_a_docker_cluster_is_not_available() -> None:
 
 @pytest.mark.usefixtures("no_engine")
 def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
-    findings = doctor.diagnose()
+    findings = list(doctor.diagnose())
     assert "docker engine" in {finding.name for finding in findings if not finding.good}
     for finding in findings:
         assert finding.detail
@@ -34,6 +34,38 @@ def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
             assert finding.remedy, finding
             assert "make" not in finding.remedy.split(), "an installed project has no Makefile"
             assert finding.enables, finding
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_each_finding_is_there_before_the_next_step_begins() -> None:
+    order: list[str] = []
+    for finding in doctor.diagnose(order.append):
+        order.append(finding.name)
+    asking = "asking the Docker engine at unix:///nonexistent/docker.sock (from DOCKER_HOST)"
+    assert order[2:5] == ["root", asking, "engine's machine"]
+    assert order[-4:] == ["asking java for its version", "java", "zookeeper", "chromium"]
+
+
+def test_each_trial_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = DoctorFinding("any", True, "found")
+    monkeypatch.setattr(doctor, "_find_machine", lambda: None)
+    for name in ("_engine", "_image"):
+        monkeypatch.setattr(doctor, name, lambda: good)
+    monkeypatch.setattr(doctor, "_preloads", lambda reference: good)
+    monkeypatch.setattr(doctor, "_try_in_node", lambda trial, reference, machine: DoctorFinding(trial.name, True, ""))
+    order: list[str] = []
+    for finding in doctor.diagnose(order.append):
+        order.append(finding.name)
+    first = order.index("trying in a container: iptables in a node")
+    assert order[first - 2 : first] == ["looking for the node image", "any"]
+    trials = [step for trial in ABILITY_TRIALS for step in (f"trying in a container: {trial.name}", trial.name)]
+    assert order[first : first + len(trials)] == trials
+
+
+def test_the_names_of_findings_fit_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    names = [*(one.name for one in doctor.diagnose()), doctor._image().name, doctor._preloads(None).name]
+    assert max(map(len, [*names, *(trial.name for trial in ABILITY_TRIALS)])) == doctor.NAME_WIDTH
 
 
 @pytest.mark.usefixtures("no_engine")

@@ -209,7 +209,7 @@ def test_a_host_that_does_not_answer_stays_in_the_journal(hosts: OwnHosts, tmp_p
 
 
 def test_the_doctor_says_what_each_host_can_do(hosts: OwnHosts, tmp_path: Path) -> None:
-    findings = doctor.diagnose_hosts(hosts.file)
+    findings = list(doctor.diagnose_hosts(hosts.file))
     assert len(findings) == 10
     assert all(finding.good for finding in findings)
     lost = tmp_path / "hosts.toml"
