@@ -22,7 +22,7 @@ FINDINGS = (
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What the command has printed before each step, and on standard error after it."""
+    """The output of the command before each step, and its standard error after it."""
     seen: list[str] = []
 
     def diagnose(announce: Callable[[str], None]) -> Iterator[DoctorFinding]:
