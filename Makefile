@@ -2,7 +2,7 @@
 SHELL := scripts/strict-bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test other-python nightly check docs docs-serve docs-tools duplicates arm64 docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
+.PHONY: help demo test other-python other-environment nightly check docs docs-serve docs-tools duplicates arm64 docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -38,19 +38,22 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 
 # The simulation replaces asyncio's loop, of which each Python has its own. The lower part of the product is enough for it.
 OTHER := .venv/other-python
-OTHER_NEEDS := cramjam duckdb hypothesis kazoo lz4 msgspec numpy pyarrow pytest rich xxhash
+OTHER_NEEDS := cramjam duckdb hypothesis kazoo lz4 msgspec numpy pyarrow pytest pytest-xdist rich xxhash
+OTHER_PYTHON = $(shell scripts/python --other)
 
-other-python: venv  ## the simulation's tests with another Python from 3.12 on, if one is installed
-	@python=$$(scripts/python --other); \
-	if [ -z "$$python" ]; then echo "assay: no other Python from 3.12 on is installed: the simulation's tests are not repeated"; exit 0; fi; \
-	version=$$("$$python" -c 'import sys; print(*sys.version_info[:3], sep=".")'); began=$$SECONDS; \
-	echo "assay: the simulation's tests with Python $$version ($$python) ..."; \
-	if [ "$$(cat $(OTHER)/.installed 2>/dev/null)" != "$$version $(OTHER_NEEDS)" ]; then \
-	rm -rf $(OTHER); "$$python" -m venv $(OTHER); \
-	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c requirements.lock $(OTHER_NEEDS); \
-	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .; echo "$$version $(OTHER_NEEDS)" > $(OTHER)/.installed; fi; \
+other-python: other-environment  ## the simulation's tests with another Python from 3.12 on, if one is installed
+	@if [ -z "$(OTHER_PYTHON)" ]; then exit 0; fi; began=$$SECONDS; \
+	echo "assay: the simulation's tests with $$($(OTHER)/bin/python --version) ($(OTHER_PYTHON)) ..."; \
 	$(OTHER)/bin/python -m pytest tests/cluster/sim tests/nemesis/test_in_simulation.py -q -p no:cacheprovider \
-	  -m "not docker and not slow and not long"; echo "assay: Python $$version: $$((SECONDS - began)) s"
+	  -m "not docker and not slow and not long" -n auto; echo "assay: another Python: $$((SECONDS - began)) s"
+
+other-environment: venv
+	@if [ -z "$(OTHER_PYTHON)" ]; then echo "assay: no other Python from 3.12 on is installed: the simulation's tests are not repeated"; exit 0; fi; \
+	wanted="$(OTHER_PYTHON) $$("$(OTHER_PYTHON)" --version) $(OTHER_NEEDS)"; \
+	if [ "$$(cat $(OTHER)/.installed 2>/dev/null)" != "$$wanted" ]; then \
+	rm -rf $(OTHER); "$(OTHER_PYTHON)" -m venv $(OTHER); \
+	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c requirements.lock $(OTHER_NEEDS); \
+	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .; echo "$$wanted" > $(OTHER)/.installed; fi
 
 # The site's tools have an environment of their own. The generated pages import the tester, so they use the main one.
 # mkdocstrings 1.0 does not work with pymdown-extensions 12.
