@@ -95,7 +95,10 @@ def objects(family: str) -> list[Row]:
         pytest.param(partial(logs, said=False), "log", id="log", marks=pytest.mark.long),
         pytest.param(partial(logs, said=True), "statements", id="statements"),
         pytest.param(registers, "register", id="register", marks=pytest.mark.long),
-        *(pytest.param(partial(objects, family), family, id=family) for family in OBJECTS),
+        *(
+            pytest.param(partial(objects, family), family, id=family, marks=pytest.mark.long if number % 2 else ())
+            for number, family in enumerate(OBJECTS)
+        ),
     ],
 )
 def test_random_histories_have_the_same_answers(tmp_path: Path, make: Callable[[], list[Row]], family: str) -> None:

@@ -13,6 +13,11 @@ def by_night(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
+def a_share_by_day(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Returns all cases, each with one value. Only the first and every ``step``-th after it run by day."""
+    return [by_night(case) if number % step else case for number, case in enumerate(cases)]
+
+
 def some_by_day(cases: Iterable[Any], day: Collection[Any]) -> list[Any]:
     """All of ``cases``, each with one value, in their order; those that are not in ``day`` are of the night.
 

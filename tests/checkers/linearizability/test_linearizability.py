@@ -22,6 +22,7 @@ from helpers.examples import some_of
 from helpers.linearizability_histories import LOCKS, SEMAPHORES, history, operation, table
 from helpers.linearizability_models import TESTED, Mixer, Stack
 from helpers.linearizability_oracle import MEANING, Op, legal, linearizable
+from helpers.nightly import a_share_by_day
 
 HISTORIES = int(os.environ.get("ASSAY_HISTORIES", "700"))
 AMPLE = Limits(seconds=None)
@@ -60,7 +61,7 @@ def check_against_oracle(model: str, histories: list[list[Op]], limits: Limits =
     assert verdicts == {True, False}
 
 
-@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("model", a_share_by_day(2, sorted(MODELS)))
 def test_verdict_and_evidence_are_those_of_trying_every_order(model: str) -> None:
     rng = random.Random(f"{model}-1")
     spread = 5 if model == "lease-mutex" else 12

@@ -37,6 +37,8 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.offsets_client import OffsetsClient
 
+from helpers.nightly import a_share_by_day
+
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 CAPABILITIES = (SupportsSettings, SupportsDataFiles, SupportsDataFolder, SupportsGroups, SupportsHold, SupportsReplicas)
 
@@ -161,9 +163,10 @@ def test_workloads_with_client_nodes_are_found() -> None:
     assert {"test_offsets", "test_lock"} <= shipped().keys()
 
 
-@pytest.mark.parametrize("experiment", [pytest.param(one, id=name) for name, one in shipped().items()])
-def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path, experiment: Experiment) -> None:
+@pytest.mark.parametrize("name", a_share_by_day(2, shipped()))
+def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path, name: str) -> None:
     """Neither Arrow nor DuckDB, pytest or Hypothesis: the code as a container is given it, and the image's packages."""
+    experiment = shipped()[name]
     system = experiment.deployed_system()
     with tarfile.open(fileobj=io.BytesIO(code_archive.archive_code(list(system.source)))) as tar:
         for member in tar:

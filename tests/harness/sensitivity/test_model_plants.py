@@ -31,6 +31,7 @@ from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows
 from helpers.linearizability_histories import history, operation, stored, table
 from helpers.linearizability_models import TESTED
 from helpers.linearizability_oracle import MEANING, Op, linearizable
+from helpers.nightly import a_share_by_day
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ MOST: Final = 100
 """Exposed claims that are planted."""
 FEWEST: Final = 20
 """Exposed claims into which each plant must have been planted."""
-each_model = pytest.mark.parametrize("model", sorted(MODELS))
+each_model = pytest.mark.parametrize("model", a_share_by_day(2, sorted(MODELS)))
 
 
 def to_ops(rows: Rows) -> list[Op]:

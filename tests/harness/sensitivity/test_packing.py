@@ -14,7 +14,7 @@ from assay.checkers.judging.judge import judge
 from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Rows
 
-from helpers.nightly import by_night
+from helpers.nightly import a_share_by_day, by_night
 from helpers.plant_histories import KINDS, Kind, to_operations
 from helpers.planted import CLIENT_FAMILIES, Planted, planted_in
 
@@ -63,7 +63,7 @@ def judge_together(copies: Sequence[Planted], kind: Kind, engines: Engines) -> d
     return find_violated(packed, kind.contract, engines, CLIENT_FAMILIES)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", a_share_by_day(3, KINDS), ids=lambda kind: kind.name)
 def test_sqlite_and_duckdb_find_the_same(kind: Kind) -> None:
     copies = sample(kind, MANY)
     expected = {number: one.found for number, one in enumerate(copies) if one.found}

@@ -26,6 +26,8 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.store import FINISHED, RunInfo
 from assay.harness.stored.by_contract import StoredHistory, judge_again
 
+from helpers.nightly import a_share_by_day
+
 KEY = "orders-0"
 STEP = 1_000_000
 Row = dict[str, Any]
@@ -179,7 +181,7 @@ def test_the_history_itself_can_be_judged(history: Path, capsys: pytest.CaptureF
     assert (judgement.operations, judgement.effects, judgement.engine) == (12, 12, "sqlite")
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", a_share_by_day(3, ROWS))
 def test_a_row_that_cannot_be(history: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     case = ROWS[name]
     rewrite(history, case.data, case.change)

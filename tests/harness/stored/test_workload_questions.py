@@ -21,6 +21,7 @@ from assay.harness.foreign import ForeignFormat
 from assay.harness.stored.recognised_workload import recognise_workload
 from assay.harness.stored.workload_table import BY_NAME, TABLE
 
+from helpers.nightly import a_share_by_day
 from helpers.workload_files import Event, done, edn
 
 Ends = tuple[str, dict[str, int]]
@@ -653,11 +654,11 @@ def judge_file(path: Path, capsys: pytest.CaptureFixture[str], text: str, *optio
     return msgspec.json.decode(capsys.readouterr().out, type=Judgement)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("name", a_share_by_day(2, CASES))
 def test_a_workload_is_judged_by_its_original_question(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: Case
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    workload, events, options, ends = case
+    workload, events, options, ends = CASES[name]
     judgement = judge_file(tmp_path / "h.edn", capsys, edn(events), f"--workload={workload}", *options)
     assert (judgement.verdict.value, judgement.anomalies) == ends
     asked = next(one.note or "" for one in judgement.examined if one.check == f"workload {workload}")
