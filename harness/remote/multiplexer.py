@@ -3,19 +3,26 @@
 Each frame has a header of two big-endian 32-bit numbers, the connection and the number of bytes that follow. A frame
 without bytes ends its direction of the connection. Only one side, the harness, opens connections. The first frame of a
 new number opens it.
+
+Each write costs processor time here, in all programs that pass the bytes on, and on the other side, which wakes up for
+each. So the frames of all connections are collected during an iteration of the event loop, and written at once.
 """
 
 import asyncio
 import itertools
 import struct
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from assay.harness.remote.messages import MAX_LINE
 
 HEADER: Final = struct.Struct(">II")
 MAX_FRAME: Final = 1 << 16
 """Maximum bytes of a frame. Longer data are split, so that one connection does not delay the others for long."""
+MAX_COLLECTED: Final = 1 << 16
+"""Number of collected bytes that are written without waiting for the end of the iteration."""
+READ_SIZE: Final = 1 << 16
+"""Maximum bytes of a read. The C library gets the memory for asyncio's 256 KiB from the kernel at each read."""
 
 
 class ByteWriter(Protocol):
@@ -29,54 +36,135 @@ class ByteWriter(Protocol):
         """Ends this direction of the connection. Idempotent."""
 
 
-class Multiplexer:
-    """An end of the carrying pair. ``accept`` is called for each connection that the other side opens."""
+class Multiplexer(asyncio.Protocol):
+    """An end of the carrying pair: the asyncio protocol of one transport for both directions, or of one for each.
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: ByteWriter,
-        accept: "Callable[[asyncio.StreamReader, ByteWriter], None] | None" = None,
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
+    ``accept`` is called for each connection that the other side opens.
+    """
+
+    def __init__(self, accept: "Callable[[asyncio.StreamReader, ByteWriter], None] | None" = None) -> None:
         self._accept = accept
+        self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._newest = 0
         self._received: dict[int, asyncio.StreamReader] = {}
         """Connections whose other side may still send."""
-        self._ended = False
+        self._rest = b""
+        """The beginning of a frame whose end has not arrived."""
+        self._transports: list[asyncio.BaseTransport] = []
+        self._output: asyncio.WriteTransport | None = None
+        self._collected: list[bytes] = []
+        """Frames that are written at the end of this iteration of the event loop."""
+        self._collected_size = 0
+        self._writable = asyncio.Event()
+        """Set unless the transport has too many unwritten bytes."""
+        self._writable.set()
+        self._ended = asyncio.Event()
 
     def open_connection(self) -> tuple[asyncio.StreamReader, ByteWriter]:
         """Opens a connection. Raises ``ConnectionError`` if the carrying pair has ended."""
-        if self._ended:
+        if self._ended.is_set():
             raise ConnectionError("the worker process has ended")
         return self._add(next(self._numbers))
 
-    async def run(self) -> None:
-        """Distributes what arrives, until the carrying pair ends. Then every connection ends, too."""
-        try:
-            while True:
-                number, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-                if length > MAX_FRAME:
-                    raise ConnectionError(f"a frame of {length} bytes")
-                data = await self._reader.readexactly(length)
-                if self._accept is not None and number > self._newest:
-                    self._newest = number
-                    self._accept(*self._add(number))
-                self._distribute(number, data)
-        except (asyncio.IncompleteReadError, OSError):
-            return
-        finally:
-            self._ended = True
-            while self._received:
-                self._received.popitem()[1].feed_eof()
+    @property
+    def has_ended(self) -> bool:
+        """Whether the carrying pair has ended."""
+        return self._ended.is_set()
+
+    async def wait_end(self) -> None:
+        """Waits until the carrying pair ends. Then every connection has ended, too."""
+        await self._ended.wait()
+
+    def close(self) -> None:
+        """Writes the collected frames and closes the carrying pair. Idempotent."""
+        self._flush()
+        for transport in self._transports:
+            transport.close()
+
+    def send(self, number: int, data: bytes) -> None:
+        """Sends bytes of a connection. If there are none, this direction of the connection ends."""
+        for start in range(0, len(data), MAX_FRAME) or (0,):
+            part = data if len(data) <= MAX_FRAME else data[start : start + MAX_FRAME]
+            if not self._collected:
+                self._loop.call_soon(self._flush)
+            self._collected += (HEADER.pack(number, len(part)), part)
+            self._collected_size += HEADER.size + len(part)
+            if self._collected_size >= MAX_COLLECTED:
+                self._flush()
+
+    async def drain(self) -> None:
+        """Waits while there are too many unwritten bytes. Raises ``ConnectionError`` if the pair has ended."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._ended.is_set():
+            raise ConnectionResetError("the worker process has ended")
+
+    # -- called by the event loop --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transports.append(transport)
+        if isinstance(transport, asyncio.WriteTransport):
+            self._output = transport
+        if hasattr(transport, "max_size"):
+            transport.max_size = READ_SIZE
+
+    def data_received(self, data: bytes) -> None:
+        """Distributes all frames that have arrived."""
+        if self._rest:
+            data = self._rest + data
+        position, end = 0, len(data)
+        while end - position >= HEADER.size:
+            number, length = HEADER.unpack_from(data, position)
+            if length > MAX_FRAME:
+                return self._fail()
+            frame_end = position + HEADER.size + length
+            if frame_end > end:
+                break
+            self._distribute(number, data[position + HEADER.size : frame_end])
+            position = frame_end
+        self._rest = data[position:]
+        return None
+
+    def eof_received(self) -> None:
+        self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _flush(self) -> None:
+        if self._collected:
+            data = b"".join(self._collected)
+            self._collected.clear()
+            self._collected_size = 0
+            if self._output is not None and not self._output.is_closing():
+                self._output.write(data)
+
+    def _fail(self) -> None:
+        """Ends the carrying pair, because it carries something else than frames."""
+        self._end()
+        self.close()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._writable.set()
+        while self._received:
+            self._received.popitem()[1].feed_eof()
 
     def _add(self, number: int) -> tuple[asyncio.StreamReader, ByteWriter]:
         reader = self._received[number] = asyncio.StreamReader(limit=MAX_LINE)
-        return reader, _Writer(number, self._writer)
+        return reader, _Writer(number, self)
 
     def _distribute(self, number: int, data: bytes) -> None:
+        if self._accept is not None and number > self._newest:
+            self._newest = number
+            self._accept(*self._add(number))
         if data:
             if (reader := self._received.get(number)) is not None:
                 reader.feed_data(data)
@@ -87,22 +175,21 @@ class Multiplexer:
 class _Writer:
     """Sends one connection's bytes."""
 
-    def __init__(self, number: int, carrier: ByteWriter) -> None:
+    def __init__(self, number: int, multiplexer: Multiplexer) -> None:
         self._number = number
-        self._carrier = carrier
+        self._multiplexer = multiplexer
         self._closed = False
 
     def write(self, data: bytes) -> None:
         if self._closed:
             raise ConnectionError("this connection is closed")
-        for start in range(0, len(data), MAX_FRAME):
-            part = data[start : start + MAX_FRAME]
-            self._carrier.write(HEADER.pack(self._number, len(part)) + part)
+        if data:
+            self._multiplexer.send(self._number, data)
 
     async def drain(self) -> None:
-        await self._carrier.drain()
+        await self._multiplexer.drain()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._carrier.write(HEADER.pack(self._number, 0))
+            self._multiplexer.send(self._number, b"")

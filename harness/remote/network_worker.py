@@ -14,7 +14,7 @@ from assay.cluster.ssh.command_stream import StreamCommand
 from assay.harness.core.printable import to_printable
 from assay.harness.remote import debugger
 from assay.harness.remote.messages import (
-    Answer,
+    ANSWERS,
     FailedCallAnswer,
     GreetRequest,
     OpenedAnswer,
@@ -77,7 +77,7 @@ class NetworkWorker:
         try:
             async with asyncio.timeout(START_SECONDS):
                 writer.write(encode_message(GreetRequest()))
-                answer = await receive_message(reader, Answer)
+                answer = await receive_message(reader, ANSWERS)
         except TimeoutError:
             answer = None
         writer.close()
@@ -97,7 +97,7 @@ class NetworkWorker:
         try:
             writer.write(encode_message(RelayRequest(host, port, CONNECT_SECONDS)))
             async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
-                answer = await receive_message(reader, Answer)
+                answer = await receive_message(reader, ANSWERS)
         except BaseException:
             writer.close()
             raise

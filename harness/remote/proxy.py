@@ -14,8 +14,8 @@ from assay.harness.core.client import Endpoint, find_effects
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote.messages import (
+    ANSWERS,
     MAX_LINE,
-    Answer,
     Invoke,
     InvokedAnswer,
     OpenedAnswer,
@@ -109,7 +109,7 @@ class RemoteClient:
         assert self._writer is not None, "open comes first"
         self._writer.write(encode_message(request))
         await self._writer.drain()
-        answer = await receive_message(self._reader, Answer)
+        answer = await receive_message(self._reader, ANSWERS)
         if isinstance(answer, RaisedAnswer):
             error = RemoteError(answer.error)
             error.add_note(f"on its node:\n{answer.traceback}")

@@ -133,7 +133,7 @@ async def is_ready(address: str, port: int = messages.PORT, dial: Dial = asyncio
         reader, writer = await dial(address, port)
         try:
             writer.write(messages.encode_message(messages.GreetRequest()))
-            return await messages.receive_message(reader, messages.Answer) is not None
+            return await messages.receive_message(reader, messages.ANSWERS) is not None
         finally:
             writer.close()
 
@@ -178,7 +178,7 @@ class _Connection:
             await self.writer.drain()
 
     def _receive_request(self) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.Request))
+        return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.REQUESTS))
 
     async def _answer(self, request: messages.Request, next_request: asyncio.Task[Any]) -> bytes | None:
         """Returns the answer, or None if the harness has closed the connection, which ends ``next_request``."""

@@ -25,14 +25,14 @@ from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import DeploymentError
 from assay.harness.core.interpreter_status import describe_error
 from assay.harness.remote.messages import (
-    Answer,
+    ANSWERS,
+    REQUESTS,
     CalledAnswer,
     CallRequest,
     FailedCallAnswer,
     NodeCallAnswer,
     NodeResult,
     RaisedAnswer,
-    Request,
     encode_message,
     receive_message,
 )
@@ -160,7 +160,7 @@ async def call_system(
     try:
         while True:
             await writer.drain()
-            answer = await receive_message(reader, Answer)
+            answer = await receive_message(reader, ANSWERS)
             if not isinstance(answer, NodeCallAnswer):
                 return _read_answer(answer, call, nodes)
             task = asyncio.get_running_loop().create_task(_call_node(nodes, answer, writer))
@@ -269,7 +269,8 @@ async def serve_call(
     task = asyncio.get_running_loop().create_task(_execute(request, runtime))
     try:
         while True:
-            receiving = asyncio.ensure_future(receive_message(reader, Request))
+            reading = receive_message(reader, REQUESTS)
+            receiving = asyncio.get_running_loop().create_task(reading)
             await asyncio.wait([task, receiving], return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 receiving.cancel()

@@ -24,7 +24,7 @@ from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
-from assay.harness.remote.messages import RaisedAnswer, Request, encode_message, receive_message
+from assay.harness.remote.messages import REQUESTS, RaisedAnswer, encode_message, receive_message
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.client_nodes import SystemWithClientNodes
 
@@ -347,10 +347,10 @@ def test_a_message_is_read_by_its_kind() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(encode_message(RaisedAnswer("x", "y")))
         with pytest.raises(ConnectionError, match="not a message"):
-            await receive_message(reader, Request)
+            await receive_message(reader, REQUESTS)
         reader.feed_data(b'{"type":"opened"')
         reader.feed_eof()
-        assert await receive_message(reader, Request) is None, "cut short by the end of the line"
+        assert await receive_message(reader, REQUESTS) is None, "cut short by the end of the line"
 
     asyncio.run(main())
 
