@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from assay.harness.remote import debugger
+from assay.harness.remote.multiplexer import Multiplexer
 from assay.harness.remote.runtime import ClientRuntime
-from assay.harness.remote.server import parse_arguments, run_worker, serve_streams
+from assay.harness.remote.server import make_acceptor, parse_arguments, run_worker
 
 
 async def serve(words: Sequence[str]) -> int:
@@ -31,10 +32,10 @@ async def _serve_standard_streams(runtime: ClientRuntime, words: Sequence[str]) 
     """Serves on standard input and output. Whatever clients print goes to standard error."""
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, output)
-    await serve_streams(runtime, words, reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    loop, multiplexer = asyncio.get_running_loop(), Multiplexer(make_acceptor(runtime, words))
+    await loop.connect_write_pipe(lambda: multiplexer, output)
+    await loop.connect_read_pipe(lambda: multiplexer, sys.stdin)
+    await multiplexer.wait_end()
     return 0
 
 

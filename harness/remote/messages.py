@@ -14,6 +14,7 @@ Operations and results must be JSON data: a tuple arrives as a list, and the key
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -123,6 +124,30 @@ ANSWERS: "Final[msgspec.json.Decoder[Answer]]" = msgspec.json.Decoder(Answer)
 """Decodes what a worker process sends."""
 
 M = TypeVar("M")
+
+
+class ObservedReader(asyncio.StreamReader):
+    """Stream reader that reports the end of its stream at once, even while no one reads."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=MAX_LINE)
+        self.has_ended = False
+        """Whether the other side sends no more. Bytes that arrived before may still be unread."""
+        self.on_end: Callable[[], None] | None = None
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self._report_end()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self._report_end()
+
+    def _report_end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            if self.on_end is not None:
+                self.on_end()
 
 
 def encode_message(message: Request | Answer) -> bytes:

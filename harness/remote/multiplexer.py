@@ -12,17 +12,15 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-from assay.harness.remote.messages import MAX_LINE
+from assay.harness.remote.messages import ObservedReader
 
 HEADER: Final = struct.Struct(">II")
 MAX_FRAME: Final = 1 << 16
 """Maximum bytes of a frame. Longer data are split, so that one connection does not delay the others for long."""
 MAX_COLLECTED: Final = 1 << 16
 """Number of collected bytes that are written without waiting for the end of the iteration."""
-READ_SIZE: Final = 1 << 16
-"""Maximum bytes of a read. The C library gets the memory for asyncio's 256 KiB from the kernel at each read."""
 
 
 class ByteWriter(Protocol):
@@ -36,18 +34,21 @@ class ByteWriter(Protocol):
         """Ends this direction of the connection. Idempotent."""
 
 
+Accept = Callable[[ObservedReader, ByteWriter], None]
+
+
 class Multiplexer(asyncio.Protocol):
     """An end of the carrying pair: the asyncio protocol of one transport for both directions, or of one for each.
 
     ``accept`` is called for each connection that the other side opens.
     """
 
-    def __init__(self, accept: "Callable[[asyncio.StreamReader, ByteWriter], None] | None" = None) -> None:
+    def __init__(self, accept: Accept | None = None) -> None:
         self._accept = accept
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._newest = 0
-        self._received: dict[int, asyncio.StreamReader] = {}
+        self._received: dict[int, ObservedReader] = {}
         """Connections whose other side may still send."""
         self._rest = b""
         """The beginning of a frame whose end has not arrived."""
@@ -61,63 +62,63 @@ class Multiplexer(asyncio.Protocol):
         self._writable.set()
         self._ended = asyncio.Event()
 
-    def open_connection(self) -> tuple[asyncio.StreamReader, ByteWriter]:
+    def open_connection(self) -> tuple[ObservedReader, ByteWriter]:
         """Opens a connection. Raises ``ConnectionError`` if the carrying pair has ended."""
         if self._ended.is_set():
             raise ConnectionError("the worker process has ended")
         return self._add(next(self._numbers))
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the carrying pair has ended."""
-        return self._ended.is_set()
-
     async def wait_end(self) -> None:
         """Waits until the carrying pair ends. Then every connection has ended, too."""
         await self._ended.wait()
 
-    def close(self) -> None:
-        """Writes the collected frames and closes the carrying pair. Idempotent."""
+    def close_output(self) -> None:
+        """Writes the collected frames, and closes the transport that carries them. Idempotent."""
         self._flush()
+        if self._output is not None:
+            self._output.close()
+
+    def close(self) -> None:
+        """Ends the carrying pair. Idempotent."""
+        self.close_output()
         for transport in self._transports:
             transport.close()
+        self._end()
 
     def send(self, number: int, data: bytes) -> None:
-        """Sends bytes of a connection. If there are none, this direction of the connection ends."""
-        for start in range(0, len(data), MAX_FRAME) or (0,):
-            part = data if len(data) <= MAX_FRAME else data[start : start + MAX_FRAME]
-            if not self._collected:
-                self._loop.call_soon(self._flush)
-            self._collected += (HEADER.pack(number, len(part)), part)
-            self._collected_size += HEADER.size + len(part)
-            if self._collected_size >= MAX_COLLECTED:
-                self._flush()
+        """Sends bytes of a connection."""
+        for start in range(0, len(data), MAX_FRAME):
+            self._send_frame(number, data[start : start + MAX_FRAME])
+
+    def send_end(self, number: int) -> None:
+        """Ends this direction of a connection."""
+        self._send_frame(number, b"")
 
     async def drain(self) -> None:
         """Waits while there are too many unwritten bytes. Raises ``ConnectionError`` if the pair has ended."""
         if not self._writable.is_set():
             await self._writable.wait()
-        if self._ended.is_set():
+        if self._ended.is_set() or self._output is None or self._output.is_closing():
             raise ConnectionResetError("the worker process has ended")
 
-    # -- called by the event loop --------------------------------------------------------------------------------------
+    # -- called by the event loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transports.append(transport)
         if isinstance(transport, asyncio.WriteTransport):
             self._output = transport
-        if hasattr(transport, "max_size"):
-            transport.max_size = READ_SIZE
 
     def data_received(self, data: bytes) -> None:
         """Distributes all frames that have arrived."""
+        if self._ended.is_set():
+            return None
         if self._rest:
             data = self._rest + data
         position, end = 0, len(data)
         while end - position >= HEADER.size:
             number, length = HEADER.unpack_from(data, position)
             if length > MAX_FRAME:
-                return self._fail()
+                return self.close()
             frame_end = position + HEADER.size + length
             if frame_end > end:
                 break
@@ -130,13 +131,24 @@ class Multiplexer(asyncio.Protocol):
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
+        """Ends all connections, unless only the output is lost: answers may still arrive."""
+        self._writable.set()
+        if all(one.is_closing() for one in self._transports if isinstance(one, asyncio.ReadTransport)):
+            self._end()
 
     def pause_writing(self) -> None:
         self._writable.clear()
 
     def resume_writing(self) -> None:
         self._writable.set()
+
+    def _send_frame(self, number: int, data: bytes) -> None:
+        if not self._collected:
+            self._loop.call_soon(self._flush)
+        self._collected += (HEADER.pack(number, len(data)), data)
+        self._collected_size += HEADER.size + len(data)
+        if self._collected_size >= MAX_COLLECTED:
+            self._flush()
 
     def _flush(self) -> None:
         if self._collected:
@@ -146,19 +158,14 @@ class Multiplexer(asyncio.Protocol):
             if self._output is not None and not self._output.is_closing():
                 self._output.write(data)
 
-    def _fail(self) -> None:
-        """Ends the carrying pair, because it carries something else than frames."""
-        self._end()
-        self.close()
-
     def _end(self) -> None:
         self._ended.set()
         self._writable.set()
         while self._received:
             self._received.popitem()[1].feed_eof()
 
-    def _add(self, number: int) -> tuple[asyncio.StreamReader, ByteWriter]:
-        reader = self._received[number] = asyncio.StreamReader(limit=MAX_LINE)
+    def _add(self, number: int) -> tuple[ObservedReader, ByteWriter]:
+        reader = self._received[number] = ObservedReader()
         return reader, _Writer(number, self)
 
     def _distribute(self, number: int, data: bytes) -> None:
@@ -183,8 +190,7 @@ class _Writer:
     def write(self, data: bytes) -> None:
         if self._closed:
             raise ConnectionError("this connection is closed")
-        if data:
-            self._multiplexer.send(self._number, data)
+        self._multiplexer.send(self._number, data)
 
     async def drain(self) -> None:
         await self._multiplexer.drain()
@@ -192,4 +198,4 @@ class _Writer:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._multiplexer.send(self._number, b"")
+            self._multiplexer.send_end(self._number)

@@ -55,24 +55,20 @@ class NetworkWorker:
         self._open_terminal = open_terminal
         self._show = show or (lambda line: print(line, file=sys.stderr))
         self._process: subprocess.Popen[bytes] | None = None
-        self._transports: list[asyncio.BaseTransport] = []
-        """The transports of the process's pipes. That of its input comes last."""
         self._streams: Multiplexer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._errors: asyncio.BaseTransport | None = None
+        self._showing: asyncio.Task[None] | None = None
         self._last_lines: list[str] = []
 
     async def start(self) -> None:
         """Starts the process and waits until it answers. Raises :class:`NodeError`."""
         process = self._process = self._start_process()
-        loop = asyncio.get_running_loop()
-        output, errors = await self._read(process.stdout), await self._read(process.stderr)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
-        self._transports.append(transport)
-        self._streams = Multiplexer(output, asyncio.StreamWriter(transport, protocol, None, loop))
-        self._tasks = [
-            loop.create_task(self._streams.run(), name="the clients' connections"),
-            loop.create_task(self._show_lines(errors), name="what clients print"),
-        ]
+        loop, errors = asyncio.get_running_loop(), asyncio.StreamReader()
+        self._streams = streams = Multiplexer()
+        await loop.connect_read_pipe(lambda: streams, process.stdout)
+        self._errors, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(errors), process.stderr)
+        await loop.connect_write_pipe(lambda: streams, process.stdin)
+        self._showing = loop.create_task(self._show_lines(errors), name="what clients print")
         reader, writer = self.open_connection()
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -119,20 +115,21 @@ class NetworkWorker:
         process, self._process = self._process, None
         if process is None:
             return
-        if self._transports:
-            self._transports[-1].close()  # the end of its input ends the process
+        if self._streams is not None:
+            self._streams.close_output()  # the end of its input ends the process
         try:
             await asyncio.to_thread(process.wait, END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             await asyncio.to_thread(process.wait)
-        if self._tasks:  # a child of the process may hold its pipes open, so this wait is bounded, too
-            await asyncio.wait(self._tasks, timeout=END_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for transport in self._transports:
-            transport.close()
+        if self._showing is not None:  # a child of the process may hold its pipes open, so this wait is bounded, too
+            await asyncio.wait([self._showing], timeout=END_SECONDS)
+            self._showing.cancel()
+            await asyncio.gather(self._showing, return_exceptions=True)
+        if self._streams is not None:
+            self._streams.close()
+        if self._errors is not None:
+            self._errors.close()
 
     def _start_process(self) -> "subprocess.Popen[bytes]":
         try:
@@ -143,15 +140,6 @@ class NetworkWorker:
             )  # fmt: skip
         except OSError as error:
             raise NodeError(f"the clients' process cannot be started: {error}; {self._command.remedy}") from error
-
-    async def _read(self, pipe: Any) -> asyncio.StreamReader:
-        """Returns a reader of a pipe of the process."""
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
-        )
-        self._transports.append(transport)
-        return reader
 
     async def _show_lines(self, reader: asyncio.StreamReader) -> None:
         """Shows each line that the process prints, cut after ``LINE_LENGTH`` bytes."""

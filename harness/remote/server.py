@@ -21,7 +21,7 @@ from assay.harness.core.interpreter_status import describe_error
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.remote import debugger, messages, system_calls
-from assay.harness.remote.multiplexer import ByteWriter, Multiplexer
+from assay.harness.remote.multiplexer import Accept, ByteWriter
 from assay.harness.remote.runtime import import_object
 
 GREET_SECONDS: Final = 1.0
@@ -66,16 +66,21 @@ async def run_worker(runtime: Any, words: Sequence[str]) -> int:
     ``words`` are its arguments, ``--client ...``. All clients of the node share ``runtime``:
     :class:`~assay.harness.remote.runtime.ClientRuntime`, or that of the simulation.
     """
-    options = parse_arguments(words)
+    options, loop = parse_arguments(words), asyncio.get_running_loop()
     make_client = import_object(options.client)
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _Connection(make_client, runtime, reader, writer).run()
+    def make_protocol() -> asyncio.StreamReaderProtocol:
+        reader = messages.ObservedReader()
 
-    server = await asyncio.start_server(accept, None, options.port, limit=messages.MAX_LINE)
+        async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _Connection(make_client, runtime, reader, writer).run()
+
+        return asyncio.StreamReaderProtocol(reader, accept)
+
+    server = await loop.create_server(make_protocol, None, options.port)
     try:
         # This is not serve_forever, which waits after a cancellation until the harness has closed its connections.
-        await asyncio.get_running_loop().create_future()
+        await loop.create_future()
     except asyncio.CancelledError:
         return 0
     finally:
@@ -83,8 +88,8 @@ async def run_worker(runtime: Any, words: Sequence[str]) -> int:
     return 0
 
 
-async def serve_streams(runtime: Any, words: Sequence[str], reader: asyncio.StreamReader, writer: ByteWriter) -> None:
-    """Runs the process on one pair of byte streams, which carry all connections, until the pair ends.
+def make_acceptor(runtime: Any, words: Sequence[str]) -> Accept:
+    """Returns the function that serves the connections of a multiplexer.
 
     The process imports the client when the first one is opened. An error of its module then reaches the harness.
     """
@@ -93,12 +98,12 @@ async def serve_streams(runtime: Any, words: Sequence[str], reader: asyncio.Stre
     def make_client() -> Any:
         return import_object(options.client)()
 
-    def accept(reader: asyncio.StreamReader, writer: ByteWriter) -> None:
+    def accept(reader: messages.ObservedReader, writer: ByteWriter) -> None:
         task = asyncio.get_running_loop().create_task(_Connection(make_client, runtime, reader, writer).run())
         running.add(task)
         task.add_done_callback(running.discard)
 
-    await Multiplexer(reader, writer, accept).run()
+    return accept
 
 
 async def relay(request: messages.RelayRequest, reader: asyncio.StreamReader, writer: ByteWriter) -> None:
@@ -140,36 +145,46 @@ async def is_ready(address: str, port: int = messages.PORT, dial: Dial = asyncio
 
 @dataclass
 class _Connection:
-    """A connection, which stands for one logical process of the history."""
+    """A connection, which stands for one logical process of the history. A single task serves it.
+
+    The harness sends no request before the last one was answered. So the stream is not read during a request, and
+    ``reader`` reports its end.
+    """
 
     make_client: Callable[[], Any]
     runtime: Any
-    reader: asyncio.StreamReader
+    reader: messages.ObservedReader
     writer: ByteWriter
     _client: Client | None = None
     _endpoint: ObservedEndpoint | None = None
     _limit: float = 0.0
+    _task: asyncio.Task[Any] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    """Ends the request that the harness has given up."""
+    _executes: bool = False
+    """Whether a request of the client is being executed."""
+    _closing: asyncio.Task[None] | None = None
+    """Closes the client of a request that was given up and did not end in time."""
 
     async def run(self) -> None:
-        next_request = self._receive_request()
+        self._task = asyncio.current_task()
+        self.reader.on_end = self._set_timer
         try:
-            while (request := await next_request) is not None:
+            while (request := await messages.receive_message(self.reader, messages.REQUESTS)) is not None:
                 if isinstance(request, messages.CallRequest):
                     return await self._serve_call(request)
                 if isinstance(request, messages.RelayRequest):
                     return await relay(request, self.reader, self.writer)
-                next_request = self._receive_request()
-                answer = await self._answer(request, next_request)
-                if answer is not None:
-                    self.writer.write(answer)
-                    await self.writer.drain()
+                answer = await self._answer(request)
+                if answer is None:
+                    return None
+                self.writer.write(answer)
+                await self.writer.drain()
         except OSError as error:
             _log.debug("a connection of the harness broke: %s", error)
         finally:
-            if not next_request.cancel() and not next_request.cancelled():
-                next_request.exception()  # retrieved, so that asyncio does not report it
             self.writer.close()
-            await self._close()
+            await (self._closing or self._close())
 
     async def _serve_call(self, request: messages.CallRequest) -> None:
         answer = await system_calls.serve_call(request, self.reader, self.writer, self.runtime)
@@ -177,42 +192,51 @@ class _Connection:
             self.writer.write(answer)
             await self.writer.drain()
 
-    def _receive_request(self) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.REQUESTS))
-
-    async def _answer(self, request: messages.Request, next_request: asyncio.Task[Any]) -> bytes | None:
-        """Returns the answer, or None if the harness has closed the connection, which ends ``next_request``."""
+    async def _answer(self, request: messages.Request) -> bytes | None:
+        """Returns the answer, or None if the harness has closed the connection."""
         if not isinstance(request, messages.OpenRequest | messages.Invoke):
             return messages.encode_message(messages.OpenedAnswer())
         if isinstance(request, messages.OpenRequest):
             self._limit = request.limit
-        task = asyncio.get_running_loop().create_task(self._execute(request))
+        self._executes = True
+        if self.reader.has_ended:
+            self._set_timer()
         try:
-            await asyncio.wait([task, next_request], return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                await self._await_abandoned(request, task)
-                return None
-            return task.result()
+            answer = await self._execute(request)
         finally:
-            task.cancel()
-
-    async def _await_abandoned(
-        self, request: messages.OpenRequest | messages.Invoke, task: asyncio.Task[bytes]
-    ) -> None:
-        """Waits for a request that the harness has given up, up to its time limit."""
+            self._executes = False
+            if self._timer is not None:
+                self._timer.cancel()
+        if not self.reader.has_ended:
+            return answer
         what = f"operation {request.operation.f}" if isinstance(request, messages.Invoke) else "open"
-        await asyncio.wait([task], timeout=self._limit)
-        result = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
+        result = f"had not ended {self._limit:g} s later" if answer is None else answer.decode().strip()
         _log.info("%s, which the harness had given up: %s", what, result[:500])
+        return None
 
-    async def _execute(self, request: messages.OpenRequest | messages.Invoke) -> bytes:
+    def _set_timer(self) -> None:
+        """Limits the time of a request that the harness has given up."""
+        if self._executes:
+            self._timer = asyncio.get_running_loop().call_later(self._limit, self._expire)
+
+    def _expire(self) -> None:
+        """Cancels the request, and closes the client even if it ignores that."""
+        assert self._task is not None, "run comes first"
+        self._task.cancel()
+        self._closing = asyncio.get_running_loop().create_task(self._close())
+
+    async def _execute(self, request: messages.OpenRequest | messages.Invoke) -> bytes | None:
+        """Returns the answer, or None if the request was cancelled because its time was over."""
+        assert self._task is not None, "run comes first"
+        cancellations = self._task.cancelling()
         try:
             if isinstance(request, messages.OpenRequest):
                 return messages.encode_message(await self._open(request))
             return messages.encode_message(await self._invoke(request.operation))
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if self._closing is not None:
+                return None
+            if self._task.cancelling() > cancellations:
                 raise
             return messages.encode_message(_make_raised_answer(error))  # the client leaked a cancellation of its own
         except Exception as error:  # noqa: BLE001 - user code; the harness gets it with its traceback

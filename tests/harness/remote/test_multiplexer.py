@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.remote.multiplexer import HEADER, MAX_FRAME, ByteWriter, Multiplexer
+from assay.harness.remote.multiplexer import HEADER, MAX_FRAME, Accept, ByteWriter, Multiplexer
 
 from helpers.examples import some_of
 
@@ -22,18 +23,19 @@ class Pair:
     async def open(self) -> Pair:
         near, far = socket.socketpair()
         self.accepted: asyncio.Queue[Connection] = asyncio.Queue()
-        near_streams = await asyncio.open_connection(sock=near)
-        far_streams = await asyncio.open_connection(sock=far)
-        self.near = Multiplexer(*near_streams)
-        self.far = Multiplexer(*far_streams, lambda *connection: self.accepted.put_nowait(connection))
-        self.tasks = [asyncio.ensure_future(self.near.run()), asyncio.ensure_future(self.far.run())]
-        self.writers = (near_streams[1], far_streams[1])
+        self.near = await connect(near)
+        self.far = await connect(far, lambda *connection: self.accepted.put_nowait(connection))
         return self
 
     async def close(self) -> None:
-        for writer in self.writers:
-            writer.close()
-        await asyncio.gather(*self.tasks)
+        self.near.close()
+        self.far.close()
+        await asyncio.gather(self.near.wait_end(), self.far.wait_end())
+
+
+async def connect(end: socket.socket, accept: Accept | None = None) -> Multiplexer:
+    _, multiplexer = await asyncio.get_running_loop().create_connection(lambda: Multiplexer(accept), sock=end)
+    return multiplexer
 
 
 PIECES = st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=50) | st.just(b"x" * (MAX_FRAME + 1))), max_size=20)
@@ -95,12 +97,10 @@ def test_a_closed_connection_disturbs_no_other_and_takes_no_more_bytes() -> None
 def test_a_frame_that_is_longer_than_any_ends_every_connection() -> None:
     async def main() -> bytes:
         near, far = socket.socketpair()
-        streams = await asyncio.open_connection(sock=near)
-        multiplexer = Multiplexer(*streams)
+        multiplexer = await connect(near)
         reader, _ = multiplexer.open_connection()
         far.sendall(HEADER.pack(1, MAX_FRAME + 1))
-        await multiplexer.run()
-        streams[1].close()
+        await multiplexer.wait_end()
         far.close()
         return await reader.read()
 
@@ -119,3 +119,120 @@ def test_with_the_carrying_pair_every_connection_ends() -> None:
             pair.near.open_connection()
 
     asyncio.run(main())
+
+
+class RecordingTransport(asyncio.Transport):
+    """Notes each write, and never has too many bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def test_frames_of_one_iteration_are_written_at_once_and_in_their_order() -> None:
+    async def main() -> list[bytes]:
+        multiplexer, transport = Multiplexer(), RecordingTransport()
+        multiplexer.connection_made(transport)
+        writers = [multiplexer.open_connection()[1] for _ in range(3)]
+
+        async def send(writer: ByteWriter, data: bytes) -> None:
+            writer.write(data)
+            await writer.drain()
+
+        await asyncio.gather(*(send(writer, b"%d" % number) for number, writer in enumerate(writers)))
+        writers[0].write(b"more")
+        writers[0].close()
+        await asyncio.sleep(0)
+        assert transport.written.pop() == HEADER.pack(1, 4) + b"more" + HEADER.pack(1, 0)
+        return transport.written
+
+    assert asyncio.run(main()) == [b"".join(HEADER.pack(number + 1, 1) + b"%d" % number for number in range(3))]
+
+
+def test_many_bytes_are_written_before_the_iteration_ends() -> None:
+    async def main() -> list[int]:
+        multiplexer, transport = Multiplexer(), RecordingTransport()
+        multiplexer.connection_made(transport)
+        _, writer = multiplexer.open_connection()
+        writer.write(b"x" * (3 * MAX_FRAME + 1))
+        return [len(data) for data in transport.written]
+
+    assert asyncio.run(main()) == 3 * [HEADER.size + MAX_FRAME]
+
+
+FRAMES = st.lists(st.tuples(st.integers(1, 3), st.binary(min_size=1, max_size=20)), max_size=10)
+
+
+@settings(max_examples=some_of(100), deadline=None)
+@given(FRAMES, st.data())
+def test_frames_arrive_however_the_carrying_pair_cuts_them(
+    frames: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    async def main() -> dict[int, bytes]:
+        multiplexer = Multiplexer()
+        readers = {number: multiplexer.open_connection()[0] for number in (1, 2, 3)}
+        carried = b"".join(HEADER.pack(number, len(part)) + part for number, part in frames)
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(carried)), max_size=8)))
+        for start, stop in zip([0, *cuts], [*cuts, len(carried)], strict=True):
+            multiplexer.data_received(carried[start:stop])
+        multiplexer.eof_received()
+        return {number: await reader.read() for number, reader in readers.items()}
+
+    arrived = asyncio.run(main())
+    assert arrived == {number: b"".join(part for to, part in frames if to == number) for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_writers_wait_while_the_other_side_does_not_read(ends: bool) -> None:
+    async def main() -> int:
+        near, far = socket.socketpair()
+        far.setblocking(False)
+        multiplexer = await connect(near)
+        writers = [multiplexer.open_connection()[1] for _ in range(1000)]
+        for writer in writers:
+            writer.write(b"x" * 4096)  # each far below any limit
+        waiting = [asyncio.ensure_future(writer.drain()) for writer in writers]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        received, loop = 0, asyncio.get_running_loop()
+        if ends:
+            multiplexer.close()
+        while not ends and received < 1000 * (HEADER.size + 4096):
+            received += len(await loop.sock_recv(far, 1 << 20))
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        multiplexer.close()
+        far.close()
+        return sum(isinstance(error, ConnectionError) for error in ended)
+
+    assert asyncio.run(main()) == (1000 if ends else 0)
+
+
+def test_answers_still_arrive_after_the_other_side_has_stopped_to_read() -> None:
+    async def main() -> bytes:
+        loop, multiplexer = asyncio.get_running_loop(), Multiplexer()
+        (from_far, far_output), (far_input, to_far) = os.pipe(), os.pipe()
+        await loop.connect_read_pipe(lambda: multiplexer, os.fdopen(from_far, "rb", 0))
+        await loop.connect_write_pipe(lambda: multiplexer, os.fdopen(to_far, "wb", 0))
+        reader, writer = multiplexer.open_connection()
+        os.close(far_input)
+
+        async def write_until_lost() -> None:
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0)
+
+        with pytest.raises(ConnectionError):
+            await write_until_lost()
+        os.write(far_output, HEADER.pack(1, 6) + b"answer")
+        os.close(far_output)
+        await multiplexer.wait_end()
+        return await reader.read()
+
+    assert asyncio.run(main()) == b"answer"

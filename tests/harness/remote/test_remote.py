@@ -7,7 +7,7 @@ import random
 import socket
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -58,6 +58,18 @@ class Recording:
                 raise ZeroDivisionError("a bug in the client")
             case "cancelled":
                 raise asyncio.CancelledError
+            case "swallow":
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(1)
+            case "ignore":
+                while True:
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.sleep(1000)
+            case "task":
+                return Completion(Outcome.OK, result=id(asyncio.current_task()))
             case "nonsense":
                 return {"not": "a completion"}  # type: ignore[return-value]
             case "unspeakable":
@@ -315,6 +327,44 @@ def test_an_operation_that_is_given_up_may_end_within_its_time(seconds: float, e
 
     simulated(main)
     assert did == ["open n1 None True", *(["sleep"] if ends else []), "close"]
+
+
+def test_an_operation_that_ignores_its_cancellation_does_not_keep_its_client_open() -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            waiting = asyncio.ensure_future(client.invoke(Operation("ignore")))
+            await asyncio.sleep(1)
+            waiting.cancel()
+            await client.close()
+            await asyncio.sleep(LIMIT - 1)
+            assert did == ["open n1 None True"]
+            await asyncio.sleep(2)
+            assert did == ["open n1 None True", "close"]
+
+    simulated(main)
+
+
+def test_one_task_runs_all_operations_of_a_connection() -> None:
+    async def main() -> list[Any]:
+        async with node() as made:
+            client = await opened(made)
+            return [(await client.invoke(Operation("task"))).result for _ in range(3)]
+
+    first, *others = simulated(main)
+    assert others == [first, first]
+
+
+def test_a_cancellation_that_a_client_swallowed_does_not_hide_one_that_it_leaks_later() -> None:
+    async def main() -> Completion:
+        async with node() as made:
+            client = await opened(made)
+            assert (await client.invoke(Operation("swallow"))).outcome is Outcome.OK
+            with pytest.raises(RemoteError, match="CancelledError"):
+                await client.invoke(Operation("cancelled"))
+            return await client.invoke(Operation("echo", argument=1))
+
+    assert simulated(main) == Completion(Outcome.OK, result=1)
 
 
 def test_each_connection_is_a_process_of_its_own() -> None:
