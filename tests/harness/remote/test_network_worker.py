@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
@@ -239,6 +240,33 @@ def test_a_child_that_holds_the_pipes_of_the_process_does_not_hold_up_the_end() 
 
     run(main)
     assert time.monotonic() - began < 40
+
+
+TAKE_READ_MEMORY = """
+import ctypes, sys
+from assay.harness.remote.__main__ import MAPPED_FROM, keep_read_memory
+class Usage(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "heap b c mapped e f g h i j".split()]
+library = ctypes.CDLL(None)
+if not hasattr(library, "mallinfo2"):
+    sys.exit("no glibc")
+library.mallinfo2.restype = Usage
+library.mallopt(MAPPED_FROM, 1 << 17)  # as in a new process
+keep_read_memory()
+before = library.mallinfo2()
+memory = bytearray(1 << 21)  # more than is free in the heap
+during = library.mallinfo2()
+del memory
+print(during.mapped - before.mapped, during.heap - library.mallinfo2().heap)
+"""
+"""Takes memory. Prints how many maps that took, and how many bytes were given back to the kernel afterwards."""
+
+
+def test_the_memory_of_reads_is_kept() -> None:
+    done = subprocess.run([sys.executable, "-c", TAKE_READ_MEMORY], capture_output=True, text=True, check=False)
+    if "no glibc" in done.stderr:
+        pytest.skip("this C library has no mallinfo2")
+    assert done.stdout == "0 0\n", done.stderr
 
 
 def test_an_answer_that_is_no_result_is_named() -> None:
