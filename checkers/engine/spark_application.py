@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -141,7 +142,7 @@ class SparkApplication:
         conf = SparkConf(loadDefaults=False)
         for name, value in (*SHARED.items(), *build_settings(self.master, memory, self._folder, self.quick).items()):
             conf.set(name, value)
-        with self._log.open("wb") as log, _without_submit_arguments():
+        with self._log.open("wb") as log, _launch_environment():
             self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 conf, {"stdout": log, "stderr": log, "cwd": str(self._folder)}
             )
@@ -166,14 +167,28 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _without_submit_arguments() -> Iterator[None]:
-    """Hides arguments for ``spark-submit`` in the environment, such as packages to download."""
-    before = os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+def _launch_environment() -> Iterator[None]:
+    """Hides arguments for ``spark-submit``, such as packages to download, and names the Spark that is launched.
+
+    Without ``SPARK_HOME``, pyspark would launch a Spark next to the current folder, which may be a stranger's.
+    """
+    names = ("PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+    os.environ.setdefault("SPARK_HOME", str(_find_installed_spark()))
     try:
         yield
     finally:
-        if before is not None:
-            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+def _find_installed_spark() -> Path:
+    """Returns the folder of the Spark that belongs to pyspark: a distribution that pip has downloaded, or its own."""
+    package = Path(pyspark.__file__).resolve().parent
+    places = (package / "spark-distribution", package, package.parents[1])  # the last one is a checkout of Spark
+    return next((place for place in places if (place / "bin" / "spark-submit").is_file()), package)
 
 
 def _end_gateway(gateway: Any) -> None:

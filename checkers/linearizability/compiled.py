@@ -7,9 +7,15 @@ Importing numba and loading compiled code takes a second, which a search of few 
 functions are plain Python until ``compile_all``. Without numba (the optional dependency ``assay[fast]``), or with
 ``NUMBA_DISABLE_JIT=1`` for a debugger, all functions stay plain Python. Then the verdicts are equal, but a search takes
 a hundred times as long.
+
+numba reads ``.numba_config.yaml`` in the current folder. This file can name a cache folder, from which numba loads
+pickles, so a stranger's folder could execute code. :func:`_import_numba` keeps numba from reading it. Settings in the
+environment (``NUMBA_...``) count.
 """
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -23,6 +29,7 @@ R = TypeVar("R")
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _plain: dict[int, Callable[..., Any]] = {}
 """Registered functions that are still plain Python, by ``id``."""
+MISSING: Final[Any] = object()
 
 
 def register_compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -55,9 +62,27 @@ def compile_all() -> None:
     _plain.clear()
 
 
-def _compile(function: Callable[..., Any]) -> Any:
+def _import_numba() -> Any:
+    """Imports numba without a configuration file of the current folder: without a YAML parser, it reads none."""
+    if "numba" not in sys.modules:
+        yaml = sys.modules.get("yaml", MISSING)
+        sys.modules["yaml"] = None  # type: ignore[assignment]
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "A Numba config file is found")
+                import numba.core.config
+        finally:
+            del sys.modules["yaml"]
+            if yaml is not MISSING:
+                sys.modules["yaml"] = yaml
     import numba
 
+    numba.core.config._config_fname = os.devnull  # it looks for the file again whenever it compiles
+    return numba
+
+
+def _compile(function: Callable[..., Any]) -> Any:
+    numba = _import_numba()
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # numba finds no writable cache folder
@@ -69,7 +94,7 @@ def compile_step(step: Callable[..., Any]) -> Any:
     compiled."""
     if not can_compile():
         return step
-    import numba
+    numba = _import_numba()
     from numba import types
     from numba.core.errors import NumbaError
 
@@ -94,7 +119,7 @@ def compile_step(step: Callable[..., Any]) -> Any:
 
 def _require_integers(step: Callable[..., Any]) -> None:
     """Raises ``ModelError`` if a state may be a float, because the signature would silently round it."""
-    import numba
+    numba = _import_numba()
     from numba import types
 
     inferred = numba.njit(step)

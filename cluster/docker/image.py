@@ -8,7 +8,6 @@ copied when a cluster starts, so an edit needs no rebuild. ``user_images`` exten
 import contextlib
 import hashlib
 import importlib.metadata
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from assay.cluster.docker import layer
 from assay.cluster.docker.image_contents import ImagePython, parse_interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
+from assay.cluster.docker.wheels import PIP
 from assay.cluster.file_lock import BUILD_LOCK_SECONDS, LockHeldError, hold_lock
 from assay.cluster.journal import state_folder
 
@@ -116,7 +116,7 @@ def find_interpreter(reference: str) -> ImagePython:
 
 
 def _download(interpreter: ImagePython, folder: Path) -> str:
-    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    argv = [*PIP, "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     layer.run_command([*argv, *interpreter.wheel_options(folder), "pip", *_pin_requirements()], timeout=300)
     return " ".join(_pin_requirements())
 

@@ -20,7 +20,7 @@ from assay.cluster.docker import layer
 from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import ImageError, Progress
 
-PIP = (sys.executable, "-m", "pip")
+PIP = (sys.executable, "-P", "-m", "pip")  # without modules of the current folder
 OPTIONS = ("--quiet", "--disable-pip-version-check")
 PIP_TIMEOUT = 300.0
 """Maximum seconds of a download, or of a build."""
