@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, note
+from assay.harness.cli.command import ExitCode, InputError, note, note_overlooked
 from assay.harness.core.printable import to_printable
 
 DESCRIPTION: Final = """\
@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         arguments.into.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{arguments.into}: {error}") from error
+    note_overlooked("not carried", [arguments.store])
     for obstacle in refused:
         note(f"not carried: {obstacle}")
     print(f"{runs} runs and {nights} nights carried to {to_printable(str(arguments.into))}")

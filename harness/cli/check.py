@@ -86,7 +86,7 @@ models:
   Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
 exit codes: 0 pass, 1 fail, 2 unknown (also if no operation succeeded), 64 wrong usage or a malformed file (one line
   with file, line, column and reason), 130 Ctrl-C, after printing the result so far; of several runs the worst: 1,
-  64 (one could not be judged), 2, 0
+  64 (one could not be judged, or is in a wrong place of the store), 2, 0
 """
 
 
@@ -237,7 +237,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         from assay.harness.cli.check_many import check_files
 
         return check_files(files, arguments, engine)
-    if len(arguments.paths) > 1 or list_runs_below(arguments.paths[0]):
+    path = arguments.paths[0]
+    if len(arguments.paths) > 1 or list_runs_below(path) or _has_only_overlooked_runs(make_request(arguments)):
         from assay.harness.cli.check_many import check_many
 
         return check_many(arguments, engine)
@@ -246,7 +247,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     with (
         Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
         show_estimate() as estimate,
-        note_wait(arguments.paths[0]) as end_wait,
+        note_wait(path) as end_wait,
         note_findings() as report,
     ):
         reading = LongReading(arguments.seconds)
@@ -263,6 +264,16 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print("assay: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     return EXITS[judgement.verdict]
+
+
+def _has_only_overlooked_runs(request: CheckRequest) -> bool:
+    """Returns whether a folder that is no run, no history and not Jepsen's has runs in wrong places."""
+    from assay.harness.run.store import find_overlooked, may_have_runs
+    from assay.harness.stored.check_path import find_foreign_file
+
+    if not may_have_runs(request.path) or find_foreign_file(request) is not None:
+        return False
+    return bool(find_overlooked(request.path, ()))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,8 @@ WORST_FIRST: Final = {
 def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
     """Prints a line for each run as it is judged, and at the end the number of runs per verdict."""
     _require_plain_options(arguments)
-    paths = find_runs(arguments.paths)
+    overlooked = find_overlooked_runs(arguments.paths)
+    paths = find_runs(arguments.paths, required=not overlooked)
     with Engines(engine, spark_master=arguments.spark_master) as engines, show_estimate() as estimate:
         estimate.step("checking", 0, len(paths))
         judging = judge_many(
@@ -55,7 +57,8 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
             trust_runs=arguments.trust_run,
         )  # fmt: skip
         options = [*map("--plugin={}".format, arguments.plugin), *(["--trust-run"] if arguments.trust_run else [])]
-        return _print_results(judging, len(paths), options, as_json=arguments.json)
+        results = chain(judging, overlooked)
+        return _print_results(results, len(paths) + len(overlooked), options, as_json=arguments.json)
 
 
 def check_files(requests: Sequence[CheckRequest], arguments: argparse.Namespace, engine: str) -> ExitCode:
@@ -150,12 +153,12 @@ def _require_plain_options(arguments: argparse.Namespace) -> None:
             raise InputError(f"--{option} is for one history, and {reason}")
 
 
-def find_runs(paths: Sequence[Path]) -> list[Path]:
+def find_runs(paths: Sequence[Path], *, required: bool) -> list[Path]:
     """Returns each run or history folder once, in the order given, with all runs of stores and of test folders.
 
     A damaged run is included: its judgement names what is missing. Other paths are skipped with a note.
 
-    Raises ``InputError`` for a missing path, and if there is no run at all.
+    Raises ``InputError`` for a missing path, and if a run is ``required`` and there is none.
     """
     found: dict[Path, Path] = {}
     others: list[Path] = []
@@ -180,9 +183,9 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
                     others.append(one)
             except OSError:  # its judgement will say why it cannot be read
                 found.setdefault(store.follow_links(one), one)
-    if removed and not found:
+    if removed and not found and required:
         raise InputError(reason if len(removed) == 1 else _describe_removed(list(removed.values())))
-    if not found:
+    if not found and required:
         raise InputError(
             f"there is no run or history folder, with ops/ or history/ops/ in it, at {join_some(paths, MAX_NAMED)}"
         )
@@ -193,6 +196,22 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     if removed:
         note(_describe_removed(list(removed.values())))
     return list(found.values())
+
+
+def find_overlooked_runs(paths: Sequence[Path]) -> list[BatchResult]:
+    """Returns a result without a judgement for each run in a wrong place of a store.
+
+    A run is left out if its own path is given as well, or a folder in which it is at the right place.
+    """
+    listed = {path: store.list_runs_below(path) for path in paths}
+    known = {store.follow_links(run) for path, runs in listed.items() for run in (path, *runs)}
+    overlooked = {
+        run: f"not judged: {reason}, or give its path"
+        for path in filter(store.may_have_runs, paths)
+        for run, reason in store.find_overlooked(path, listed[path])
+        if store.follow_links(run) not in known
+    }
+    return [BatchResult(run, None, reason) for run, reason in overlooked.items()]
 
 
 def _describe_removed(runs: Sequence[Path]) -> str:

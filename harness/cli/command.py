@@ -9,7 +9,7 @@ import argparse
 import errno
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from enum import IntEnum
@@ -166,6 +166,15 @@ def show_path(path: Path) -> None:
 def note(line: str) -> None:
     """Prints progress on standard error. A name in it cannot add a line or control the terminal."""
     print(f"assay: {to_printable(line)}", file=sys.stderr, flush=True)
+
+
+def note_overlooked(effect: str, stores: Iterable[Path]) -> None:
+    """Prints a line for each run in a wrong place of a store, with what this means for it, and the remedy."""
+    from assay.harness.run import store
+
+    for root in stores:
+        for run, reason in store.find_overlooked(root, store.list_runs(root)):
+            note(f"{effect}: {run}, because {reason}")
 
 
 def add_system_option(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,8 @@ repeats it.
   assay index store                                  the page
   assay index store --trends=trends.json             also shows the output of `assay nights trends`
   assay index store --check --known=known.toml       exits 1 for a failure not marked as known, 2 for a run that
-                                                     is damaged or was cut short before its verdict
+                                                     is damaged, is in a wrong place of the store, or was
+                                                     cut short before its verdict
 """
 
 
@@ -29,7 +30,7 @@ def add(commands: Any) -> None:
     add_options(parser)
     parser.add_argument("--check", action="store_true",
         help="exit 1 when a failure is unmarked, or its mark expired; 2 when a run or a record is damaged, "
-        "or a run was cut short before its verdict")  # fmt: skip
+        "a run is in a wrong place of the store, or was cut short before its verdict")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -59,11 +60,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         note(f"the following cannot be read, and may have failed: {damaged}")
     for unjudged in page.unjudged if arguments.check else ():
         note(f"the following run has no verdict, and may have failed: {unjudged}")
+    for overlooked in page.overlooked if arguments.check else ():
+        note(f"the following run is left out, and may have failed: {overlooked}")
     if not arguments.check:
         return ExitCode.PASS
     if page.counting:
         return ExitCode.FAIL
-    return ExitCode.UNKNOWN if page.damaged or page.unjudged else ExitCode.PASS
+    return ExitCode.UNKNOWN if page.damaged or page.unjudged or page.overlooked else ExitCode.PASS
 
 
 def build_page_renderer(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":

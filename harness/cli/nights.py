@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_system_option, note, parse_day, read_defects
+from assay.harness.cli.command import (
+    ExitCode,
+    InputError,
+    add_system_option,
+    note,
+    note_overlooked,
+    parse_day,
+    read_defects,
+)
 from assay.harness.core.printable import join_some
 
 if TYPE_CHECKING:
@@ -116,6 +124,7 @@ def add_runs(arguments: argparse.Namespace) -> ExitCode:
     if left_out:
         names = join_some(left_out, MAX_NAMED)
         note(f"left out, because they are marked as carried from another store: {names}")
+    note_overlooked("left out", arguments.stores)
     print(f"{number} run{'s' * (number != 1)} added to {arguments.into}")
     return ExitCode.PASS
 

@@ -107,7 +107,10 @@ def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
     damaged = list(problems)
     nights = [_make_night_entry(some, problems) for some in parts.values()]
     entries = []
-    for path in store.list_runs(root):
+    runs = store.list_runs(root)
+    overlooked = [f"{run.relative_to(root)}: {reason}" for run, reason in store.find_overlooked(root, runs)]
+    problems += overlooked
+    for path in runs:
         name = f"{path.parent.name}/{path.name}"
         entries.append(_make_run_entry(path, attempts.get(name), shrunk.get(name), expected))
     by_name = {entry.name: entry for entry in entries}
@@ -123,7 +126,8 @@ def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
     nights += _make_days(entries, {night.name for night in nights})
     nights.sort(key=lambda night: night.started)
     return StoreContents(name=sanitize_text(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
-                  problems=tuple(map(sanitize_text, problems)), damaged=tuple(map(sanitize_text, damaged)))  # fmt: skip
+                  problems=tuple(map(sanitize_text, problems)), damaged=tuple(map(sanitize_text, damaged)),
+                  overlooked=tuple(map(sanitize_text, overlooked)))  # fmt: skip
 
 
 class _AttemptOfRun(NamedTuple):

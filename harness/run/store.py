@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,6 +30,7 @@ from assay.cluster.owner import Owner, current_owner, find_owner, parse_owner
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
+    read_file,
     read_json_if_valid,
     require_regular_below,
     write_atomically,
@@ -54,6 +55,13 @@ RUN_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 RUN_FILES: Final = ("run.json", "verdict.json", "history")
 """Every run has at least one of these files."""
+SEARCH_DEPTH: Final = 4
+"""How many levels below a store runs in a wrong place are searched. A run in its place is two levels below."""
+NIGHT_FOLDERS: Final = frozenset({"logs", "shrinking", "shrunk"})
+"""Folders of a night's record. ``shrinking`` has stores whose runs do not count."""
+WRONG_PLACE: Final = "it is a run, but not at STORE/TEST/RUN: move it there"
+WRONG_NAME: Final = f"it is a run, but {LATEST} is the name of a link: rename it, so that it is at STORE/TEST/RUN"
+"""These are reasons for which a run is overlooked."""
 DELETED_PREFIX: Final = ".assay-deleted-"
 DELETED_NAME: Final = re.compile(rf"{re.escape(DELETED_PREFIX)}[0-9a-f]{{16}}-.+", re.DOTALL)
 """The name of a folder that ``gc`` is deleting. Such a folder is never a run, and files in it may be missing."""
@@ -362,7 +370,7 @@ def swap_link(link: Path, target: Path) -> None:
 def list_runs(root: Path) -> list[Path]:
     """Returns the run folders of a store, by test, the oldest run of a test first. Symbolic links are followed.
 
-    - ``nights`` is no test, and ``latest`` is no run, even if it is a folder, as in a copy of a store.
+    - ``nights`` is no test, and ``latest`` is no run, even if it is a folder (see :func:`find_overlooked`).
     - A link to a run or a test that is listed anyway is left out.
     - A broken link is included, because a run is missing there.
     """
@@ -377,10 +385,57 @@ def list_runs_below(path: Path) -> list[Path]:
 
     A folder that looks like a run without its ``run.json`` is included, so that it is not overlooked.
     """
-    if not path.is_dir() or (path / "ops").is_dir() or looks_like_run(path):
+    if not may_have_runs(path):
         return []
     folders = dict.fromkeys((*list_runs(path), *_list_folders(path, links=True)))
     return _remove_duplicates(filter(looks_like_run, folders), path)
+
+
+def may_have_runs(path: Path) -> bool:
+    """Returns whether this may be a store or the folder of a test: a folder that is neither a run nor a history."""
+    return path.is_dir() and not (path / "ops").is_dir() and not looks_like_run(path)
+
+
+def find_overlooked(path: Path, runs: Iterable[Path]) -> list[tuple[Path, str]]:
+    """Returns the runs below a store or the folder of a test that are not among ``runs``, with reason and remedy.
+
+    The search follows no links, and leaves out folders that cannot be read. It also leaves out a folder ``latest`` that
+    is the copy of a listed run, because a copy of a store may have folders instead of links.
+    """
+    listed = {path, *runs}
+    found = sorted(run for run in _search_runs(path, 0) if run not in listed)
+    linked = {follow_links(run) for run in listed if run.is_symlink() or run.parent.is_symlink()} if found else set()
+    return [
+        (run, WRONG_NAME if run.name == LATEST else WRONG_PLACE)
+        for run in found
+        if follow_links(run) not in linked
+        and not (run.name == LATEST and any(_have_same_info(run, one) for one in listed))
+    ]
+
+
+def _search_runs(folder: Path, depth: int) -> Iterator[Path]:
+    """Yields the folders with files of a run, from this folder on. The files of a run are not searched."""
+    try:
+        with os.scandir(folder) as entries:
+            names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    except OSError:
+        return
+    skipped: frozenset[str] = NIGHT_FOLDERS if folder.parent.name == NIGHTS else frozenset()
+    if not names.keys().isdisjoint(RUN_FILES):
+        yield folder
+        skipped = OWN_NAMES
+    for name, is_folder in names.items() if depth < SEARCH_DEPTH else ():
+        if is_folder and name not in skipped and not DELETED_NAME.fullmatch(name):
+            yield from _search_runs(folder / name, depth + 1)
+
+
+def _have_same_info(run: Path, other: Path) -> bool:
+    """Returns whether two folders have an equal ``run.json``. Only files of equal size are read."""
+    files = [one / "run.json" for one in (run, other)]
+    try:
+        return files[0].stat().st_size == files[1].stat().st_size and read_file(files[0]) == read_file(files[1])
+    except OSError:
+        return False
 
 
 def looks_like_run(folder: Path) -> bool:
@@ -539,6 +594,7 @@ def find_foreign_content(run: Path) -> str:
 def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
     """Returns the folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
 
+    - runs in a wrong place of the store, at any depth that is searched
     - folders that are no runs of ours; if a test folder has no run, it is listed in place of its content
     - symbolic links
     - runs that contain other runs, a mount point, or files of the user
@@ -555,7 +611,9 @@ def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
             reasons = [(folder, reason) for folder in folders if (reason := _explain_kept(folder, now))]
             foreign = len(reasons) == len(folders) and all(reason == FOREIGN for _, reason in reasons)
             kept += [(test, FOREIGN)] if foreign else reasons
-    return [(path, reason.replace("{}", str(path))) for path, reason in kept]
+    overlooked = dict(find_overlooked(root, list_runs(root)))
+    kept = [(path, reason.replace("{}", str(path))) for path, reason in kept if path not in overlooked]
+    return sorted([*kept, *overlooked.items()])
 
 
 def _explain_kept(folder: Path, now: datetime) -> str:

@@ -42,6 +42,8 @@ SILENCE: Final = 60.0
 """Seconds without a new part of the history after which the wait is reported."""
 PAUSE: Final = 2.0
 """The pause after a judgement, as a multiple of its duration."""
+MOST_NAMED: Final = 3
+"""Maximum number of runs in a wrong place that an error names."""
 MEMORY: Final = "1GB"
 """Memory limit of the engine that judges the growing history."""
 
@@ -77,12 +79,14 @@ def find_running_run(path: Path, on_special_file: Callable[[SpecialFileError], N
         return path
     if not path.is_dir():
         raise SettingsError(f"{path} is neither a run nor a store of runs")
-    for run in sorted(store.list_runs(path), key=lambda run: run.name, reverse=True):
+    runs = store.list_runs(path)
+    for run in sorted(runs, key=lambda run: run.name, reverse=True):
         if (special := store.find_special_file(run)) is not None:
             on_special_file(special)
         elif store.is_active(run):
             return run
-    raise SettingsError(f"no run goes on in {path}; start one, or give the folder of one that is over")
+    overlooked = "".join(f"; {run}: {reason}" for run, reason in store.find_overlooked(path, runs)[:MOST_NAMED])
+    raise SettingsError(f"no run goes on in {path}; start one, or give the folder of one that is over{overlooked}")
 
 
 def watch_run(

@@ -134,6 +134,8 @@ class StoreContents:
     problems: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     """Runs and records of nights that cannot be read, in sentences. Each may be a failure."""
+    overlooked: tuple[str, ...] = ()
+    """Runs in a wrong place of the store, which no entry shows, in sentences. Each may be a failure."""
 
     @property
     def unjudged(self) -> list[str]:

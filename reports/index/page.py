@@ -46,13 +46,14 @@ JAVASCRIPT_LIMIT: Final = 2**53
 class RenderedPage:
     """The page and its results. ``counting``: the failures without a mark, or with an expired mark.
 
-    ``damaged``, ``unjudged``: runs that may have failed, in sentences.
+    ``damaged``, ``unjudged``, ``overlooked``: runs that may have failed, in sentences.
     """
 
     html: str
     counting: tuple[Failure, ...]
     damaged: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+    overlooked: tuple[str, ...] = ()
 
 
 def render_page(
@@ -100,7 +101,8 @@ def render_page(
             scripts, html.read_source("style.css") + html.read_source("index/index.css"), "'self'" if live else ""
         ),
     )
-    return RenderedPage(text, tuple(one for one in found if one.fails_night), store.damaged, tuple(store.unjudged))
+    counting = tuple(one for one in found if one.fails_night)
+    return RenderedPage(text, counting, store.damaged, tuple(store.unjudged), store.overlooked)
 
 
 def _build_sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
