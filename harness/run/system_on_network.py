@@ -162,15 +162,18 @@ def _list_neighbours(name: str) -> list[str]:
     if name == OWN_PACKAGE:
         return []
     place = _find_place(name)
+    if place is None:
+        return []
     others = (one for one in list(sys.modules) if "." not in one and one not in ("conftest", "__main__", OWN_PACKAGE))
     installed = set(metadata.packages_distributions())
     return sorted(one for one in others if one not in installed and _find_place(one) == place)
 
 
 def _find_place(name: str) -> Path | None:
-    """Returns the folder of the Python path that contains a loaded module; None if it has no file."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None:
-        return None
-    path = Path(file)
-    return path.parent.parent if path.name == "__init__.py" else path.parent
+    """Returns the folder of the Python path that contains a loaded module or package; None if it has no file."""
+    module = sys.modules.get(name)
+    folders = list(getattr(module, "__path__", ()))  # a package without __init__.py has no file
+    if folders:
+        return Path(folders[0]).parent
+    file = getattr(module, "__file__", None)
+    return None if file is None else Path(file).parent

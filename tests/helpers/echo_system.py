@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.cluster.node import Cluster, Node
+from assay.cluster.node import Cluster, Node, get_dial
 
 PORT = 7000
 EVENTS = "/var/lib/echo/events.jsonl"
@@ -104,7 +104,7 @@ async def echoes(node: Node, timeout: float = 0.5) -> bool:
     """Does the node answer within ``timeout`` seconds?"""
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(node.address, PORT)
+            reader, writer = await get_dial(node)(node.address, PORT)
             try:
                 writer.write(b"hello")
                 return await reader.readexactly(5) == b"hello"

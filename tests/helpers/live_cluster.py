@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from assay.cluster.docker import DockerCluster
+from assay.harness.run.system_on_network import SystemOnNetwork, start_worker
 
 T = TypeVar("T")
 
@@ -37,12 +38,20 @@ def run_of_its_own(name: str) -> str:
 
 @contextmanager
 def started(cluster: DockerCluster, state: Path) -> Iterator[Live]:
-    """Starts a cluster whose journals are in ``state``, and takes it away in the end, also where it did not start."""
+    """Starts a cluster whose journals are in ``state``, and removes it in the end, also if it did not start.
+
+    If this machine does not reach the nodes, the system's network calls and ``get_dial(node)`` go through a container.
+    """
     loop = asyncio.new_event_loop()
     live = Live(cluster, loop, state)
+    system = cluster._system = SystemOnNetwork(cluster._system, None)
+    worker = None
     try:
         live.run(cluster.start())
+        worker = live.run(start_worker(system, cluster, lambda: None))
         yield live
     finally:
+        if worker is not None:
+            live.run(worker.close())
         live.run(cluster.close())
         loop.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -27,7 +29,7 @@ from assay.harness.remote.messages import CalledAnswer
 from assay.harness.remote.network_worker import NetworkWorker
 from assay.harness.remote.server import make_worker_command
 from assay.harness.remote.system_calls import NODE_KEY, RemoteCallError, SystemCall, _read_answer
-from assay.harness.run.system_on_network import SystemOnNetwork
+from assay.harness.run.system_on_network import SystemOnNetwork, _list_neighbours
 
 pytestmark = pytest.mark.slow
 
@@ -397,6 +399,23 @@ def test_the_worker_has_the_modules_next_to_the_clients_own() -> None:
     assert description.argv[-1] == "--streams"
     assert {"assay/harness", "assay/cluster", __name__.partition(".")[0]} <= set(description.source)
     assert any(package.startswith("pytest==") for package in description.software.python)
+
+
+@pytest.mark.parametrize("has_init", [False, True])
+def test_a_package_without_an_init_file_brings_its_neighbours_and_nothing_else(
+    has_init: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"space_{has_init}".lower()
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "clients.py").write_text(f"import beside_{name}\nclass Client: pass\n")
+    (tmp_path / f"beside_{name}.py").touch()
+    if has_init:
+        (tmp_path / name / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    client = importlib.import_module(f"{name}.clients").Client
+    assert _list_neighbours(name) == [f"beside_{name}", name]
+    assert set(SystemOnNetwork(Ticking(), client).describe_worker().source) >= {f"beside_{name}", name}
+    assert _list_neighbours("sys") == []
 
 
 def test_a_client_that_no_container_can_import_is_named() -> None:
