@@ -5,6 +5,7 @@
 - ``clusters``: prerequisites of each kind of cluster, checked before a session.
 - ``hookspecs``: hooks by which a ``conftest.py`` adds faults, checks, models and systems.
 - ``terminal``: progress lines.
+- ``usage_errors``: usage errors that show only while tests are collected or set up.
 - ``pass_remarks``: remarks on runs that passed.
 - ``repeat_rounds``: ``--repeat=10min``.
 - ``signals``: requests to stop.

@@ -26,8 +26,10 @@ from assay.harness.plugin import (
     repeat_rounds,
     signals,
     stored_runs,
+    usage_errors,
 )
 from assay.harness.plugin.options import Options, add_options, make_settings, read_options
+from assay.harness.plugin.usage_errors import make_usage_error, refuse_session
 from assay.harness.run.command_line import DEFAULT_TRIGGER, make_repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
 from assay.harness.run.settings import ONCE, SIM, SettingsError, list_required_faults
@@ -96,6 +98,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    usage_errors.register(config)
     config.stash[SIGNALS] = signals.register(config, is_experiment)
     other_plugins.register(config, config.stash[SIGNALS], is_experiment)
     config.addinivalue_line("markers", f"{SKIP_MARK}(reason): set by assay on a test that its options rule out")
@@ -127,7 +130,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     experiment = find_experiment(metafunc.function)
     if experiment is None:
-        raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE}, but has no decorator @experiment")
+        name = metafunc.function.__name__
+        raise pytest.Collector.CollectError(f"{name} takes {FIXTURE}, but has no decorator @experiment")
     options = metafunc.config.stash[OPTIONS]
     registry = get_registry(metafunc.config)
     if options.explore is not None:
@@ -158,21 +162,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     experiments = [item for item in items if is_experiment(item)]
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIP_MARK)]
     if experiments and len(reasons) == len(experiments):
-        raise pytest.UsageError(f"no test remains: {reasons[0]}")
+        raise make_usage_error(config, f"no test remains: {reasons[0]}")
     if (
         reason := repeat_rounds.add_collected_tests(config) or other_plugins.check_reruns(config, experiments)
     ) is not None:
-        raise pytest.UsageError(reason)
+        raise make_usage_error(config, reason)
     if odd := [item.nodeid for item in experiments if to_encodable(item.nodeid) != item.nodeid]:
-        raise pytest.UsageError(
+        raise make_usage_error(
+            config,
             f"{to_encodable(odd[0])}: the name of its file or folder is not {sys.getfilesystemencoding()}, the "
-            "encoding of this session: rename it, or set a UTF-8 locale"
+            "encoding of this session: rename it, or set a UTF-8 locale",
         )
     if experiments:
         options, runs = config.stash[OPTIONS], not config.option.collectonly
         if runs and (reason := clusters.check_writable(options.settings.store)) is not None:
-            raise pytest.UsageError(reason)
-        config.stash[SESSION] = _set_up_session(options)
+            raise make_usage_error(config, reason)
+        config.stash[SESSION] = _set_up_session(config, options)
         if runs and not config.getoption("--workload-mix-list"):
             _refuse_faults(config, experiments)
 
@@ -216,7 +221,7 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
         try:
             engines.check()
         except EngineUnavailable as error:
-            pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+            refuse_session(request.config, str(error))
         yield engines
 
 
@@ -294,7 +299,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             attempt.set_up()
         except FaultUnavailableError as error:
             if list_required_faults(options.nemesis) & set(settings.nemesis):
-                pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+                refuse_session(request.config, str(error))
             pytest.skip(str(error))
         except NoGeneratorError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
@@ -361,7 +366,7 @@ def _make_settings_of_test(config: pytest.Config, parameter: Parameter, experime
     )
 
 
-def _set_up_session(options: Options) -> SessionSetup:
+def _set_up_session(config: pytest.Config, options: Options) -> SessionSetup:
     # Drawn before anything is simulated. All later randomness derives from this seed.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     if options.cluster is None and options.explore is not None:
@@ -372,15 +377,16 @@ def _set_up_session(options: Options) -> SessionSetup:
         try:
             cluster, reason = choose_default_cluster()
         except SettingsError as error:
-            raise pytest.UsageError(str(error)) from error
+            raise make_usage_error(config, str(error)) from error
         announcement = f"cluster {cluster} ({reason})"
     else:
         cluster = options.cluster
         announcement = f"cluster {cluster}"
     if cluster == SIM and options.settings.watch:
-        raise pytest.UsageError(
+        raise make_usage_error(
+            config,
             "--watch and --fail-fast are not for the simulation: a simulated run takes seconds and is judged at the "
-            "end; leave them out, or use --cluster=docker"
+            "end; leave them out, or use --cluster=docker",
         )
     return SessionSetup(seed, cluster, announcement + clusters.sweep_leftovers(cluster))
 
@@ -401,7 +407,7 @@ def _refuse_faults(config: pytest.Config, experiments: Sequence[pytest.Item]) ->
     required = list_required_faults(config.stash[OPTIONS].nemesis)
     reasons = {name: reason for found in refusals.values() for name, reason in found.items()}
     if named := [reasons[name] for name in sorted(reasons) if name in required]:
-        raise pytest.UsageError(*named)
+        raise make_usage_error(config, *named)
     for item, found in refusals.items():
         item.add_marker(pytest.mark.skip(reason=found[min(found)]))
 
