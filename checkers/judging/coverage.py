@@ -28,13 +28,13 @@ key and kind.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
-from assay.checkers.judging.disturbance import FaultTimes, find_silences
-from assay.checkers.judging.health import Health, measure_health
+from assay.checkers.judging.disturbance import ADVICE_IF_LATE, FaultTimes, find_silences
+from assay.checkers.judging.health import Health, advise_on_timeouts, measure_health
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.sql_idioms import ROWS_SO_FAR, extract_topic, order_by, strip_incarnation
 from assay.checkers.times import format_seconds, shorten_times
@@ -145,7 +145,9 @@ def measure_coverage(
     ``ended``: the run came to its own end, so its deadlines count. ``health``: given if the run can be repeated; then
     reasons also say why operations failed, and what helps. Needs the views of the log and register families.
     """
-    untested, warnings = _find_fault_reasons(faults)
+    if not ended:  # an interruption cuts faults short, whatever the plan was
+        faults = [replace(fault, delay=0.0, planned_seconds=None) for fault in faults]
+    untested, warnings = _find_fault_reasons(faults, ended=ended)
     reasons = [
         *untested,
         *_find_operation_reasons(engine, contract, faults, health),
@@ -165,13 +167,18 @@ def measure_coverage(
     return Coverage(tuple(map(shorten_times, reasons)), tuple(overdue), tuple(recoveries), tuple(warnings))
 
 
+RUN_ENDED: Final = "the run ended first"
+"""The words of a run for a fault that waited in vain until the end of the main phase."""
 ENOUGH_FAULTS: Final = 10
 """A kind of fault that took effect this often has tested the system. An hour of the mix has a thousand faults, and some
 of them always find no server that is free, or no packet to drop."""
 
 
-def _find_fault_reasons(faults: list[FaultTimes]) -> tuple[list[str], list[str]]:
-    """Returns the reasons not to pass, and the warnings about kinds of faults that took effect often enough."""
+def _find_fault_reasons(faults: list[FaultTimes], *, ended: bool = True) -> tuple[list[str], list[str]]:
+    """Returns the reasons not to pass, and the warnings about kinds of faults that took effect often enough.
+
+    ``ended``: the run came to its own end, so it left faults out for another reason than an interruption.
+    """
     effective = Counter(fault.name for fault in faults if fault.took_effect)
     ineffective = Counter(fault.name for fault in faults if _had_no_effect(fault))
     tested = {name for name, count in effective.items() if count >= max(ENOUGH_FAULTS, ineffective[name])}
@@ -181,7 +188,8 @@ def _find_fault_reasons(faults: list[FaultTimes]) -> tuple[list[str], list[str]]
         if name in tested
     ]
     untested = [fault for fault in faults if not (fault.name in tested and _had_no_effect(fault))]
-    return _list_fault_reasons(untested, any_took_effect=bool(effective)), warnings
+    never = _explain_missing_injection(faults) if ended else ""
+    return _list_fault_reasons(untested, never, any_took_effect=bool(effective)), warnings
 
 
 def _had_no_effect(fault: FaultTimes) -> bool:
@@ -194,23 +202,38 @@ def _had_no_effect(fault: FaultTimes) -> bool:
     return not fault.took_effect and not (fault.injected is None and fault.hindered)
 
 
-def _list_fault_reasons(faults: list[FaultTimes], *, any_took_effect: bool) -> list[str]:
+def _list_fault_reasons(faults: list[FaultTimes], never: str, *, any_took_effect: bool) -> list[str]:
+    """Returns a reason for each fault that did not go as intended.
+
+    ``never``: a clause about faults whose turn never came.
+    """
     reasons = []
     for fault in faults:
         name = f"fault {fault.id} ({fault.name})"
         if fault.injected is None and fault.hindered and any_took_effect:
             continue
         if fault.injected is None:
-            reasons.append(f"{name} was intended but never injected" + ("" if fault.why is None else f": {fault.why}"))
+            clause = never if fault.why is None else f": {fault.why}"
+            if RUN_ENDED in clause:
+                clause += "; a longer --time-limit leaves it time"
+            reasons.append(f"{name} was intended but never injected{clause}")
         elif fault.healed is None:
             reasons.append(f"{name} was injected at {format_seconds(fault.injected)} but never healed")
         elif not fault.took_effect:
             reasons.append(
                 f"{name} was injected at {format_seconds(fault.injected)}, but nothing shows that it took effect"
+                + "".join(f"; {clause}" for clause in (fault.why, fault.describe_lateness()) if clause)
             )
         elif fault.failed:
-            reasons.append(f"{name} failed in part (see faults)")
+            reasons.append(f"{name} failed in part (see faults)" + ("" if fault.why is None else f": {fault.why}"))
     return reasons
+
+
+def _explain_missing_injection(faults: list[FaultTimes]) -> str:
+    """Returns a clause about faults whose turn had not come when the main phase ended, with advice."""
+    if any(fault.describe_lateness() for fault in faults):
+        return f": the main phase ended before its turn; {ADVICE_IF_LATE}"
+    return ": the main phase ended before its turn; let the workload last until the --time-limit"
 
 
 def make_successes(engine: Engine, *, materialized: bool = True, by_outcome: bool = False) -> None:
@@ -251,7 +274,7 @@ def _find_operation_reasons(
         lambda begin, end: _count(
             engine, f"select count(*) as examined from ops where {_at_work(begin, end, patience)}"
         ),
-        lambda begin, end: measure_health(engine, contract, _at_work(begin, end, patience)).describe_failures(),
+        lambda begin, end: _describe_failures(measure_health(engine, contract, _at_work(begin, end, patience))),
     )
     heals = [fault.healed for fault in faults if fault.healed is not None]
     if heals:
@@ -263,6 +286,11 @@ def _find_operation_reasons(
                 + ("" if health is None else f"; {measure_health(engine, contract, f'call >= {max(heals)}').advise()}")
             )
     return reasons
+
+
+def _describe_failures(health: Health) -> str:
+    failures = health.describe_failures()
+    return failures + advise_on_timeouts(health.all_errors) if failures else ""
 
 
 def _find_drain_reasons(engine: Engine) -> list[str]:

@@ -47,6 +47,13 @@ another name, or targets of another kind.
 """
 
 
+LATE_SECONDS: Final = 1.0
+"""Minimum delay of a fault in seconds that a reason names."""
+ADVICE_IF_LATE: Final = (
+    "if the nodes answer slowly, a longer --nemesis-interval and a longer --time-limit give each fault more time"
+)
+
+
 @dataclass(frozen=True)
 class FaultTimes:
     """Lifetime of a fault. Times are nanoseconds since the run began, and None for a step that did not happen.
@@ -68,6 +75,29 @@ class FaultTimes:
     """The earliest time at which the fault may have begun. The injection may have completed later, or have failed."""
     like: tuple[str, ...] = ()
     """Names of other faults with an equal effect (``EQUIVALENT``)."""
+    delay: float = 0.0
+    """Seconds by which its injection ended later than the schedule plans its begin; 0 if it waited for a trigger."""
+    planned_seconds: float | None = None
+    """The duration that the schedule plans; None if it is unknown."""
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the fault was healed in less than half of the time that was planned."""
+        if self.planned_seconds is None or self.injected is None or self.healed is None:
+            return False
+        return 2 * (self.healed - self.injected) < self.planned_seconds * NANOSECONDS
+
+    def describe_lateness(self) -> str:
+        """Describes by how much the fault began late or was cut short, with advice; empty if neither is so.
+
+        Faults are injected and healed one after the other. So slow nodes delay faults, and the last one may begin when
+        the main phase has ended.
+        """
+        clauses = [] if self.delay < LATE_SECONDS else [f"began {self.delay:.1f} s later than planned"]
+        if self.is_cut_short:
+            active = ((self.healed or 0) - (self.injected or 0)) / NANOSECONDS
+            clauses.append(f"was active for {active:.1f} s of {self.planned_seconds:g} s")
+        return f"it {' and '.join(clauses)}; {ADVICE_IF_LATE}" if clauses else ""
 
     @property
     def has_begun(self) -> bool:
@@ -105,6 +135,8 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise, "
         "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered, "
         "min(case when phase = 'failed' then detail end) as failure, "
+        "min(case when phase = 'intended' then detail end) as plan, "
+        "min(case when phase = 'injected' then detail end) as injection, "
         f"case when max(case when {HAS_BEGUN} then 1 else 0 end) = 1 then {EARLIEST_BEGIN} end as earliest_begin "
         "from faults group by id"
     )
@@ -120,6 +152,7 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
             why=_find_failure_reason(row["failure"]),
             earliest_begin=row["earliest_begin"],
             like=tuple(name for index, name in enumerate(EQUIVALENT) if row[f"like_{index}"] and name != row["fault"]),
+            **_read_plan(row),
         )
         for row in sorted(rows, key=lambda row: row["id"])
     ]
@@ -140,6 +173,20 @@ def _find_failure_reason(failure: str | None) -> str | None:
     return reason.strip().splitlines()[-1] if reason.strip() else None
 
 
+def _read_plan(row: Row) -> dict[str, float]:
+    """Returns the fields of :class:`FaultTimes` that compare the fault with its plan, as far as they are recorded."""
+    plan, injection = _read_numbers(row["plan"]), _read_numbers(row["injection"])
+    found = {"planned_seconds": plan["duration"]} if "duration" in plan else {}
+    if "at" in plan and "at" in injection and "trigger" not in parse_detail(row["injection"]):
+        took = (row["injected"] - injection["began"]) / NANOSECONDS if "began" in injection else 0.0
+        found["delay"] = max(0.0, injection["at"] - plan["at"] + took)
+    return found
+
+
+def _read_numbers(detail: str | None) -> dict[str, float]:
+    return {name: value for name, value in parse_detail(detail).items() if isinstance(value, int | float)}
+
+
 def _has_failed(row: Row) -> bool:
     """Returns whether a part failed for good. A failed heal does not count if a retry succeeded."""
     return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
@@ -155,6 +202,10 @@ class Disturbance:
 
     def __add__(self, later: "Disturbance") -> "Disturbance":
         return Disturbance((*self.faults, *later.faults), self.begin, max(self.end, later.end))
+
+    def describe_lateness(self) -> str:
+        """Describes a fault that began late or was cut short, with advice; empty if there is none."""
+        return next(filter(None, (one.describe_lateness() for one in self.faults)), "")
 
     def __str__(self) -> str:
         return "; ".join(
@@ -220,14 +271,19 @@ def find_silences(
         elif continues_stall(one):
             continue
         elif merged.end - merged.begin >= contract.failover_nanoseconds:
+            advice = (
+                f"if the design allows that, set failover and patience in the contract to more than "
+                f"{(merged.end - merged.begin) / NANOSECONDS:.3g} s in sum, or name the fault in may_stall"
+            )
+            if any(fault.is_cut_short for fault in merged.faults):
+                advice = merged.describe_lateness()
             reasons.append(
                 f"only {count_noun(during, 'operation')} succeeded during {merged}, the contract asks for {wanted}"
-                f"{_append(describe_failures(merged.begin, merged.end))}; if the design allows that, set failover "
-                f"and patience in the contract to more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s in sum, "
-                "or name the fault in may_stall"
+                f"{_append(describe_failures(merged.begin, merged.end))}; {advice}"
             )
         elif not count_at_work(one.begin, one.end):
-            reasons.append(f"no client was at work during {one}; raise --rate, or see why clients do not connect")
+            advice = one.describe_lateness() or "raise --rate, or see why clients do not connect"
+            reasons.append(f"no client was at work during {one}; {advice}")
         else:
             without_success.append(one)
             if index + 1 < len(found) and not count_succeeded(one.begin, found[index + 1].begin):
@@ -239,7 +295,7 @@ def find_silences(
             f"too few operations succeeded during {names}, each shorter than a failover "
             f"({format_seconds(contract.failover_nanoseconds)}: failover and patience); the contract asks for {wanted} "
             f"during one of them{_append(describe_failures(first.begin, first.end))}; "
-            "let faults last longer (--nemesis-interval)"
+            f"{first.describe_lateness() or 'let faults last longer (--nemesis-interval)'}"
         )
     return reasons
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import msgspec
 import pytest
 
 from assay.checkers.judging.contract import NO_RECOVERY, forbid
-from assay.checkers.judging.coverage import _find_fault_reasons
+from assay.checkers.judging.coverage import RUN_ENDED, _find_fault_reasons
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.register.family import REGISTER_ANOMALIES
+from assay.nemesis.engine import waiting_steps
 
 from helpers.judging import judge
 from helpers.log_histories import write
@@ -151,3 +154,99 @@ def test_an_operation_without_a_return_is_pending_for_the_time_of_a_failover(
     found = judge(write(tmp_path, ledger.rows, faults=faults), contract)
     silent = [reason for reason in found.unknown if "no client was at work during fault 1" in reason]
     assert len(silent) == (not at_work), found.unknown
+
+
+SLOW_NODES = (
+    "if the nodes answer slowly, a longer --nemesis-interval and a longer --time-limit give each fault more time"
+)
+S = 1_000_000_000
+
+
+def reasons_of(*faults: FaultTimes, ended: bool = True) -> list[str]:
+    return _find_fault_reasons(list(faults), ended=ended)[0]
+
+
+def test_a_fault_without_an_effect_names_the_missing_proof() -> None:
+    one = FaultTimes(1, "clock", 2 * S, 7 * S, failed=True, took_effect=False, why="n1: its clock was not read")
+    assert reasons_of(replace(one, planned_seconds=5.0)) == [
+        "fault 1 (clock) was injected at 2.000000000 s, but nothing shows that it took effect; "
+        "n1: its clock was not read"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("delay", "healed", "clause"),
+    [
+        (6.13, 29.0, "it began 6.1 s later than planned and was active for 0.9 s of 5 s"),
+        (6.13, 32.0, "it began 6.1 s later than planned"),
+        (0.4, 30.0, "it was active for 1.9 s of 5 s"),
+    ],
+)
+def test_a_fault_that_began_late_or_was_cut_short_needs_more_time(delay: float, healed: float, clause: str) -> None:
+    one = FaultTimes(
+        1, "clock", 28_100_000_000, int(healed * S), failed=True, took_effect=False, delay=delay, planned_seconds=5.0
+    )
+    (reason,) = reasons_of(one)
+    assert reason.endswith(f"nothing shows that it took effect; {clause}; {SLOW_NODES}")
+
+
+def test_a_fault_whose_turn_never_came_is_advised_by_what_delayed_it() -> None:
+    never = FaultTimes(2, "kill", None, None, failed=False, took_effect=False)
+    began = "fault 2 (kill) was intended but never injected"
+    late = FaultTimes(1, "freeze", 20 * S, 21 * S, failed=False, took_effect=True, delay=18.0)
+    assert reasons_of(late, never) == [f"{began}: the main phase ended before its turn; {SLOW_NODES}"]
+    workload = "let the workload last until the --time-limit"
+    assert reasons_of(replace(late, delay=0.0), never) == [f"{began}: the main phase ended before its turn; {workload}"]
+    assert reasons_of(late, never, ended=False) == [began], "an interruption has a reason of its own"
+
+
+def test_a_step_that_waited_until_the_end_needs_a_longer_run() -> None:
+    assert RUN_ENDED == waiting_steps.RUN_ENDED
+    waited = FaultTimes(2, "kill", None, None, failed=True, took_effect=False, why=f"kill leader: {RUN_ENDED}")
+    assert reasons_of(waited) == [
+        "fault 2 (kill) was intended but never injected: kill leader: the run ended first; "
+        "a longer --time-limit leaves it time"
+    ]
+
+
+def test_a_fault_that_failed_in_part_says_why() -> None:
+    one = FaultTimes(1, "kill", 2 * S, 7 * S, failed=True, took_effect=True, why="n1 was not examined")
+    assert reasons_of(one) == ["fault 1 (kill) failed in part (see faults): n1 was not examined"]
+    assert reasons_of(replace(one, why=None)) == ["fault 1 (kill) failed in part (see faults)"]
+
+
+def planned(phase: str, at: int, /, **detail: Any) -> dict[str, Any]:
+    return {**fault(phase, at), "detail": json.dumps(detail)}
+
+
+@pytest.mark.parametrize(
+    ("injection", "late"),
+    [
+        ({"at": 2.0, "began": 4_500_000_000}, True),
+        ({"at": 1.0, "began": 3_000_000_000}, True),
+        ({"at": 1.0, "began": 5_000_000_000}, False),
+        ({"at": 2.0, "began": 4_500_000_000, "trigger": {"at": 1.9}}, False),
+    ],
+    ids=["begun late", "injected slowly", "in time", "at its trigger"],
+)
+@pytest.mark.parametrize("failover", [1.2, 0.0])
+def test_clients_that_are_idle_under_a_short_fault_that_was_late_are_not_blamed(
+    tmp_path: Path, injection: dict[str, Any], late: bool, failover: float
+) -> None:
+    ledger = Ledger()
+    for number, at in enumerate((*range(0, 300, 20), *range(6_000, 9_000, 100)), start=1):
+        ledger.write(number, (at, at + 5))
+        ledger.read(number, (at + 6, at + 10))
+    faults = [
+        planned("intended", 10, at=1.0, duration=1.0 if late else 0.4),
+        planned("injected", 5_000, **injection),
+        planned("healed", 5_400),
+        fault("recovered", 5_400),
+    ]
+    found = judge(write(tmp_path, ledger.rows, faults=faults), msgspec.structs.replace(CONTRACT, failover=failover))
+    (reason,) = (reason for reason in found.unknown if "during fault 1 (partition, 5.000 s to 5.400 s)" in reason)
+    advice = "or name the fault in may_stall" if not failover else "raise --rate, or see why clients do not connect"
+    assert reason.endswith(f"was active for 0.4 s of 1 s; {SLOW_NODES}" if late else advice)
+    assert ("later than planned" in reason) == late
+    interrupted = judge(write(tmp_path / "interrupted", ledger.rows, faults=faults), CONTRACT, interrupted=True)
+    assert not [reason for reason in interrupted.unknown if "planned" in reason or "was active for" in reason]
