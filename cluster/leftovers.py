@@ -50,17 +50,56 @@ _Engines = dict[EngineRecord, Endpoint | docker_engine.DockerEngineError]
 
 
 @dataclass
+class UnreachedEngine:
+    """Changes that are kept, because their Docker engine is not reached.
+
+    - ``reason``: why it is not reached
+    - ``changes``: what is left there, by run
+    - ``journals``: the journals that have them
+    """
+
+    engine: EngineRecord
+    reason: str
+    changes: dict[str, list[str]] = field(default_factory=dict)
+    journals: list[Path] = field(default_factory=list)
+
+    def summarize(self) -> str:
+        """Returns one line for users who look at something else."""
+        runs = "a run" if len(self.changes) == 1 else f"{len(self.changes)} runs"
+        return f"changes of {runs} on the Docker engine {self.engine.endpoint}, not reached: `assay heal` lists them"
+
+    def describe(self) -> list[str]:
+        """Returns lines: the engine, the reason, what is left, and how to undo it."""
+        return [
+            f"not reached: the Docker engine {self.engine.endpoint}",
+            f"  engine: {self.engine}",
+            f"  reason: {self.reason}",
+            *(
+                line
+                for run_id, changes in self.changes.items()
+                for line in (f"  left by run {run_id}:", *(f"    {change}" for change in changes))
+            ),
+            "  to undo these, start the engine, or name the address where it answers now:",
+            f"    {self.engine.endpoint.prefix()} assay heal",
+            "  if it is gone for good, delete:",
+            *(f"    {journal}" for journal in self.journals),
+        ]
+
+
+@dataclass
 class SweepReport:
     """Log of a sweep, one line per action.
 
     - ``undone``: undo actions that were performed
     - ``failed``: errors; a journal with a failed action is kept, and tried again next time
+    - ``unreached``: engines that are not reached; their journals are kept, and tried again next time
     - ``possibly_alive``: a line for each journal that may belong to a live session of another machine, and is left
       alone
     """
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    unreached: list[UnreachedEngine] = field(default_factory=list)
     possibly_alive: list[str] = field(default_factory=list)
 
 
@@ -205,23 +244,24 @@ def _replay_on_engines(engines: _Engines, journal: StoredJournal, report: SweepR
                 clean &= _undo_all(partial(docker_engine.undo_action, client), journal, actions, report)
         except docker_engine.DockerEngineError as error:
             clean = False
-            report.failed.append(_describe_kept(journal, engine, actions, error))
+            if engine is None:
+                report.failed.append(f"run {journal.run_id}: {error}; then `assay heal`")
+            else:
+                _add_unreached(report, engine, journal, actions, str(error))
     if clean:
         journal.path.unlink(missing_ok=True)
     return clean
 
 
-def _describe_kept(
-    journal: StoredJournal, engine: EngineRecord | None, actions: Sequence[Action], error: Exception
-) -> str:
-    if engine is None:
-        return f"run {journal.run_id}: {error}; then `assay heal`"
-    return (
-        f"run {journal.run_id}: its Docker engine is not reached, so these are kept: {', '.join(name_changes(actions))}"
-        f"; it is the engine {engine}, last at {engine.endpoint}; {error}; start it, or name "
-        f"the address where it answers now: `{engine.endpoint.prefix()} assay heal`; if it is gone for good, "
-        f"delete {journal.path}"
-    )
+def _add_unreached(
+    report: SweepReport, engine: EngineRecord, journal: StoredJournal, actions: Sequence[Action], reason: str
+) -> None:
+    """Adds the changes of a journal on one engine. Each engine has one list, for all its runs."""
+    found = next((one for one in report.unreached if one.engine == engine), None)
+    if found is None:
+        report.unreached.append(found := UnreachedEngine(engine, reason))
+    found.changes.setdefault(journal.run_id, []).extend(name_changes(actions))
+    found.journals.append(journal.path)
 
 
 def _undo_all(

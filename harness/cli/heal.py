@@ -26,8 +26,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print(line)
     for line in report.failed:
         print(f"failed: {line}", file=sys.stderr)
+    for engine in report.unreached:
+        print("\n".join(engine.describe()), file=sys.stderr)
     for line in report.possibly_alive:
         print(f"kept: {line}", file=sys.stderr)
-    if not report.undone and not report.failed:
+    failed = bool(report.failed or report.unreached)
+    if not report.undone and not failed:
         print("nothing to undo")
-    return ExitCode.FAIL if report.failed else ExitCode.PASS
+    return ExitCode.FAIL if failed else ExitCode.PASS

@@ -63,7 +63,7 @@ def sweep_leftovers(cluster: str) -> str:
 
     report = sweep()
     lines = [f"{len(report.undone)} leftovers of dead sessions removed"] if report.undone else []
-    lines += [f"not removed: {line}" for line in report.failed]
+    lines += [f"not removed: {line}" for line in (*report.failed, *(one.summarize() for one in report.unreached))]
     return "".join(f"; {line}" for line in lines)
 
 

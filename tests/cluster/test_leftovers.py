@@ -31,6 +31,7 @@ from assay.cluster.journal import (
 from assay.cluster.operating_system import read_start_time
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.plugin.clusters import sweep_leftovers
 
 from helpers.examples import some_of
 from helpers.small_disk import small_disk
@@ -152,15 +153,44 @@ def test_heal_keeps_and_lists_what_is_on_an_engine_that_does_not_answer(
     one.append(RemoveContainer("node-1"))
     one.append(RunInContainer("node-1", ("iptables", "-F")))
     one.close(finished=False)
+    two = UndoJournal(journal.state_folder(), "dead-2", DEAD, GONE)
+    two.append(RemoveContainer("node-2"))
+    two.close(finished=False)
     assert main(["heal"]) == ExitCode.FAIL
-    asked, said = capsys.readouterr().err.splitlines()
-    assert asked.startswith("asking the Docker engine tcp://127.0.0.1:1 ")
-    assert said.startswith("failed: run dead: its Docker engine is not reached, so these are kept: container node-1, n")
-    assert (
-        "network net-1; it is the engine ABCD with its data in /var/lib/docker, last at tcp://127.0.0.1:1 (con" in said
-    )
-    assert said.endswith(f"`DOCKER_HOST=tcp://127.0.0.1:1 assay heal`; if it is gone for good, delete {one.path}")
+    said = capsys.readouterr()
+    assert said.out == ""
+    asked, head, engine, reason, *others = said.err.splitlines()
+    assert asked == "asking the Docker engine tcp://127.0.0.1:1 (context far, from DOCKER_CONTEXT) ..."
+    assert head == "not reached: the Docker engine tcp://127.0.0.1:1 (context far, from DOCKER_CONTEXT)"
+    assert engine == "  engine: ABCD with its data in /var/lib/docker"
+    assert reason.startswith("  reason: no Docker engine answers: tcp://127.0.0.1:1 ")
+    assert others == [
+        "  left by run dead-2:",
+        "    container node-2",
+        "  left by run dead:",
+        "    container node-1",
+        "    network net-1",
+        "  to undo these, start the engine, or name the address where it answers now:",
+        "    DOCKER_HOST=tcp://127.0.0.1:1 assay heal",
+        "  if it is gone for good, delete:",
+        f"    {two.path}",
+        f"    {one.path}",
+    ]
     assert one.path.exists()
+    assert two.path.exists()
+
+
+def test_a_session_names_an_engine_that_is_not_reached_in_one_short_clause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one = UndoJournal(journal.state_folder(), "dead", DEAD, GONE)
+    one.append(RemoveNetwork("net-1"))
+    one.close(finished=False)
+    assert sweep_leftovers("docker") == (
+        "; not removed: changes of a run on the Docker engine tcp://127.0.0.1:1 (context far, from DOCKER_CONTEXT), "
+        "not reached: `assay heal` lists them"
+    )
 
 
 def test_silent_engines_are_announced_and_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +212,9 @@ def test_silent_engines_are_announced_and_asked_at_once(tmp_path: Path, monkeypa
     report = leftovers.heal(state=tmp_path, announce=announced.append)
     assert sorted(asked, key=str) == engines
     assert announced == [f"asking the Docker engine {engine.endpoint} ..." for engine in engines]
-    assert len(report.failed) == len(engines) + 1
-    assert all("no answer" in line for line in report.failed)
+    assert [one.reason for one in report.unreached] == ["no answer"] * len(engines)
+    assert sum(len(one.journals) for one in report.unreached) == len(engines) + 1
+    assert report.failed == []
 
 
 def test_a_journal_line_that_is_nested_too_deep_is_reported_and_left(tmp_path: Path) -> None:

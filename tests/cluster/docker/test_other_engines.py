@@ -230,9 +230,9 @@ def test_what_is_on_another_engine_that_is_gone_is_kept_and_said(
         name = leave_container(tmp_path, run_id)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     for report in (leftovers.sweep(tmp_path), leftovers.heal(state=tmp_path)):
-        (said,) = report.failed
-        assert f"these are kept: container {name}" in said
-        assert f"`DOCKER_HOST=tcp://127.0.0.1:{port} assay heal`" in said
+        (said,) = report.unreached
+        assert said.changes == {run_id: [f"container {name}"]}
+        assert f"    DOCKER_HOST=tcp://127.0.0.1:{port} assay heal" in said.describe()
     assert names(second) == [name]
     monkeypatch.setenv("DOCKER_HOST", second.host)
     assert leftovers.heal(state=tmp_path).undone == [f"container {name} removed (run {run_id})"]
@@ -262,8 +262,8 @@ def test_another_engine_at_the_old_address_is_not_taken_for_the_old_one(
         undo = journal.UndoJournal(tmp_path, "other", DEAD, other)
         undo.append(journal.RemoveNetwork("n"))
         undo.close(finished=False)
-        (said,) = leftovers.heal(state=tmp_path).failed
-        assert "network n" in said
+        (said,) = leftovers.heal(state=tmp_path).unreached
+        assert said.changes == {"other": ["network n"]}
         assert undo.path.exists()
         undo.path.unlink()
 
@@ -307,12 +307,13 @@ def test_kill_9_of_the_owner_and_a_heal_on_another_engine_forget_nothing(
             assert child.stdout.readline() == "up\n"
             child.kill()
     monkeypatch.delenv("DOCKER_HOST")
-    (said,) = leftovers.heal(state=tmp_path).failed
-    assert f"container assay-{run_id}-n1" in said
+    (said,) = leftovers.heal(state=tmp_path).unreached
+    assert f"container assay-{run_id}-n1" in said.changes[run_id]
     assert names(second) == [f"assay-{run_id}-n1"]
     monkeypatch.setenv("DOCKER_HOST", second.host)
     report = leftovers.heal(state=tmp_path)
     assert not report.failed
+    assert not report.unreached
     assert names(second) == []
     assert journal.read_journals(tmp_path) == ([], [])
 
