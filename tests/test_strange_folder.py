@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,16 @@ def test_the_spark_that_is_launched_is_not_one_next_to_the_current_folder(
 def test_pip_is_the_one_that_is_installed(tmp_path: Path) -> None:
     (tmp_path / "pip.py").write_text("raise SystemExit('executed')\n")
     subprocess.run([*PIP, "--version"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("words", [("index", "."), ("defects",), ("nights", "show", ".")], ids=lambda words: words[0])
+def test_a_command_whose_options_name_no_module_imports_none_of_the_current_folder(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(Path(__file__).parent / "fixtures" / "runs" / "format_7-group-pass.zip") as archive:
+        archive.extractall(tmp_path / "store")
+    for name in ("kazoo", "lz4", "compression", "yaml", "termios", "cramjam"):
+        (tmp_path / "store" / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write({name!r})\n")
+    script = "from assay.harness.cli.main import main; main()"
+    subprocess.run([sys.executable, "-P", "-c", script, *words], cwd=tmp_path / "store", timeout=60, check=False)
+    assert not (tmp_path / "executed").exists()

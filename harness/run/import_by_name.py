@@ -20,6 +20,7 @@ from assay.harness.run.settings import SettingsError
 
 T = TypeVar("T")
 
+OWN_PACKAGE: Final = "assay"
 MOVED_MODULES: Final = {
     f"assay.workloads.{name}_system": f"assay.workloads.systems.{name}"
     for name in ("etcd", "galera", "mariadb", "nats", "patroni", "postgresql", "rabbitmq", "redis", "redis_cluster")
@@ -55,11 +56,12 @@ def instantiate(option: str, name: str, kind: Callable[..., T], arguments: Seque
 def import_module_named(setting: str, name: str) -> object:
     """Imports a module, also from the current folder, as ``python -m`` does.
 
-    Raises ``SettingsError``; its text begins with ``setting``.
+    For a module of this package, the current folder is left out. It may be a stranger's, and must not replace modules
+    that this module imports. Raises ``SettingsError``; its text begins with ``setting``.
     """
     name = MOVED_MODULES.get(name, name)
     here = os.getcwd()
-    if here not in sys.path:
+    if here not in sys.path and name.partition(".")[0] != OWN_PACKAGE:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
