@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+from docker.types import Mount
 
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
@@ -35,16 +36,18 @@ from assay.cluster.docker.engine import (
     name_engine,
     open_docker,
     reach_engine,
+    remove_container,
     run_labels,
     undo_action,
 )
+from assay.cluster.docker.engine_machine import find_engine_machine
 from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh import preloaded
 from assay.cluster.ssh.clock_offset import ClockOffset, measure_clock_offset
-from assay.cluster.ssh.command_stream import StreamCommand
+from assay.cluster.ssh.command_stream import SharedSocket, StreamCommand, listen_at
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
@@ -70,6 +73,8 @@ def archive_keys(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
 
 CLIENT_CONTAINER = "clients"
 """Name of the container in which clients run if this machine cannot reach the nodes' network."""
+CLIENT_SOCKET = "/run/assay-harness.socket"
+"""Path of the harness's socket in that container."""
 DISK_CONTAINER = "disks"
 """Name of the container that makes the nodes' disks, if a fault of the run needs them."""
 HOME = f"/{code_archive.ROOT}"
@@ -144,6 +149,7 @@ class DockerCluster(SshCluster):
         self._prefix = f"assay-{run_id}"
         self._engine: undo_journal.EngineRecord | None = None
         self._clients = clients
+        self._client_socket: SharedSocket | None = None
         self.worker_command: StreamCommand | None = None
         """The command that runs the worker process in the container for clients; None if there is no container."""
         self.client_container = self._name_container(CLIENT_CONTAINER)
@@ -255,7 +261,11 @@ class DockerCluster(SshCluster):
         secrets: bytes,
         journal: undo_journal.UndoJournal,
     ) -> None:
-        """Starts a container on the nodes' network, which is no node and is affected by no fault."""
+        """Starts a container on the nodes' network, which is no node and is affected by no fault.
+
+        If the engine runs on this machine, the container gets a Unix socket of the harness. Some engines cannot share
+        it: an engine with a file system of its own, for example.
+        """
         assert isinstance(self._system, SupportsNetworkWorker)
         worker = self._system.describe_worker()
         missing = [name for name in worker.software.python if name.partition("==")[0] not in image.REQUIREMENTS]
@@ -263,9 +273,42 @@ class DockerCluster(SshCluster):
         item = PlannedNode(CLIENT_CONTAINER, CLIENT_ROLE, 0, len(self._plans))
         addresses = {**hosts, item.name: net.address(item.number)}
         code = code_archive.archive_code(list(worker.source))
-        self._make_container(item, image_id, net, addresses, [secrets, code], journal)
+        archives = [secrets, code]
+        file = self._listen_for_clients(journal)
+        try:
+            mounts = [Mount(CLIENT_SOCKET, str(file), type="bind")] if file is not None else []
+            self._make_container(item, image_id, net, addresses, archives, journal, mounts)
+        except DockerEngineError:
+            if file is None:
+                raise
+            self._close_client_socket()
+            with open_docker() as client:
+                remove_container(client, self._name_container(item.name))
+            self._make_container(item, image_id, net, addresses, archives, journal)
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1"}
-        self.worker_command = make_exec_command(self._name_container(item.name), environment, worker.argv)
+        command = make_exec_command(self._name_container(item.name), environment, worker.argv)
+        self.worker_command = replace(command, shared_socket=self._client_socket)
+
+    def _listen_for_clients(self, journal: undo_journal.UndoJournal) -> Path | None:
+        """Opens the socket for the clients' container. Returns its file; None if the engine is elsewhere."""
+        if not find_engine_machine().is_here:
+            return None
+        file = self._state / f"{self.run_id}.socket"
+        journal.append(undo_journal.RemoveFile(str(file)))
+        try:
+            self._client_socket = SharedSocket(listen_at(file), CLIENT_SOCKET)
+        except OSError:  # the path of the state folder can be too long, for example
+            return None
+        return file
+
+    def _close_client_socket(self) -> None:
+        shared, self._client_socket = self._client_socket, None
+        if shared is not None:
+            shared.listener.close()
+
+    async def _disconnect(self) -> None:
+        self._close_client_socket()
+        await super()._disconnect()
 
     def _make_network(self, journal: undo_journal.UndoJournal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
@@ -317,6 +360,7 @@ class DockerCluster(SshCluster):
         hosts: Mapping[str, str],
         archives: Sequence[bytes],
         journal: undo_journal.UndoJournal,
+        mounts: Sequence[Mount] = (),
     ) -> None:
         name = self._name_container(item.name)
         memory = MEMORY if self._own_memory and self._is_server(item) else None
@@ -333,6 +377,7 @@ class DockerCluster(SshCluster):
                     mem_limit=memory,
                     memswap_limit=memory,
                     network_mode=net.name,
+                    mounts=list(mounts),
                 ),
                 networking_config=client.api.create_networking_config(
                     {net.name: client.api.create_endpoint_config(ipv4_address=hosts[item.name])}  # type: ignore[arg-type]

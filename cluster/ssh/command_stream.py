@@ -12,12 +12,38 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 END_SECONDS = 2.0
 """Seconds that a command has to end by itself after its output has ended or its socket is closed. Then it is killed."""
 KEPT_LINES = 3
 """Number of its last lines of errors that a message shows."""
 LINE_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class SharedSocket:
+    """A Unix socket at which this process listens, and which a command elsewhere can connect to.
+
+    ``path``: where the command finds the socket. A container shares the file with this machine, but has another name
+    for it.
+    """
+
+    listener: socket.socket
+    path: str
+
+
+def listen_at(file: Path) -> socket.socket:
+    """Returns a Unix socket that listens. Only this user and root can connect. Raises ``OSError``."""
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(file))
+        file.chmod(0o600)
+        listener.listen(1)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 @dataclass(frozen=True)
@@ -29,6 +55,7 @@ class StreamCommand:
     - ``print_file``: a command that prints the file whose path is appended. It reads large files. If it is empty, they
       are read through the connection
     - ``terminal``: a command that runs the appended program at a terminal, on the same machine
+    - ``shared_socket``: a faster way for bytes than the command's input and output, if the command can connect to it
     """
 
     argv: tuple[str, ...]
@@ -36,6 +63,7 @@ class StreamCommand:
     remedy: str = ""
     print_file: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
+    shared_socket: SharedSocket | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return " ".join(self.argv)

@@ -6,6 +6,8 @@
 ``greet``         checks that the process answers -> ``opened``
 ``call``          calls a method of the system -> ``called``, ``call-failed``, or ``raised``; before it answers, the
                   worker may ask for methods of nodes: ``node-call``, each answered by a ``node-result``
+``carry``         connects to this Unix socket, which carries further connections as standard input and output do ->
+                  ``opened``, or ``call-failed``
 ``relay``         connects to this address -> ``opened``, or ``call-failed``; all further bytes are relayed
 end of stream     the harness waits no longer: the running operation may end, then the client is closed
 ================  =========================================================================================
@@ -56,6 +58,12 @@ class NodeResult(msgspec.Struct, frozen=True, tag="node-result"):
     number: int
     result: bytes
     raised: bool = False
+
+
+class CarryRequest(msgspec.Struct, frozen=True, tag="carry"):
+    """``path``: of a Unix socket of the harness, as the worker process finds it."""
+
+    path: str
 
 
 class RelayRequest(msgspec.Struct, frozen=True, tag="relay"):
@@ -114,7 +122,7 @@ class NodeCallAnswer(msgspec.Struct, frozen=True, tag="node-call"):
     arguments: bytes
 
 
-Request = OpenRequest | Invoke | GreetRequest | CallRequest | NodeResult | RelayRequest
+Request = OpenRequest | Invoke | GreetRequest | CallRequest | NodeResult | CarryRequest | RelayRequest
 Answer = OpenedAnswer | InvokedAnswer | RaisedAnswer | CalledAnswer | FailedCallAnswer | NodeCallAnswer
 
 # ``msgspec.json.decode`` examines a union at each call, which takes ten times as long as the decoding itself.

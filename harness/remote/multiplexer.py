@@ -1,4 +1,4 @@
-"""Carries many byte streams over one pair: the standard input and output of a worker process in a container.
+"""Carries many byte streams over one pair: the standard input and output of a worker process, or a Unix socket.
 
 Each frame has a header of two big-endian 32-bit numbers, the connection and the number of bytes that follow. A frame
 without bytes ends its direction of the connection. Only one side, the harness, opens connections. The first frame of a
@@ -67,6 +67,11 @@ class Multiplexer(asyncio.Protocol):
         if self._ended.is_set():
             raise ConnectionError("the worker process has ended")
         return self._add(next(self._numbers))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the carrying pair has ended."""
+        return self._ended.is_set()
 
     async def wait_end(self) -> None:
         """Waits until the carrying pair ends. Then every connection has ended, too."""

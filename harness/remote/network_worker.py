@@ -1,6 +1,7 @@
 """The harness's side of a worker process on the network of the nodes, for engines whose networks it cannot reach.
 
-All its connections are carried by the standard input and output of one command, such as ``docker exec -i``.
+All its connections are carried by the standard input and output of one command, such as ``docker exec -i``. If the
+container and this machine share a Unix socket, it carries them instead. Then no other program passes the bytes on.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from assay.harness.core.printable import to_printable
 from assay.harness.remote import debugger
 from assay.harness.remote.messages import (
     ANSWERS,
+    CarryRequest,
     FailedCallAnswer,
     GreetRequest,
     OpenedAnswer,
@@ -56,9 +58,16 @@ class NetworkWorker:
         self._show = show or (lambda line: print(line, file=sys.stderr))
         self._process: subprocess.Popen[bytes] | None = None
         self._streams: Multiplexer | None = None
+        self._socket: Multiplexer | None = None
+        """Carries connections in place of ``_streams`` while the shared socket is connected."""
         self._errors: asyncio.BaseTransport | None = None
         self._showing: asyncio.Task[None] | None = None
         self._last_lines: list[str] = []
+
+    @property
+    def process_id(self) -> int | None:
+        """The ID of the command's process on this machine; None if it does not run."""
+        return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
         """Starts the process and waits until it answers. Raises :class:`NodeError`."""
@@ -81,10 +90,13 @@ class NetworkWorker:
             await asyncio.sleep(0.1)  # its last lines may not be read yet
             said = " | ".join(self._last_lines) or "it printed nothing"
             raise NodeError(f"the clients' process on the network of the nodes does not answer: {said}")
+        await self._connect_socket()
 
     def open_connection(self) -> tuple[asyncio.StreamReader, ByteWriter]:
         """Opens a connection to the worker process. Raises ``ConnectionError`` if the process has ended."""
         assert self._streams is not None, "start comes first"
+        if self._socket is not None and not self._socket.has_ended:
+            return self._socket.open_connection()
         return self._streams.open_connection()
 
     async def relay(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -115,6 +127,8 @@ class NetworkWorker:
         process, self._process = self._process, None
         if process is None:
             return
+        if self._socket is not None:
+            self._socket.close()
         if self._streams is not None:
             self._streams.close_output()  # the end of its input ends the process
         try:
@@ -130,6 +144,26 @@ class NetworkWorker:
             self._streams.close()
         if self._errors is not None:
             self._errors.close()
+
+    async def _connect_socket(self) -> None:
+        """Lets the process connect to the shared socket, if there is one. If it cannot, nothing changes."""
+        shared, loop = self._command.shared_socket, asyncio.get_running_loop()
+        if shared is None:
+            return
+        reader, writer = self.open_connection()
+        try:
+            writer.write(encode_message(CarryRequest(shared.path)))
+            async with asyncio.timeout(CONNECT_SECONDS):
+                answer = await receive_message(reader, ANSWERS)
+                if isinstance(answer, OpenedAnswer):
+                    shared.listener.setblocking(False)
+                    accepted, _ = await loop.sock_accept(shared.listener)
+                    _, self._socket = await loop.connect_accepted_socket(Multiplexer, accepted)
+        except OSError:  # that includes a timeout
+            return
+        finally:
+            shared.listener.close()
+            writer.close()
 
     def _start_process(self) -> "subprocess.Popen[bytes]":
         try:

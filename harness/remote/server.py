@@ -21,7 +21,7 @@ from assay.harness.core.interpreter_status import describe_error
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.remote import debugger, messages, system_calls
-from assay.harness.remote.multiplexer import Accept, ByteWriter
+from assay.harness.remote.multiplexer import Accept, ByteWriter, Multiplexer
 from assay.harness.remote.runtime import import_object
 
 GREET_SECONDS: Final = 1.0
@@ -99,7 +99,8 @@ def make_acceptor(runtime: Any, words: Sequence[str]) -> Accept:
         return import_object(options.client)()
 
     def accept(reader: messages.ObservedReader, writer: ByteWriter) -> None:
-        task = asyncio.get_running_loop().create_task(_Connection(make_client, runtime, reader, writer).run())
+        connection = _Connection(make_client, runtime, reader, writer, accept)
+        task = asyncio.get_running_loop().create_task(connection.run())
         running.add(task)
         task.add_done_callback(running.discard)
 
@@ -155,6 +156,8 @@ class _Connection:
     runtime: Any
     reader: messages.ObservedReader
     writer: ByteWriter
+    accept: Accept | None = None
+    """Serves the connections that another pair carries; None if the process serves on a port."""
     _client: Client | None = None
     _endpoint: ObservedEndpoint | None = None
     _limit: float = 0.0
@@ -194,6 +197,8 @@ class _Connection:
 
     async def _answer(self, request: messages.Request) -> bytes | None:
         """Returns the answer, or None if the harness has closed the connection."""
+        if isinstance(request, messages.CarryRequest):
+            return messages.encode_message(await self._carry(request))
         if not isinstance(request, messages.OpenRequest | messages.Invoke):
             return messages.encode_message(messages.OpenedAnswer())
         if isinstance(request, messages.OpenRequest):
@@ -213,6 +218,15 @@ class _Connection:
         result = f"had not ended {self._limit:g} s later" if answer is None else answer.decode().strip()
         _log.info("%s, which the harness had given up: %s", what, result[:500])
         return None
+
+    async def _carry(self, request: messages.CarryRequest) -> messages.Answer:
+        try:
+            if self.accept is None:
+                raise PermissionError("connections on a port ask for nothing on this machine")
+            await asyncio.get_running_loop().create_unix_connection(lambda: Multiplexer(self.accept), request.path)
+        except OSError as error:
+            return system_calls.make_failed_answer("OSError", error)
+        return messages.OpenedAnswer()
 
     def _set_timer(self) -> None:
         """Limits the time of a request that the harness has given up."""

@@ -18,6 +18,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.enviro
 """Some measure what is made by what tests make, too."""
 SMALL = {
     "interpreter": "--operations=2000",
+    "worker_process": "--operations=60 --rounds=1",
     "simulation_loop": "--pairs=1000",
     "search": "--workloads=test_log --examples=2",
     "finding": "--defects=test_log/divergent-tail --limit=3",

@@ -11,11 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docker.types import Mount
 
-from assay.cluster.docker import image
+from assay.cluster.docker import DockerCluster, image
+from assay.cluster.docker import cluster as cluster_module
+from assay.cluster.docker.engine_machine import find_engine_machine
+from assay.cluster.journal import read_journals
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.timestamps import NANOSECONDS
+from assay.harness.run.system_on_network import SystemOnNetwork, start_worker
 
+from helpers.echo_system import Echo
+from helpers.live_cluster import run_of_its_own, started
 from helpers.second_engine import SecondEngine, run_docker, second_engine
 
 pytestmark = pytest.mark.docker
@@ -69,3 +76,29 @@ def test_a_workload_under_a_fault_passes_on_an_engine_that_cannot_be_reached(
     assert min(times) / NANOSECONDS > -200
     assert 0 < max(times) / NANOSECONDS < 200, "the events have the times of the clock here"
     assert "clients" not in run_docker({}, "ps", "--all", "--format={{.Names}}")
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_container_shares_a_socket_with_the_harness_if_the_engine_can(
+    engine_needed: None, echo: Echo, state: Path, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    if not find_engine_machine().is_here:
+        pytest.skip("the engine runs on another machine")
+    if not shares:  # as if the engine had another file system
+        monkeypatch.setattr(
+            cluster_module, "Mount", lambda target, source, type: Mount(target, f"{source}-missing", type=type)
+        )
+    system, run_id = SystemOnNetwork(echo, None), run_of_its_own("test-socket")
+    cluster = DockerCluster(
+        system, {"broker": 1}, run_id=run_id, seed=1, state_dir=state, clients="container", slow_disks=False
+    )
+    with started(cluster, state) as live:
+        worker = live.run(start_worker(system, cluster, lambda: None))
+        assert worker is not None
+        try:
+            assert (worker._socket is not None) is shares
+            assert live.run(system.find(cluster, "nothing")) is None, "the process in the container answers"
+        finally:
+            live.run(worker.close())
+    assert not list(state.glob("*.socket"))
+    assert read_journals(state) == ([], [])

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -19,12 +21,12 @@ import msgspec
 import pytest
 
 from assay.cluster.node import Cluster, Node, NodeError, get_dial
-from assay.cluster.ssh.command_stream import StreamCommand
+from assay.cluster.ssh.command_stream import SharedSocket, StreamCommand, listen_at
 from assay.cluster.system import DeploymentError, System
 from assay.cluster.zookeeper import read_mode
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.harness.remote import RemoteClient
+from assay.harness.remote import RemoteClient, network_worker
 from assay.harness.remote.messages import CalledAnswer
 from assay.harness.remote.network_worker import NetworkWorker
 from assay.harness.remote.server import make_worker_command
@@ -143,10 +145,13 @@ def make_cluster() -> Any:
 
 
 @asynccontextmanager
-async def started(shown: list[str] | None = None, *words: str) -> AsyncIterator[NetworkWorker]:
+async def started(
+    shown: list[str] | None = None, *words: str, shared_socket: SharedSocket | None = None
+) -> AsyncIterator[NetworkWorker]:
     argv = words or (sys.executable, *make_worker_command(f"{__name__}:Shouting", None, streams=True)[1:])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    worker = NetworkWorker(StreamCommand(argv, environment, "look"), None if shown is None else shown.append)
+    command = StreamCommand(argv, environment, "look", shared_socket=shared_socket)
+    worker = NetworkWorker(command, None if shown is None else shown.append)
     try:
         await worker.start()
         yield worker
@@ -208,6 +213,77 @@ def test_operations_of_a_process_that_died_are_indeterminate_and_the_next_client
             return completion
 
     assert run(main) == Completion(Outcome.INFO, error="worker-lost")
+
+
+async def invoke_once(worker: NetworkWorker) -> Completion:
+    """Invokes an operation of a new client."""
+
+    async def connect(endpoint: Endpoint) -> Any:
+        return worker.open_connection()
+
+    client = RemoteClient(Shouting, 5.0, connect)
+    await client.open(Endpoint("n1", "10.0.0.1:1", ("10.0.0.1:1",)), None)
+    completion = await client.invoke(Operation("echo", "k", 1))
+    await client.close()
+    return completion
+
+
+@pytest.fixture
+def socket_file() -> Iterator[Path]:
+    with TemporaryDirectory() as folder:  # the path of a socket must be short
+        yield Path(folder) / "socket"
+
+
+def test_a_shared_socket_carries_connections_and_the_streams_do_once_it_is_lost(socket_file: Path) -> None:
+    async def main() -> list[Outcome]:
+        async with started([], shared_socket=SharedSocket(listen_at(socket_file), str(socket_file))) as worker:
+            assert worker._streams is not None
+            assert worker._socket is not None
+            with pytest.MonkeyPatch.context() as context:
+                context.setattr(worker._streams, "open_connection", None)
+                first = await invoke_once(worker)
+            worker._socket.close()
+            return [first.outcome, (await invoke_once(worker)).outcome]
+
+    assert run(main) == [Outcome.OK, Outcome.OK]
+
+
+def test_clients_end_with_the_shared_socket(socket_file: Path) -> None:
+    async def main() -> Completion:
+        async with started([], shared_socket=SharedSocket(listen_at(socket_file), str(socket_file))) as worker:
+
+            async def connect(endpoint: Endpoint) -> Any:
+                return worker.open_connection()
+
+            client = RemoteClient(Shouting, 5.0, connect)
+            await client.open(Endpoint("n1", "10.0.0.1:1", ("10.0.0.1:1",)), None)
+            return await client.invoke(Operation("exit"))
+
+    assert run(main) == Completion(Outcome.INFO, error="worker-lost")
+
+
+@pytest.mark.parametrize("obstacle", ["no file", "no connection"])
+def test_without_a_way_to_the_shared_socket_the_streams_carry_everything(
+    monkeypatch: pytest.MonkeyPatch, socket_file: Path, obstacle: str
+) -> None:
+    monkeypatch.setattr(network_worker, "CONNECT_SECONDS", 0.2)
+    listener = listen_at(socket_file)
+    words = [] if obstacle == "no file" else [sys.executable, "-c", ECHO_GREETING]  # it only says that it has connected
+
+    async def main() -> Outcome | None:
+        async with started([], *words, shared_socket=SharedSocket(listener, f"{socket_file}-missing")) as worker:
+            assert worker._socket is None
+            return None if words else (await invoke_once(worker)).outcome
+
+    assert run(main) is (Outcome.OK if obstacle == "no file" else None)
+    assert listener.fileno() == -1, "it is closed"
+
+
+def test_only_its_user_can_connect_to_the_shared_socket(socket_file: Path) -> None:
+    listen_at(socket_file).close()
+    assert stat.S_IMODE(socket_file.stat().st_mode) == 0o600
+    with pytest.raises(OSError, match="in use"):
+        listen_at(socket_file)
 
 
 def test_a_process_that_does_not_start_shows_its_last_words() -> None:

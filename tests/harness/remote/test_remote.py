@@ -24,7 +24,15 @@ from assay.harness.core.interpreter_status import InterpreterStatus
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
-from assay.harness.remote.messages import REQUESTS, RaisedAnswer, encode_message, receive_message
+from assay.harness.remote.messages import (
+    ANSWERS,
+    REQUESTS,
+    CarryRequest,
+    FailedCallAnswer,
+    RaisedAnswer,
+    encode_message,
+    receive_message,
+)
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.client_nodes import SystemWithClientNodes
 
@@ -390,6 +398,20 @@ def test_nonsense_on_the_line_ends_that_connection_alone() -> None:
             assert (await client.invoke(Operation("echo"))).outcome is Outcome.OK
 
     simulated(main)
+
+
+def test_a_worker_process_on_a_port_connects_to_no_socket_of_its_machine() -> None:
+    async def main() -> Any:
+        async with node() as made:
+            reader, writer = await asyncio.open_connection(made.address, PORT)
+            writer.write(encode_message(CarryRequest("/run/any.socket")))
+            answer = await receive_message(reader, ANSWERS)
+            writer.close()
+            return answer
+
+    answer = simulated(main)
+    assert isinstance(answer, FailedCallAnswer)
+    assert "on a port" in answer.text
 
 
 def test_a_message_is_read_by_its_kind() -> None:
