@@ -35,6 +35,8 @@ ANSWER_SECONDS: Final = 5.0
 """Further seconds that the process has to report the result."""
 END_SECONDS: Final = 3.0
 """Seconds that the process has to end by itself. Then it is killed."""
+LAST_LINES_SECONDS: Final = 1.0
+"""Maximum seconds for which the last lines of a process that does not answer are awaited."""
 LINE_LENGTH: Final = 1 << 14
 """Maximum bytes of a printed line. Longer ones are cut into several."""
 
@@ -78,19 +80,23 @@ class NetworkWorker:
         self._errors, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(errors), process.stderr)
         await loop.connect_write_pipe(lambda: streams, process.stdin)
         self._showing = loop.create_task(self._show_lines(errors), name="what clients print")
-        reader, writer = self.open_connection()
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                writer.write(encode_message(GreetRequest()))
-                answer = await receive_message(reader, ANSWERS)
-        except TimeoutError:
-            answer = None
-        writer.close()
-        if answer is None:
-            await asyncio.sleep(0.1)  # its last lines may not be read yet
+        if not await self._greet():
+            await asyncio.wait([self._showing], timeout=LAST_LINES_SECONDS)
             said = " | ".join(self._last_lines) or "it printed nothing"
             raise NodeError(f"the clients' process on the network of the nodes does not answer: {said}")
         await self._connect_socket()
+
+    async def _greet(self) -> bool:
+        """Waits until the process answers. Returns False if it has ended, or takes too long."""
+        try:
+            reader, writer = self.open_connection()
+            writer.write(encode_message(GreetRequest()))
+            async with asyncio.timeout(START_SECONDS):
+                answer = await receive_message(reader, ANSWERS)
+            writer.close()
+        except OSError:  # that includes a timeout
+            return False
+        return answer is not None
 
     def open_connection(self) -> tuple[asyncio.StreamReader, ByteWriter]:
         """Opens a connection to the worker process. Raises ``ConnectionError`` if the process has ended."""

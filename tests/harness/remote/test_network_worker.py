@@ -286,7 +286,18 @@ def test_only_its_user_can_connect_to_the_shared_socket(socket_file: Path) -> No
         listen_at(socket_file)
 
 
-def test_a_process_that_does_not_start_shows_its_last_words() -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_process_that_does_not_start_shows_its_last_words(monkeypatch: pytest.MonkeyPatch, is_over: bool) -> None:
+    start = NetworkWorker._start_process
+
+    def start_and_wait(worker: NetworkWorker) -> subprocess.Popen[bytes]:
+        process = start(worker)
+        process.wait()
+        return process
+
+    if is_over:
+        monkeypatch.setattr(NetworkWorker, "_start_process", start_and_wait)
+
     async def main() -> None:
         async with started([], "sh", "-c", "echo no such container >&2; exit 1"):
             pass
