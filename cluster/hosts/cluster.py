@@ -162,10 +162,18 @@ class HostCluster(SshCluster):
                 f"{where} has {', '.join(occupied)} already, which a run would overwrite and remove: move it away, or "
                 "take another host"
             )
+        file_systems = upkeep.parse_file_systems(await node.shell(upkeep.file_systems_command(paths)), paths)
+        unknown = [path for path in paths if found[path] == upkeep.UNREADABLE or path not in file_systems]
+        if unknown:
+            raise NodeError(
+                f"{where}: {', '.join(unknown)} cannot be read, so a run cannot know whether files are there: repair "
+                "the file system, or take another host"
+            )
         return upkeep.CreatedPaths(
             removed=[path for path in paths if found[path] == upkeep.NONE],
             emptied=[path for path in paths if found[path] == upkeep.EMPTY],
             folders=[folder for folder in parents if folders.get(folder) == upkeep.NONE],
+            file_systems=file_systems,
         )
 
     def _list_written(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:

@@ -6,7 +6,7 @@ that no run removes files of another run. The claim is removed last.
 
 import posixpath
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -18,6 +18,8 @@ RUN_VARIABLE = "ASSAY_RUN"
 """Environment variable with the run's id. All processes that a run starts inherit it, even detached ones."""
 OWN_FOLDERS = (process.FOLDER, process.LOG.rpartition("/")[0])
 """Folders of the harness's own files."""
+MOUNTS = "/proc/self/mountinfo"
+"""File with the mount points of a host."""
 
 
 class PathError(ValueError):
@@ -42,19 +44,27 @@ def list_parents(paths: Sequence[str]) -> list[str]:
     return sorted(folders, key=lambda folder: (-len(PurePosixPath(folder).parts), folder))
 
 
-NONE, EMPTY, FULL = "none", "empty", "full"
+NONE, EMPTY, FULL, UNREADABLE = "none", "empty", "full", "unreadable"
 
 
 def path_states_command(paths: Sequence[str]) -> str:
     """Returns the command that prints a line for each path: its state and the path.
 
-    The state is ``none``, ``empty`` (an empty folder) or ``full`` (everything else).
+    The state is ``none``, ``empty`` (an empty folder), ``full`` (everything else), or ``unreadable`` if an error hides
+    what is there.
     """
+    # `test` answers "no" after any error, so only the message of `ls` proves that a path does not exist.
+    # Without `-q`, a name that consists of line ends would look like no name.
     return f"""for one in {shlex.join(paths)}; do
 if [ -L "$one" ]; then echo "{FULL} $one"
-elif [ -d "$one" ] && [ -z "$(ls -A "$one")" ]; then echo "{EMPTY} $one"
+elif [ -d "$one" ]; then
+if ! names=$(ls -Aq "$one"); then echo "{UNREADABLE} $one"
+elif [ "$names" ]; then echo "{FULL} $one"
+else echo "{EMPTY} $one"; fi
 elif [ -e "$one" ]; then echo "{FULL} $one"
-else echo "{NONE} $one"; fi; done"""
+else case $(LC_ALL=C ls -d "$one" 2>&1) in
+*": No such file or directory" | *": Not a directory") echo "{NONE} $one";;
+*) echo "{UNREADABLE} $one";; esac; fi; done"""
 
 
 def parse_path_states(output: str, paths: Sequence[str]) -> dict[str, str]:
@@ -62,8 +72,30 @@ def parse_path_states(output: str, paths: Sequence[str]) -> dict[str, str]:
 
     Other lines, such as a shell's greeting, are skipped.
     """
-    known = {f"{what} {path}": (path, what) for path in paths for what in (NONE, EMPTY, FULL)}
+    known = {f"{what} {path}": (path, what) for path in paths for what in (NONE, EMPTY, FULL, UNREADABLE)}
     return dict(known[line] for line in output.split("\n") if line in known)
+
+
+_FILE_SYSTEM = (
+    'file_system() { at=$1; while [ -L "$at" ] || [ ! -e "$at" ]; do at=${at%/*} at=${at:-/}; done; '
+    'LC_ALL=C df --output=source,target "$at" | tail -n 1; }'
+)
+"""Shell function that prints the device and the mount point of a path. A missing path has those of its parent."""
+
+
+def file_systems_command(paths: Sequence[str]) -> str:
+    """Returns the command that prints a line for each path: ``on``, its number, its device and its mount point."""
+    return f"""{_FILE_SYSTEM}
+number=0; for one in {shlex.join(paths)}; do
+echo "on $number $(file_system "$one")"; number=$((number + 1)); done"""
+
+
+def parse_file_systems(output: str, paths: Sequence[str]) -> dict[str, str]:
+    """Parses the output of :func:`file_systems_command`, by path. A path whose file system is unknown is missing."""
+    lines = output.split("\n")
+    prefixes = ((path, f"on {number} ") for number, path in enumerate(paths))
+    found = {path: line.removeprefix(prefix) for path, prefix in prefixes for line in lines if line.startswith(prefix)}
+    return {path: file_system for path, file_system in found.items() if file_system}
 
 
 WHO_COMMAND = f'echo "user $(id -u)"; echo "claim $(cat {CLAIM} 2>/dev/null)"'
@@ -85,7 +117,11 @@ def claim_command(run_id: str) -> str:
 
 
 def _exit_unless_claimed(run_id: str) -> str:
-    return f'[ "$(cat {CLAIM} 2>/dev/null)" = {shlex.quote(run_id)} ] || exit 0'
+    # An unreadable claim may be this run's, so it must not count as undone.
+    return (
+        f"if [ -e {CLAIM} ]; then claim=$(cat {CLAIM}) || exit; else claim=; fi\n"
+        f'[ "$claim" = {shlex.quote(run_id)} ] || exit 0'
+    )
 
 
 def guard_command(run_id: str, argv: Sequence[str]) -> tuple[str, ...]:
@@ -100,11 +136,39 @@ class CreatedPaths:
     - ``removed``: paths that did not exist before
     - ``emptied``: folders that were empty before
     - ``folders``: parent folders that did not exist before, the deepest first
+    - ``file_systems``: for each of ``removed`` and ``emptied``, device and mount point at the start of the run
     """
 
     removed: Sequence[str]
     emptied: Sequence[str]
     folders: Sequence[str]
+    file_systems: Mapping[str, str]
+
+
+def _exit_at_mounts(created: CreatedPaths) -> str:
+    """Returns the command that ends a clean-up before it deletes files that were mounted after the start of the run.
+
+    ``--one-file-system`` and ``-xdev`` do not suffice: they delete from a mount at the path itself, and from a folder
+    of the same device that is mounted below it.
+    """
+    checks = [
+        f"require_own {shlex.quote(path)} {shlex.quote(created.file_systems.get(path, ''))}"
+        for path in (*created.removed, *created.emptied)
+    ]
+    advice = f"unmount it, or remove the files of the run and {CLAIM} by hand; then run \\`assay heal\\`"
+    return f"""{_FILE_SYSTEM}
+points=$(while read -r _ _ _ _ point _; do printf '%b\\n' "$point"; done < {MOUNTS}) || exit
+require_own() {{
+found=$(file_system "$1")
+[ "$found" = "$2" ] || {{ echo "$1 is on $found, and was on $2 at the start of the run: {advice}" >&2; exit 26; }}
+[ ! -L "$1" ] || return 0
+real=$(readlink -m -- "$1") || exit
+while IFS= read -r point; do case $point in "$real"/*)
+echo "$point is mounted inside of $1: {advice}" >&2; exit 26;; esac; done <<POINTS
+$points
+POINTS
+}}
+{chr(10).join(checks)}"""
 
 
 def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
@@ -131,6 +195,7 @@ def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
         f"{{ {firewall.FOUR} -w -S; {firewall.SIX} -w -S; }} 2>/dev/null "
         f"| grep -q -e ' {firewall.CHAIN}$' -e ' {firewall.CHAIN} ' "
         "&& { echo rules of the run are left >&2; exit 24; }",
+        _exit_at_mounts(created),
         f"rm -rf --one-file-system -- {shlex.join(created.removed)} || exit" if created.removed else "",
         f"find {shlex.join(created.emptied)} -xdev -mindepth 1 -delete || exit" if created.emptied else "",
         f"rmdir -- {shlex.join(created.folders)} 2>/dev/null" if created.folders else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -267,6 +268,26 @@ def test_what_is_there_is_told_apart_and_a_greeting_is_none_of_it(tmp_path: Path
     assert upkeep.parse_path_states(found.stdout, paths) == dict(zip(paths, names.values(), strict=True))
 
 
+def test_an_error_hides_files_and_is_not_their_absence(tmp_path: Path) -> None:
+    """``test -e`` and an empty list of ``ls`` say the same after an error as if nothing were there."""
+    (tmp_path / "sick").mkdir()
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "\n").write_text("precious")
+    paths = [f"{tmp_path}/{name}" for name in ("sick", "a/x", "n" * 300, "odd")]
+    sick = 'ls() { case $* in */sick) return 2;; *) command ls "$@";; esac; }; '
+    found = shell(sick + upkeep.path_states_command(paths))
+    states = upkeep.parse_path_states(found.stdout, paths)
+    assert list(states.values()) == ["unreadable", "unreadable", "unreadable", "full"]
+
+
+def test_a_path_without_a_file_system_is_unknown() -> None:
+    paths = ["/a", "/b", "/c"]
+    found = "hello\non 0 /dev/sda1 /\non 1 \n"
+    assert upkeep.parse_file_systems(found, paths) == {"/a": "/dev/sda1 /"}
+
+
 @pytest.mark.parametrize(
     "path",
     ["", "/", "/srv", "srv/x", "/srv/../etc/x", "/srv//x", "/srv/x/", "/srv/x\n/etc", "/srv/x\u2028/etc", "/srv/."],
@@ -303,6 +324,12 @@ def done(argv: tuple[str, ...]) -> int:
     return subprocess.run(argv, check=False, timeout=30, capture_output=True).returncode
 
 
+def created_paths(removed: list[str], emptied: list[str], folders: list[str]) -> upkeep.CreatedPaths:
+    paths = [*removed, *emptied]
+    found = upkeep.parse_file_systems(shell(upkeep.file_systems_command(paths)).stdout, paths)
+    return upkeep.CreatedPaths(removed, emptied, folders, found)
+
+
 def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(place: Path) -> None:
     assert shell(upkeep.claim_command("run-1")).returncode == 0
     second = shell(upkeep.claim_command("run-2"))
@@ -310,9 +337,7 @@ def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(place: Path) ->
     (place / "new/folder/data").mkdir(parents=True)
     (place / "new/folder/of another").write_text("came meanwhile")
     (place / "was empty/x").mkdir(parents=True)
-    made = upkeep.CreatedPaths(
-        [f"{place}/new/folder/data"], [f"{place}/was empty"], [f"{place}/new/folder", f"{place}/new"]
-    )
+    made = created_paths([f"{place}/new/folder/data"], [f"{place}/was empty"], [f"{place}/new/folder", f"{place}/new"])
     assert done(upkeep.guard_command("run-2", ("touch", f"{place}/undone"))) == 0
     assert done(upkeep.clean_command("run-2", made)) == 0
     assert not (place / "undone").exists()
@@ -329,16 +354,76 @@ def test_folders_that_were_made_for_it_go_with_it(place: Path) -> None:
     shell(upkeep.claim_command("run-1"))
     (place / "new/folder").mkdir(parents=True)
     (place / "new/folder/file").write_text("")
-    made = upkeep.CreatedPaths([f"{place}/new/folder/file"], [], upkeep.list_parents([f"{place}/new/folder/file"])[:2])
+    made = created_paths([f"{place}/new/folder/file"], [], upkeep.list_parents([f"{place}/new/folder/file"])[:2])
     assert done(upkeep.clean_command("run-1", made)) == 0
     assert not (place / "new").exists()
 
 
 def test_what_cannot_be_removed_keeps_the_claim_for_another_try(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shell(upkeep.claim_command("run-1"))
-    made = upkeep.CreatedPaths([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
+    made = created_paths([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
     assert done(upkeep.clean_command("run-1", made)) != 0
     assert (place / "claim").exists()
+
+
+def test_files_of_another_file_system_than_at_the_start_stay(place: Path) -> None:
+    """A disk that is mounted since a reboot hides the files of the run, and has the files of others."""
+    shell(upkeep.claim_command("run-1"))
+    (place / "data").mkdir()
+    (place / "data/precious").write_text("")
+    for made in (created_paths([f"{place}/data"], [], []), created_paths([], [f"{place}/data"], [])):
+        elsewhere = replace(made, file_systems={f"{place}/data": "/dev/other /"})
+        ended = subprocess.run(upkeep.clean_command("run-1", elsewhere), check=False, capture_output=True, text=True)
+        assert ended.returncode == 26
+        assert f"{place}/data is on " in ended.stderr
+        assert "was on /dev/other / at the start of the run: unmount it" in ended.stderr
+        assert (place / "data/precious").exists()
+        assert (place / "claim").exists()
+
+
+def test_files_of_a_mount_inside_of_a_path_stay(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the same device that is mounted there looks like a folder of the path."""
+    shell(upkeep.claim_command("run-1"))
+    (place / "my data/inner").mkdir(parents=True)
+    (place / "my data/inner/precious").write_text("")
+    (place / "mounts").write_text(f"36 35 98:0 / {place}/my\\040data/inner rw - ext4 /dev/root rw\n")
+    monkeypatch.setattr(upkeep, "MOUNTS", f"{place}/mounts")
+    made = created_paths([f"{place}/my data"], [], [])
+    ended = subprocess.run(upkeep.clean_command("run-1", made), check=False, capture_output=True, text=True)
+    assert ended.returncode == 26
+    assert f"{place}/my data/inner is mounted inside of {place}/my data: unmount it" in ended.stderr
+    assert (place / "my data/inner/precious").exists()
+    (place / "mounts").write_text(f"36 35 98:0 / {place}/my\\040data\\040too rw - ext4 /dev/root rw\n")
+    assert done(upkeep.clean_command("run-1", made)) == 0
+    assert not (place / "my data").exists()
+
+
+MAY_MOUNT = shell("unshare -m mount -t tmpfs none /mnt").returncode == 0
+
+
+@pytest.mark.skipif(not MAY_MOUNT, reason="needs the right to mount")
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("point", ["data", "", "data/inner"])
+def test_a_disk_that_is_mounted_after_the_start_keeps_its_files(place: Path, point: str, bound: bool) -> None:
+    shell(upkeep.claim_command("run-1"))
+    at = place / "host" / point
+    for folder in (at, place / "disk/data"):
+        folder.mkdir(parents=True, exist_ok=True)
+    (place / "disk/precious").write_text("")
+    (place / "disk/data/precious").write_text("")
+    data = f"{place}/host/data"
+    made = created_paths([], [data], []) if (place / "host/data").exists() else created_paths([data], [], [])
+    mount = f"--bind {place}/disk {at}" if bound else f"-t tmpfs none {at} && cp -r {place}/disk/. {at}/"
+    script = f"mount {mount}\n{shlex.join(upkeep.clean_command('run-1', made))}\necho $?; find {at} -name precious"
+    ended = subprocess.run(["unshare", "-m", "sh", "-c", script], check=False, capture_output=True, text=True)
+    assert set(ended.stdout.split()) == {"26", f"{at}/data/precious", f"{at}/precious"}, ended.stderr
+
+
+def test_an_unreadable_claim_is_not_that_of_no_run(place: Path) -> None:
+    shell(upkeep.claim_command("run-1"))
+    (place / "claim").unlink()
+    (place / "claim").mkdir()
+    assert done(upkeep.clean_command("run-1", created_paths([], [], []))) != 0
 
 
 class Here:
@@ -364,6 +449,16 @@ def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Pa
     assert not (place / "etc").exists()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
+def test_a_run_does_not_begin_on_a_host_whose_files_cannot_be_read(place: Path) -> None:
+    (place / "a").symlink_to("a")
+    echo = Echo(place / "echo")
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    node: Any = Here()
+    with pytest.raises(NodeError, match=rf"n1: {place}/a/settings, .* cannot be read, so a run cannot know"):
+        asyncio.run(hosts._plan_created_paths(node, "n1", {f"{place}/a/settings": b""}))
+
+
 def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
     shell(upkeep.claim_command("run-1"))
     started = {
@@ -371,7 +466,7 @@ def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
         for run in ("run-1", "run-10", "my-run-1")
     }
     try:
-        assert done(upkeep.clean_command("run-1", upkeep.CreatedPaths([], [], []))) == 0
+        assert done(upkeep.clean_command("run-1", created_paths([], [], []))) == 0
         assert started["run-1"].wait(timeout=10) == -signal.SIGKILL
         assert [one.poll() for run, one in started.items() if run != "run-1"] == [None, None]
     finally:
@@ -439,7 +534,7 @@ def test_what_is_started_while_a_run_is_ended_is_ended_as_well(place: Path) -> N
     while not (place / "up").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert done(upkeep.clean_command(mark[upkeep.RUN_VARIABLE], upkeep.CreatedPaths([], [], []))) == 0
+    assert done(upkeep.clean_command(mark[upkeep.RUN_VARIABLE], created_paths([], [], []))) == 0
     started.wait(timeout=10)
     left = [one for one in Path("/proc").glob("[0-9]*/environ") if mark[upkeep.RUN_VARIABLE].encode() in content(one)]
     for one in left:
