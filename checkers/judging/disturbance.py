@@ -49,9 +49,7 @@ another name, or targets of another kind.
 
 LATE_SECONDS: Final = 1.0
 """Minimum delay of a fault in seconds that a reason names."""
-ADVICE_IF_LATE: Final = (
-    "if the nodes answer slowly, a longer --nemesis-interval and a longer --time-limit give each fault more time"
-)
+ADVICE_IF_LATE: Final = "if nodes answer slowly, raise --nemesis-interval and --time-limit"
 
 
 @dataclass(frozen=True)

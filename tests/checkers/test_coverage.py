@@ -156,9 +156,7 @@ def test_an_operation_without_a_return_is_pending_for_the_time_of_a_failover(
     assert len(silent) == (not at_work), found.unknown
 
 
-SLOW_NODES = (
-    "if the nodes answer slowly, a longer --nemesis-interval and a longer --time-limit give each fault more time"
-)
+SLOW_NODES = "if nodes answer slowly, raise --nemesis-interval and --time-limit"
 S = 1_000_000_000
 
 
