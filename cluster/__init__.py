@@ -13,6 +13,7 @@
 - ``docker``, ``hosts``, ``sim``: clusters of containers, of machines that a user names, and of one deterministic
   process
 - ``over_ssh``: start and end of the clusters of real machines
+- ``slow_steps``: progress lines for steps that take long
 - ``ssh``: nodes reached by SSH
 - ``docker_endpoint``: where the Docker engine answers
 - ``owner``: the process that owns a container, a network or a journal

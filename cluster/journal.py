@@ -293,12 +293,17 @@ def name_changes(actions: Sequence[Action]) -> list[str]:
     """Names the changes that actions would undo. Omits faults in a container that is listed itself."""
     containers = {action.name for action in actions if isinstance(action, RemoveContainer)}
     return [
-        describe(action).removesuffix(" removed")
+        name_object(action)
         if isinstance(action, RemoveContainer | RemoveNetwork | RemoveFile | RemoveDisk)
         else f"not undone: {describe(action)}"
         for action in actions
         if not (isinstance(action, RunInContainer | Unpause) and action.container in containers)
     ]
+
+
+def name_object(action: Action) -> str:
+    """Names the object that an action removes."""
+    return describe(action).removesuffix(" removed")
 
 
 def describe(action: Action) -> str:

@@ -9,6 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ from assay.cluster import owner, zookeeper
 from assay.cluster.checked_methods import get_stop_signal, get_system_files
 from assay.cluster.naming import PlannedNode
 from assay.cluster.node import Node, NodeError
+from assay.cluster.slow_steps import note_if_slow
 from assay.cluster.ssh import logs
 from assay.cluster.ssh.clock_offset import ClockOffset, measure_clock_offset
 from assay.cluster.ssh.connection import SshConnection
@@ -129,7 +131,8 @@ class SshCluster(ABC):
         """
         try:
             await self._set_up()
-            await self._start_clocks()
+            with self._step("measuring the clocks of the nodes"):
+                await self._start_clocks()
         except BaseException:
             try:
                 await self.close()
@@ -189,12 +192,15 @@ class SshCluster(ABC):
         self._closed = True
         failed: list[str] = []
         try:
-            await self._disconnect()
+            with self._step("disconnecting from the nodes"):
+                await self._disconnect()
         finally:
-            await asyncio.to_thread(self._executor.shutdown)  # running calls must end before the undo begins
+            with self._step("waiting for the last commands on the nodes"):
+                await asyncio.to_thread(self._executor.shutdown)  # running calls must end before the undo begins
             if (journal := self._journal) is not None:
                 actions = [action for _, action in undo_journal.read_journal(journal.path).actions]
-                failed = await asyncio.to_thread(self._undo, actions)
+                with self._step("removing the cluster"):
+                    failed = await asyncio.to_thread(self._undo, actions)
                 journal.close(finished=not failed)
         if failed:
             raise self.leftover_error(f"not undone: {'; '.join(failed)}; `assay heal` tries again")
@@ -229,6 +235,10 @@ class SshCluster(ABC):
 
     async def _disconnect(self) -> None:
         await asyncio.gather(*(node.close() for node in self._all_nodes))
+
+    def _step(self, what: str) -> AbstractContextManager[None]:
+        """Shows a step as progress if it takes long."""
+        return note_if_slow(self._progress, what)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)

@@ -45,6 +45,7 @@ from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
+from assay.cluster.slow_steps import iterate_noting
 from assay.cluster.ssh import preloaded
 from assay.cluster.ssh.clock_offset import ClockOffset, measure_clock_offset
 from assay.cluster.ssh.command_stream import SharedSocket, StreamCommand, listen_at
@@ -168,38 +169,47 @@ class DockerCluster(SshCluster):
 
         Raises :class:`DockerEngineError`, :class:`~assay.cluster.docker.layer.ImageError` or ``NodeError``.
         """
-        roles = {item.role for item in self._plans}
-        self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
+        roles, names = {item.role for item in self._plans}, ", ".join(item.name for item in self._plans)
+        with self._step("looking for the images of the nodes on the Docker engine"):
+            self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
         key, host_key = await self._in_thread(generate_keys)
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
-        self._engine = engine = await self._in_thread(identify_engine)
-        self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner, engine)
-        net = await self._in_thread(self._make_network, journal)
+        with self._step("creating the network of the nodes"):
+            self._engine = engine = await self._in_thread(identify_engine)
+            self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner, engine)
+            net = await self._in_thread(self._make_network, journal)
         hosts = {item.name: net.address(item.number) for item in self._plans}
         logins = {
             name: Login(address, "root", key, host_key, stream=make_stream_command(self._name_container(name)))
             for name, address in hosts.items()
         }
         secrets = archive_keys(key, host_key)
-        disk_obstacle = await self._in_thread(self._start_disk_container, journal)
-        preloads = await self._in_thread(self._make_preloads)
+        with self._step("starting the container that makes disks"):
+            disk_obstacle = await self._in_thread(self._start_disk_container, journal)
+        with self._step("making the libraries for clocks and disks"):
+            preloads = await self._in_thread(self._make_preloads)
 
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads.get(item.role, ())
             self._make_container(item, images[item.role].id, net, hosts, archives, journal)
 
-        await gather_all(self._in_thread(make, item) for item in self._plans)
+        with self._step(f"creating the containers {names}"):
+            await gather_all(self._in_thread(make, item) for item in self._plans)
         self._all_nodes = [self._create_ssh_node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + CONNECT_SECONDS
-        await gather_all(self._connect(node, deadline) for node in self._all_nodes)
-        await self._require_links()
-        await gather_all(self._try_preloads(node) for node in self._all_nodes)
-        await gather_all(self._give_disk(node, disk_obstacle) for node in self._all_nodes)
-        await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
+        with self._step(f"connecting to {names}"):
+            await gather_all(self._connect(node, deadline) for node in self._all_nodes)
+        with self._step(f"preparing {names}"):
+            await self._require_links()
+            await gather_all(self._try_preloads(node) for node in self._all_nodes)
+            await gather_all(self._give_disk(node, disk_obstacle) for node in self._all_nodes)
+            await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
         if await self._needs_client_container(logins):
-            await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
-        self.description = await self._in_thread(self._describe, images, net)
+            with self._step("starting the container for clients"):
+                await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
+        with self._step("asking the Docker engine for its version"):
+            self.description = await self._in_thread(self._describe, images, net)
         if self.worker_command is not None:
             self.description["clients"] = f"in a container, {self.client_container}"
 
@@ -464,7 +474,10 @@ class DockerCluster(SshCluster):
         others = [
             action for action in actions if isinstance(action, undo_journal.RemoveNetwork | undo_journal.RemoveFile)
         ]
-        return [line for line in map(_perform, [*containers, *others]) if line]
+        noting = iterate_noting(
+            self._progress, [*containers, *others], lambda action: f"removing {undo_journal.name_object(action)}"
+        )
+        return [line for line in map(_perform, noting) if line]
 
     def _name_container(self, node: str) -> str:
         return f"{self._prefix}-{node}"

@@ -31,6 +31,7 @@ from assay.cluster.node import (
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.second_copy import second_log
 from assay.cluster.sidecars import find_sidecars
+from assay.cluster.slow_steps import iterate_noting
 from assay.cluster.ssh.connection import PARTIAL_SUFFIX, SshConnection
 from assay.cluster.ssh.node import NO_FREEZER, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
@@ -92,7 +93,8 @@ class HostCluster(SshCluster):
         self._progress(f"connecting to {', '.join(str(ssh) for ssh in self._addresses.values())}")
         deadline = time.monotonic() + CONNECT_SECONDS
         await gather_all(node.connect(deadline) for node in self._all_nodes)
-        await gather_all(self._prepare_host(node, code, journal) for node in self._all_nodes)
+        with self._step("copying the code to the hosts"):
+            await gather_all(self._prepare_host(node, code, journal) for node in self._all_nodes)
         self.description = {"hosts": ", ".join(f"{name} {ssh}" for name, ssh in self._addresses.items())}
 
     def _create_ssh_node(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> SshNode:
@@ -195,7 +197,9 @@ class HostCluster(SshCluster):
 
     def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
         failed, undoer = [], HostUndoer()
-        for action in actions:
+        for action in iterate_noting(
+            self._progress, actions, lambda action: f"undoing {undo_journal.describe(action)}"
+        ):
             assert isinstance(action, undo_journal.RunOnHost), "this cluster writes no others"
             try:
                 undoer.perform(action)

@@ -50,6 +50,16 @@ def check_writable(store: Path) -> str | None:
     return None
 
 
+def describe_far_engine() -> str | None:
+    """Names the Docker engine if it is not reached by a socket of this machine, because its answers take seconds."""
+    from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
+
+    with contextlib.suppress(EndpointError):
+        endpoint = resolve_endpoint()
+        return None if endpoint.scheme == "unix" else str(endpoint)
+    return None
+
+
 def sweep_leftovers(cluster: str) -> str:
     """Removes leftovers of dead sessions from the Docker engine and from hosts.
 

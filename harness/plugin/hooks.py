@@ -32,7 +32,7 @@ from assay.harness.plugin.options import Options, add_options, make_settings, re
 from assay.harness.plugin.usage_errors import make_usage_error, refuse_session
 from assay.harness.run.command_line import DEFAULT_TRIGGER, make_repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
-from assay.harness.run.settings import ONCE, SIM, SettingsError, list_required_faults
+from assay.harness.run.settings import DOCKER, ONCE, SIM, SettingsError, list_required_faults
 
 if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
@@ -367,6 +367,13 @@ def _make_settings_of_test(config: pytest.Config, parameter: Parameter, experime
 
 
 def _set_up_session(config: pytest.Config, options: Options) -> SessionSetup:
+    from assay.harness.plugin.terminal import make_announcer
+
+    announce = make_announcer(config)
+    uses_docker = options.cluster == DOCKER or (options.cluster is None and options.explore is None)
+    engine = clusters.describe_far_engine() if uses_docker else None
+    if engine is not None:
+        announce(f"asking the Docker engine {engine} ...")
     # Drawn before anything is simulated. All later randomness derives from this seed.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     if options.cluster is None and options.explore is not None:
@@ -388,6 +395,8 @@ def _set_up_session(config: pytest.Config, options: Options) -> SessionSetup:
             "--watch and --fail-fast are not for the simulation: a simulated run takes seconds and is judged at the "
             "end; leave them out, or use --cluster=docker",
         )
+    if engine is not None:
+        announce(f"looking for leftovers of dead sessions on {engine} ...")
     return SessionSetup(seed, cluster, announcement + clusters.sweep_leftovers(cluster))
 
 

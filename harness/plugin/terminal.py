@@ -35,9 +35,13 @@ def make_progress(config: pytest.Config) -> Progress:
     if reporter.isatty:
         return TerminalProgress(Console(), suspend_capture)
 
+    terminal = config.get_terminal_writer()
+
     def write(text: str) -> None:
         with suspend_capture():
             reporter.ensure_newline()
+            if terminal.width_of_current_line:  # the letter of a test whose cluster is being removed
+                terminal.line()
             reporter.write_line(text)
 
     return PlainProgress(write)

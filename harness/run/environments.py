@@ -6,6 +6,7 @@ simulated loop, too. Its time limits are virtual, so that a run is a function of
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from assay.cluster.naming import choose_log_names
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import RandomSources
 from assay.cluster.sim.process import ExitCalls
+from assay.cluster.slow_steps import note_if_slow
 from assay.cluster.system import ZOOKEEPER_ROLE, SupportsZooKeeperClient, System
 from assay.harness.core.worker import abandon_task, exclude_abandoned
 from assay.harness.remote.runtime import ClientRuntime
@@ -64,6 +66,9 @@ class World(Protocol):
 
     async def save_logs(self, folder: Path) -> list[str]:
         """Saves the nodes' logs below ``folder``. Returns descriptions of those that could not be read."""
+
+    def step(self, what: str) -> AbstractContextManager[None]:
+        """Shows a step of the harness by ``note`` of :meth:`open` if it takes long. Simulated steps take no time."""
 
     @property
     def outlives_process(self) -> bool:
@@ -198,6 +203,9 @@ class SimWorld:
                 target.write_bytes(data)
         return missing
 
+    def step(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
     @property
     def outlives_process(self) -> bool:
         return False
@@ -224,6 +232,7 @@ class RealWorld:
         self._cluster: RealCluster | None = None
         self._growth: LogGrowthRecorder | None = None
         self._exit_calls = ExitCalls()
+        self._note: Callable[[str], None] = lambda text: None
 
     def call_between_events(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
@@ -232,6 +241,7 @@ class RealWorld:
         from assay.cluster.journal import state_folder
 
         self._exit_calls.begin(note)
+        self._note = note
         self._cluster = self._make(
             self._system,
             count_nodes(self._system, self._settings),
@@ -268,12 +278,17 @@ class RealWorld:
         if self._cluster is None:
             return []
         if isinstance(self._cluster, SshCluster):
-            await self._cluster.measure_clocks_again()
+            with self.step("measuring the clocks of the nodes once more"):
+                await self._cluster.measure_clocks_again()
         unknown = [] if self._growth is None else await self._growth.stop()
-        missing = await self._cluster.collect_logs(folder)
+        with self.step("copying the logs of the nodes"):
+            missing = await self._cluster.collect_logs(folder)
         if self._growth is not None:
             self._growth.save(folder)
         return [*missing, *unknown]
+
+    def step(self, what: str) -> AbstractContextManager[None]:
+        return note_if_slow(self._note, what)
 
     @property
     def outlives_process(self) -> bool:

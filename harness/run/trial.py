@@ -172,12 +172,14 @@ class Trial:
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
         if self.on_network is not None:
-            self._worker = await start_worker(self.on_network, self._cluster, self.world.runtime)
+            with self.world.step("starting the process for clients"):
+                self._worker = await start_worker(self.on_network, self._cluster, self.world.runtime)
         if self._worker is not None:
             self.progress.note("clients run in a container, on the network of the nodes")
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
         for name in select_possible_faults(self.system, self.settings, self.faults):
-            reason = await self.faults[name].probe(self._cluster, self.system)
+            with self.world.step(f"trying whether {name} can be injected"):
+                reason = await self.faults[name].probe(self._cluster, self.system)
             if reason is not None and self.settings.nemesis == (MIX,):
                 self._unavailable.append(name)
                 self.progress.note(f"the mix leaves out {name}: {reason}")
@@ -231,7 +233,8 @@ class Trial:
             self._cluster = None
             try:
                 if self._worker is not None:
-                    await self._worker.close()
+                    with self.world.step("ending the process for clients"):
+                        await self._worker.close()
             finally:
                 await self.world.close(keep=keep)
 

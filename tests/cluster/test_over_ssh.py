@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster import journal
+from assay.cluster import journal, slow_steps
 from assay.cluster.docker import DockerCluster
 from assay.cluster.journal import RemoveFile, UndoJournal
 from assay.cluster.node import NodeError
@@ -114,6 +114,57 @@ def test_why_it_did_not_start_is_raised_also_where_something_is_left(tmp_path: P
         asyncio.run(cluster.start())
     assert said == ["not undone: file a: is busy; `assay heal` tries again"]
     assert entries(tmp_path) == BOTH
+
+
+@pytest.mark.parametrize("step", ["start", "removal"])
+def test_a_step_that_takes_long_is_shown_while_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The step ends only when its line has been shown."""
+    monkeypatch.setattr(slow_steps, "SLOW_SECONDS", 0.0)
+    shown = threading.Event()
+
+    class Slow(Made):
+        async def _start_clocks(self) -> None:
+            if step == "start":
+                await self._in_thread(shown.wait, 20)
+
+        def _undo(self, actions: Sequence[journal.Action]) -> list[str]:
+            if step == "removal":
+                shown.wait(20)
+            return super()._undo(actions)
+
+    async def live() -> None:
+        cluster = Slow(tmp_path)
+        cluster._progress = lambda line: (lines.append(line), shown.set())
+        await cluster.start()
+        await cluster.close()
+
+    lines: list[str] = []
+    asyncio.run(live())
+    assert shown.is_set()
+    expected = {"start": "measuring the clocks of the nodes ...", "removal": "removing the cluster ..."}
+    assert expected[step] in lines
+
+
+def test_a_step_that_ends_soon_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_steps, "SLOW_SECONDS", 3_600.0)
+
+    async def live() -> Made:
+        cluster = Made(tmp_path)
+        await cluster.start()
+        await cluster.close()
+        return cluster
+
+    assert asyncio.run(live()).lines == []
+
+
+def test_items_are_shown_one_by_one_once_the_first_ones_took_long() -> None:
+    now, lines = [0.0], list[str]()
+    for item in slow_steps.iterate_noting(lines.append, "abcd", "removing {}".format, lambda: now[0]):
+        lines.append(item)
+        now[0] += 0.9 * slow_steps.SLOW_SECONDS
+    assert lines == ["a", "b", "removing c ...", "c", "removing d ...", "d"]
 
 
 def test_what_is_under_way_ends_before_it_is_undone(tmp_path: Path) -> None:

@@ -102,6 +102,50 @@ def test_a_system_without_a_data_folder_has_no_disk_that_can_fail(
     ]
 
 
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("unix:///nonexistent.sock", []),
+        (
+            "ssh://me@builder",
+            [
+                "asking the Docker engine ssh://me@builder (from DOCKER_HOST) ...",
+                "looking for leftovers of dead sessions on ssh://me@builder (from DOCKER_HOST) ...",
+            ],
+        ),
+    ],
+)
+def test_a_session_with_an_engine_elsewhere_says_what_it_asks(
+    toy_project: pytest.Pytester,
+    refusing: list[set[type]],
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    expected: list[str],
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    result = toy_project.runpytest_inprocess(*DOCKER, "--collect-only")
+    lines = ("asking the Docker engine", "looking for leftovers")
+    assert [line for line in result.outlines if line.startswith(lines)] == expected
+    quiet = toy_project.runpytest_inprocess(*DOCKER, "--collect-only", "-q")
+    assert not [line for line in quiet.outlines if line.startswith(lines)]
+
+
+def test_a_line_of_progress_after_the_letter_of_a_test_begins_on_a_line_of_its_own(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Attempt.tear_down
+
+    def tear_down(attempt: Attempt) -> None:
+        attempt.progress.note("removing the cluster ...")
+        real(attempt)
+
+    monkeypatch.setattr(Attempt, "tear_down", tear_down)
+    sim = ("--cluster=sim", "--nodes=1", "--time-limit=1", "--rate=50", "--reports=never")
+    result = toy_project.runpytest_inprocess(*DOCKER, *sim)
+    assert result.ret == pytest.ExitCode.OK
+    assert "removing the cluster ..." in result.outlines
+
+
 @pytest.mark.parametrize("fault", ["freeze", "clock", "slow-disk", "disk-error", "disk-full", "power-loss"])
 def test_faults_that_no_host_can_suffer_are_refused_before_any_host_is_reached(
     toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fault: str
