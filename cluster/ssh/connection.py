@@ -6,6 +6,7 @@ connection breaks while a command may run, that is an error, because a second ``
 """
 
 import contextlib
+import logging
 import math
 import posixpath
 import shlex
@@ -19,6 +20,10 @@ import paramiko
 
 from assay.cluster.node import CommandResult, NodeError, join_host_port
 from assay.cluster.ssh.command_stream import CommandStream, StreamCommand, read_printed_file
+
+# paramiko logs a failed login with a traceback, and then raises an error, which is reported. Without a handler, Python
+# would print the log on standard error.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds of one attempt to connect."""

@@ -22,6 +22,7 @@ from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import docker_available
 from assay.cluster.node import by_role
+from assay.harness.run.system_on_network import SystemOnNetwork
 from assay.system_under_test.broker_rpc import ask_metadata
 from assay.system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
 
@@ -140,12 +141,19 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     system = Broker(partitions=0)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
+    on_network = SystemOnNetwork(system, None)
     cluster = DockerCluster(
-        system, {"zookeeper": 1, "broker": 3}, run_id="test-clients", seed=1, state_dir=tmp_path_factory.mktemp("state")
+        on_network,
+        {"zookeeper": 1, "broker": 3},
+        run_id="test-clients",
+        seed=1,
+        state_dir=tmp_path_factory.mktemp("state"),
     )
 
     async def start() -> None:
         await cluster.start()
+        if cluster.worker_command is not None:
+            pytest.skip("this machine does not reach the engine's networks, and the clients of others run here")
         await start_system(system, cluster, 90, lambda line: None)
 
     thread.start()

@@ -53,6 +53,8 @@ def test_nodes_have_stable_names_their_files_and_see_each_other_by_name(live: An
 
 
 def test_clocks_of_containers_on_this_kernel_are_not_corrected(live: Any) -> None:
+    if live.cluster.worker_command is not None:
+        pytest.skip("the engine is elsewhere, so its containers may have another kernel")
     if live.cluster.description["kernel"] != platform.release():
         pytest.skip("the engine runs on another kernel")
     assert re.fullmatch(r"engine [+-]0\.\d{3} s \(within 0\.\d{3} s\)", live.cluster.description["clocks"])

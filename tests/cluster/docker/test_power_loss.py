@@ -362,6 +362,7 @@ def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(engine_machine, "state_folder", lambda: tmp_path)
     found = {finding.name: finding for finding in doctor.diagnose()}["power loss in a node"]
     assert (found.good, found.detail) == (True, "what was fsynced stays, what was not is gone")
+    monkeypatch.setattr(engine_machine, "state_folder", lambda: tmp_path / "again")  # has no earlier result
     real = power.argv
     monkeypatch.setattr(
         power, "argv", lambda *given: [text.replace("NO_LOG_FLUSH = 2", "NO_LOG_FLUSH = 0") for text in real(*given)]

@@ -71,7 +71,7 @@ def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.S
             assert mine is not None
             addresses = process.stdout.readline().strip().split(",")
             assert len(addresses) == 2, process.communicate(timeout=PATIENCE)
-            assert containers(mine) == 3
+            assert containers(mine) in (3, 4), "one more where this machine does not reach the nodes"
             answer = asyncio.run(metadata_of_all(addresses[0], ["asked-for"], 2))
             assert len(answer.brokers) == 2
             assert [topic.topic for topic in answer.topics] == ["asked-for"]
