@@ -6,6 +6,7 @@ entries that are not done. Every action may be repeated, so a crash at any point
 """
 
 import os
+import pwd
 import stat
 import threading
 from collections.abc import Mapping, Sequence
@@ -205,11 +206,16 @@ class StoredJournal:
 def state_folder() -> Path:
     """Returns this user's folder for journals and locks: ``$XDG_STATE_HOME/assay``, else ``~/.local/state/assay``.
 
-    A relative path is ignored, as the XDG specification demands. Otherwise the commands of a journal in the current
-    folder, which may come from elsewhere, would be executed.
+    A relative path, also as ``HOME``, is ignored, as the XDG specification demands. Otherwise the commands of a journal
+    in the current folder, which may come from elsewhere, would be executed.
     """
     base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state") / "assay"
+    if os.path.isabs(base):
+        return Path(base) / "assay"
+    home = Path.home()
+    if not home.is_absolute():
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return home / ".local" / "state" / "assay"
 
 
 def read_journal(path: Path) -> StoredJournal:

@@ -1,4 +1,4 @@
-"""Progress and remaining time of long work: one line on a terminal's standard error, nothing elsewhere.
+"""Progress and remaining time of long work on standard error: one line on a terminal, elsewhere a line now and then.
 
 Steps of a command that examines something have a line elsewhere, too.
 """
@@ -6,6 +6,7 @@ Steps of a command that examines something have a line elsewhere, too.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ MIN_ELAPSED: Final = 1.0
 """Seconds before the remaining time is estimated, because work that has just begun has no speed yet."""
 INTERVAL: Final = 0.2
 """Minimum seconds between two lines."""
+QUIET_INTERVAL: Final = 30.0
+"""Seconds between two lines if standard error is no terminal. The work may be one long call that reports no step."""
 
 
 class TimeEstimate:
@@ -65,9 +68,13 @@ def round_seconds(seconds: float) -> str:
 
 @contextmanager
 def show_estimate() -> Iterator[TimeEstimate]:
-    """Shows the progress on standard error, if that is a terminal."""
+    """Shows the progress on standard error: on a terminal at once, elsewhere every ``QUIET_INTERVAL``."""
     if not sys.stderr.isatty():
-        yield TimeEstimate(lambda text: None)
+        lines = _RareLines()
+        try:
+            yield TimeEstimate(lines.show)
+        finally:
+            lines.close()
         return
     from rich.console import Console
 
@@ -78,6 +85,26 @@ def show_estimate() -> Iterator[TimeEstimate]:
         yield TimeEstimate(live.note)
     finally:
         live.close()
+
+
+class _RareLines:
+    """Prints the newest text every ``QUIET_INTERVAL``, and how long the work has taken, until ``close``."""
+
+    def __init__(self) -> None:
+        self._text = "working"
+        self._began = time.monotonic()
+        self._ended = threading.Event()
+        threading.Thread(target=self._print, name="progress lines", daemon=True).start()
+
+    def show(self, text: str) -> None:
+        self._text = text
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _print(self) -> None:
+        while not self._ended.wait(QUIET_INTERVAL):
+            note(f"{self._text} ({round_seconds(time.monotonic() - self._began)} so far) ...")
 
 
 class StepLine:

@@ -34,6 +34,8 @@ class TopicActions:
 
     async def create(self, topic: CreatableTopic, *, validate_only: bool) -> None:
         """Creates a topic; returns when every partition with a live replica has its first leader."""
+        if topic.topic in INTERNAL_TOPICS:  # with other settings, committed offsets would expire
+            raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {topic.topic!r} is the brokers' own; they create it")
 
         async def act(active: ActiveTerm) -> None:
             if topic.topic in active.cluster.topics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 from pathlib import Path
 
@@ -62,3 +63,11 @@ def test_a_relative_state_folder_is_ignored(value: str, tmp_path: Path, monkeypa
     assert journal.state_folder() == tmp_path / ".local" / "state" / "assay"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
     assert journal.state_folder() == tmp_path / "own" / "assay"
+
+
+@pytest.mark.parametrize("home", ["home", "."])
+def test_a_relative_home_is_not_searched_for_journals(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", home)
+    own = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert journal.state_folder() == own / ".local" / "state" / "assay"

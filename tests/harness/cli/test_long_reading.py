@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from assay.harness.cli import time_estimate
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.cli.time_estimate import LongReading
@@ -61,3 +64,20 @@ def test_the_line_is_printed_once_and_only_about_reading(capsys: pytest.CaptureF
     reading.step("reading history.edn", 6, 10)
     line = "assay: reading history.edn: 50%, about 6 s left; --time-limit counts from the end of the reading\n"
     assert capsys.readouterr().err == line
+
+
+def test_long_work_without_a_terminal_prints_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_estimate, "QUIET_INTERVAL", 0.01)
+    before = threading.active_count()
+    text = ""
+    with time_estimate.show_estimate() as estimate:
+        estimate.step("checking lost writes", 1, 4)
+        while "checking lost writes: 25% (0 s so far) ..." not in text:  # ended by the time limit of the test
+            text += capsys.readouterr().err
+    while threading.active_count() > before:
+        time.sleep(0.001)
+    capsys.readouterr()
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""

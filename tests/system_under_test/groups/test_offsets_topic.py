@@ -62,6 +62,23 @@ async def agreed(cluster: Brokers) -> None:
     await until(now, "all brokers name the same coordinators", 30)
 
 
+def test_a_request_to_create_it_is_rejected_so_that_offsets_do_not_expire_by_other_settings() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            admin = admin_of(cluster)
+            wanted = NewTopic(TOPIC, partitions=1, replication=1, configs={"cleanup.policy": "delete"})
+            refused = (await admin.create_topics([wanted]))[TOPIC]
+            assert (refused.outcome, refused.error) == (Certainty.NOT_DONE, ErrorCode.INVALID_TOPIC)
+            assert refused.message == "topic '__consumer_offsets' is the brokers' own; they create it"
+            await coordinator(cluster)
+            zookeeper = await zookeeper_of(cluster)
+            settings, _ = await zookeeper.get(paths.topic_config(TOPIC))
+            assert b'"cleanup.policy":"compact"' in settings
+            await zookeeper.close()
+
+    simulate(check)
+
+
 def test_a_request_to_delete_it_is_rejected_and_says_why() -> None:
     async def check() -> None:
         async with brokers() as cluster:
