@@ -20,6 +20,10 @@ FILE_TYPES: Final = {
 }
 
 
+MOST_BYTES: Final = 64 * 2**20
+"""Maximum size of a file. None of those that are read here is nearly so large."""
+
+
 class NotRegularError(OSError):
     """A FIFO, a socket, a device or a folder was found instead of a file."""
 
@@ -34,7 +38,8 @@ class NotRegularError(OSError):
 def read_regular(path: Path) -> bytes:
     """Reads a file, or a file behind a symbolic link.
 
-    Raises ``OSError``, and :class:`NotRegularError` unless it is a regular file. So it never waits for a writer.
+    Raises ``OSError``, also for more than ``MOST_BYTES``, and :class:`NotRegularError` unless it is a regular file. So
+    it never waits for a writer.
     """
     if not stat.S_ISREG(mode := path.stat().st_mode):  # opening a device may already have an effect
         raise NotRegularError(path, mode)
@@ -42,7 +47,10 @@ def read_regular(path: Path) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(mode := os.fstat(file.fileno()).st_mode):
             raise NotRegularError(path, mode)
-        return file.read()
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MOST_BYTES // 2**20} MiB", str(path))
+    return data
 
 
 def read_regular_json(path: Path) -> Any:

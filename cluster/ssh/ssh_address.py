@@ -1,11 +1,13 @@
 """Address and credentials of a machine as plain data, for inventories and for the undo journal."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import paramiko
 
 from assay.cluster.node import NodeError, join_host_port
+from assay.cluster.regular_files import read_regular
 from assay.cluster.ssh.connection import Login
 
 
@@ -36,7 +38,11 @@ class SshAddress(msgspec.Struct, frozen=True):
     def login(self) -> Login:
         """Reads the keys. Raises :class:`NodeError` if one cannot be read."""
         try:
-            key = paramiko.PKey.from_path(Path(self.key).expanduser())
+            path = Path(self.key).expanduser()
+            read_regular(path)  # paramiko would wait for a program that writes to a FIFO
+            with suppress(FileNotFoundError):
+                read_regular(path.with_name(f"{path.name}-cert.pub"))  # paramiko reads it, too
+            key = paramiko.PKey.from_path(path)
         except Exception as error:
             raise NodeError(f"{self}: the private key {self.key} cannot be read: {error}") from error
         jump = None if self.jump is None else self.jump.login()

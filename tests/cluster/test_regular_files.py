@@ -7,11 +7,14 @@ import pwd
 import socket
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from assay.cluster import journal, owner
 from assay.cluster.docker import image_usage
+from assay.cluster.node import NodeError
 from assay.cluster.regular_files import NotRegularError, read_regular, read_regular_json
+from assay.cluster.ssh.ssh_address import SshAddress
 
 
 def test_a_link_to_a_file_is_read_and_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -71,3 +74,19 @@ def test_a_relative_home_is_not_searched_for_journals(home: str, monkeypatch: py
     monkeypatch.setenv("HOME", home)
     own = Path(pwd.getpwuid(os.getuid()).pw_dir)
     assert journal.state_folder() == own / ".local" / "state" / "assay"
+
+
+@pytest.mark.parametrize("name", ["key", "key-cert.pub"])
+def test_a_private_key_that_is_a_fifo_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    paramiko.ECDSAKey.generate().write_private_key_file(str(tmp_path / "key"))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(NodeError, match=rf"root@host:22: the private key .*{name}: this is a FIFO"):
+        SshAddress("host", "root", str(tmp_path / "key"), "ssh-ed25519 AAAA").login()
+
+
+def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="more than 64 MiB"):
+        read_regular(tmp_path / "huge")
