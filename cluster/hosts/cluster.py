@@ -33,6 +33,7 @@ from assay.cluster.second_copy import second_log
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.slow_steps import iterate_noting
 from assay.cluster.ssh.connection import PARTIAL_SUFFIX, SshConnection
+from assay.cluster.ssh.data_folders import SUFFIX as COPY_SUFFIX
 from assay.cluster.ssh.node import NO_FREEZER, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.ssh.ssh_address import SshAddress
@@ -190,7 +191,8 @@ class HostCluster(SshCluster):
         if (events := self._system.event_log(node)) is not None:
             paths += [events, second_log(events)]  # a fault may start a second copy of the process, with its own log
         if isinstance(self._system, SupportsDataFolder) and node.role != CLIENT_ROLE:
-            paths.append(self._system.data_folder(node))
+            folder = self._system.data_folder(node)
+            paths += [folder, folder + COPY_SUFFIX]  # a fault may copy the folder
         if isinstance(self._system, SupportsHold):
             paths.append(self._system.hold_file(node))
         return paths

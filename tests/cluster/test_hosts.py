@@ -24,7 +24,7 @@ from assay.cluster.hosts import cluster, host_command, inventory, upkeep
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
-from assay.cluster.node import NodeError, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.ssh.connection import CommandTimeoutError, RefusedError, UnansweredError
 from assay.cluster.ssh.ssh_address import SshAddress, parse_host_key
 
@@ -447,6 +447,24 @@ def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Pa
     ours = [path for path in made.removed if path.startswith(f"{place}/")]
     assert done(upkeep.clean_command("run-1", replace(made, removed=ours, emptied=[]))) == 0
     assert not (place / "etc").exists()
+
+
+class StoringEcho(Echo):
+    """A system whose data folder faults may copy."""
+
+    def data_folder(self, node: Node) -> str:
+        return f"{self.folder}/data"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
+def test_a_copy_beside_the_data_folder_that_is_there_already_is_named(place: Path) -> None:
+    (place / "data.assay-copy").mkdir()
+    (place / "data.assay-copy/precious").touch()
+    echo = StoringEcho(place)
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    node: Any = Here()
+    with pytest.raises(NodeError, match=rf"n1 has {place}/data.assay-copy already"):
+        asyncio.run(hosts._plan_created_paths(node, "n1", {}))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
