@@ -11,9 +11,6 @@ from assay.cluster.docker import image, image_usage, layer, preload, software, t
 from assay.cluster.journal import state_folder
 from assay.cluster.owner import find_machine_label
 
-DERIVED = ("software", user_images.NAME, "tools", "compiler")
-"""Values of the label ``assay`` on derived images, which are built on the node image or on a user's image. If
-such an image is built again, the new image takes its name, and the old one stays without a name (it is dangling)."""
 BUILT_NAMES = (
     *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.LAYER_IMAGE)),
     *(image.NAME, software.NAME, user_images.NAME, user_images.TOOLS_IMAGE, preload.IMAGE),
@@ -26,7 +23,7 @@ UNKNOWN = "no run of it is known here"
 class BuiltImage:
     """A node image, or a layer of a node image.
 
-    - ``name``: its name, or its id if another image has taken the name
+    - ``name``: its name
     - ``source``: the user's image or Dockerfile that it was built from
     - ``used``: whether a run may need it
     - ``purpose``: the systems and roles that run it, as far as this machine has notes
@@ -43,7 +40,8 @@ class BuiltImage:
 def list_images() -> list[BuiltImage]:
     """Returns every image that was built here, by name: node images, their layers, and extended user images.
 
-    A user's images that are only referenced by name (``Software(image=...)``) are not included.
+    A user's images that are only referenced by name (``Software(image=...)``) are not included. Nor are images without
+    a name: a user may have built them on an image of this project, whose labels they inherit.
     """
     rows = _list_labelled()
     if not rows:
@@ -54,12 +52,10 @@ def list_images() -> list[BuiltImage]:
     found, known = [], image_usage.read_usage()
     for row, line in zip(rows, shown.stdout.splitlines(), strict=True):
         labels = json.loads(line)
-        dangling = row["Tag"] == "<none>"
-        # Labels are inherited, also by a user's image that was built on a node image.
-        if not (labels["assay"] in DERIVED if dangling else row["Repository"] in BUILT_NAMES):
+        if row["Repository"] not in BUILT_NAMES or row["Tag"] == "<none>":
             continue
-        name = row["ID"].removeprefix("sha256:")[:12] if dangling else f"{row['Repository']}:{row['Tag']}"
-        used = not dangling and _is_used(name, labels)
+        name = f"{row['Repository']}:{row['Tag']}"
+        used = user_images.REPLACED not in name and _is_used(name, labels)
         purpose = image_usage.describe_usage(known.get(row["ID"], {})) or _base_purpose(name) or UNKNOWN
         found.append(BuiltImage(name, row["Size"], row["CreatedSince"], _source_of(labels), used, purpose))
     return sorted(found, key=lambda image: image.name)

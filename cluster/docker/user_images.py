@@ -19,6 +19,9 @@ from assay.cluster.owner import find_machine_label
 
 NAME = "assay-own"
 """Name of images built from a user's Dockerfile. The tag is a hash of the machine's label and the path there."""
+REPLACED = "-replaced-"
+"""Part of the tag of an image whose Dockerfile was built again. The old image keeps a name, because its labels do not
+tell it apart from an image without a name that a user has built on it."""
 TOOLS_IMAGE = "assay-tools"
 """Name of the image with copies of the node image's programs (``tools.BUNDLE_DOCKERFILE``)."""
 DOCKERFILE_LABEL = "assay.dockerfile"
@@ -50,11 +53,16 @@ def build_dockerfile(path: Path, progress: Progress) -> UserImage:
 
     options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
     options.append(f"--label={tools.MACHINE_LABEL}={machine}")
+    before = layer.image_id(name) if layer.exists(name) else None
     try:
         layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], report_step)
     except ImageError as error:
         raise ImageError(f"{path}: {error}") from error
-    return UserImage(name, layer.image_id(name), str(path))
+    built = layer.image_id(name)
+    if before is not None and before != built:
+        replaced = f"{name}{REPLACED}{before.removeprefix('sha256:')[:12]}"
+        layer.run_command(["docker", "image", "tag", before, replaced], check=False)  # the engine may have removed it
+    return UserImage(name, built, str(path))
 
 
 def find_or_pull(name: str, progress: Progress) -> UserImage:

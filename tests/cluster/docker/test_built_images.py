@@ -79,14 +79,17 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
         made("assay-software:6", 10, {"assay": "software", tools.NODE_IMAGE_LABEL: "assay-node:old"}, on=3),
         made("assay-own:1", 11, here),
         made("assay-own:2", 12, gone),
-        made("<none>:<none>", 13, here),
+        made("assay-own:1-replaced-120000000000", 13, here),
         made("<none>:<none>", 14, {"assay": "node-image"}),
+        made("<none>:<none>", 15, on_own("theirs:7", 4)),  # a user's, built on assay-software:1
+        made("<none>:<none>", 16, here),
     ]
     images.write_text(json.dumps(rows))
     found = {one.name: one for one in built_images.list_images()}
     used = {"assay-software:1", "assay-software:5", "assay-own:1", layer.LAYER_IMAGE, image.image_reference()}
     assert {name for name, one in found.items() if one.used} == used
-    of_no_use = {"assay-node:old", *(f"assay-software:{n}" for n in (2, 3, 4, 6)), "assay-own:2", "130000000000"}
+    of_no_use = {"assay-node:old", *(f"assay-software:{n}" for n in (2, 3, 4, 6)), "assay-own:2"}
+    of_no_use |= {"assay-own:1-replaced-120000000000"}
     assert set(found) - used == of_no_use
     assert found["assay-software:1"].source == "theirs:7"
     assert found["assay-own:1"].source == str(tmp_path / "Dockerfile")

@@ -147,7 +147,7 @@ def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from
     ]
     path.unlink()
     assert [one.used for one in built_images.list_images() if one.source == str(path)] == [False, False], (
-        "the former has no name"
+        "the former has another name"
     )
 
 
