@@ -19,7 +19,7 @@ from typing import IO, Final
 import msgspec
 
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.core.files import read_file, read_json_if_valid, write_atomically
+from assay.harness.core.files import read_file, read_json_if_valid, write_output
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
 from assay.harness.run import store
@@ -62,7 +62,8 @@ def replay(
     """Repeats a run with pytest in another process, and keeps the new run in ``root`` or next to the first.
 
     ``confirm`` gets the command before it is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
-    ``HistoryError`` if it cannot be repeated, and ``RepetitionDeclined`` if the user does not agree.
+    ``HistoryError`` if it cannot be repeated, and ``RepetitionDeclined`` if the user does not agree. Raises ``OSError``
+    if the folder has a ``replayed.json`` of the user.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -182,7 +183,9 @@ def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
     """Replaces the options that draw faults by the recorded schedule, with the times and targets that were drawn."""
     record = decode_schedule(read_file(first / SCHEDULE), str(first / SCHEDULE))
     if isinstance(record, ScheduleRecord) and record.as_resolved().steps:
-        write_atomically(first / RESOLVED_SCHEDULE, encode_schedule(record.as_resolved()))
+        data = encode_schedule(record.as_resolved())
+        # Each replay of the run writes the same content, so any other content is the user's.
+        write_output(first / RESOLVED_SCHEDULE, data, re.compile(re.escape(data) + rb"\Z"))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
         defaults = _find_omitted_defaults(argv) if f"--nemesis={MIX}" in argv else []
         return [word for word in (*argv, *defaults) if not word.startswith(drawn)] + [

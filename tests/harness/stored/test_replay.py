@@ -17,6 +17,7 @@ import pytest
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.core.files import ForeignFileError, SpecialFileError
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
@@ -275,6 +276,24 @@ def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> Non
         "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", "--operation-timeout=2", "--concurrency=6n",
         "--rate=80", f"--replay={tmp_path / RESOLVED_SCHEDULE}",
     ], "the defaults of the mix, whose word is left out"  # fmt: skip
+
+
+def test_a_schedule_that_the_user_has_edited_or_put_there_stays(tmp_path: Path) -> None:
+    step = FaultStep(2.0, "kill", parse_target("one"), 5.0, seed=9)
+    done = ResolvedStep(step, ("n2",), 2.25, 7.5, {})
+    (tmp_path / "schedule.json").write_bytes(encode_schedule(ScheduleRecord(FaultSchedule(1, (step,)), (done,))))
+    argv = ["t.py::t", "--cluster=docker"]
+    _replace_faults_by_schedule(argv, tmp_path)
+    _replace_faults_by_schedule(argv, tmp_path)
+    edited = (tmp_path / RESOLVED_SCHEDULE).read_text().replace("2.25", "3.5")
+    (tmp_path / RESOLVED_SCHEDULE).write_text(edited)
+    with pytest.raises(ForeignFileError, match=r"replayed.json: this command did not make this file"):
+        _replace_faults_by_schedule(argv, tmp_path)
+    assert (tmp_path / RESOLVED_SCHEDULE).read_text() == edited
+    (tmp_path / RESOLVED_SCHEDULE).rename(tmp_path / "mine")
+    (tmp_path / RESOLVED_SCHEDULE).symlink_to("mine")
+    with pytest.raises(SpecialFileError, match="this is a symbolic link"):
+        _replace_faults_by_schedule(argv, tmp_path)
 
 
 def test_a_process_that_a_test_leaves_running_does_not_keep_the_repetition_from_ending(
