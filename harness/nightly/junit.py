@@ -18,6 +18,8 @@ OWN: Final = re.compile(
 """Matches each file that ``assay summary --junit`` writes. It has one suite, which is a night's."""
 LONGEST_DETAIL: Final = 2_000
 """Maximum number of characters of each text of an attempt, except its command."""
+NO_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Matches a character that XML 1.0 does not allow, not even escaped."""
 
 
 def to_junit(night: NightAccount) -> bytes:
@@ -57,6 +59,9 @@ def to_junit(night: NightAccount) -> bytes:
     for one in (suite, root):
         one.attrib |= {key: str(value) for key, value in counts.items()}
     root.append(suite)
+    for element in root.iter():
+        element.text = NO_XML.sub("\N{REPLACEMENT CHARACTER}", element.text or "") or None
+        element.attrib = {key: NO_XML.sub("\N{REPLACEMENT CHARACTER}", value) for key, value in element.attrib.items()}
     ET.indent(root)
     written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"

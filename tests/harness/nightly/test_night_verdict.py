@@ -643,6 +643,17 @@ def test_a_part_of_another_night_of_this_name_does_not_stand_in_for_a_missing_on
     assert (alone.verdict, alone.strays, [one.cell.name for one in alone.cells]) == (Verdict.PASS, (), ["weekly.1of2"])
 
 
+def test_no_text_of_a_night_makes_its_junit_file_invalid(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass")], "n")
+    folder = night_record.night_folder(tmp_path, "n")
+    odd = '\x01\x02<&"\ufffe'
+    night = folder.read()
+    cells = [msgspec.structs.replace(one, name=odd, workload=odd) for one in night.cells]
+    folder.write(msgspec.structs.replace(night, started=odd, host=odd, version=odd, cells=tuple(cells)))
+    suite = ET.fromstring(to_junit(read_account(tmp_path, "n", known())))[0]
+    assert suite.get("timestamp") == '\ufffd\ufffd<&"\ufffd'
+
+
 @pytest.mark.parametrize("began", ["2130-01-01T00:00:00+00:00", "1970-01-01T00:00:09+00:00", "yesterday"])
 def test_a_night_that_was_begun_while_the_clock_was_wrong_is_not_taken_for_the_newest(
     tmp_path: Path, began: str
