@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="the store (default: store)"
     )
-    parser.add_argument("--night", metavar="ID", help="name of the night (default: the newest)")
+    parser.add_argument("--night", metavar="ID", help="name of the night (default: the newest, which ended last)")
     add_known_option(parser)
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="write the summary to this file instead of printing it"

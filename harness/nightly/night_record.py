@@ -497,13 +497,35 @@ def find_unreadable(store: Path) -> list[str]:
 
 
 def find_misdated(nights: Iterable[Night]) -> list[str]:
-    """Returns a sentence for each night that began by a wrong clock, so that its order in time is unknown."""
+    """Returns a sentence for each night that began or ended by a wrong clock, so that its order in time is unknown."""
     latest = (datetime.now(UTC) + timedelta(seconds=DAY)).isoformat()
-    return [
-        f"the night {one.folder_name} began at {one.started}, so its clock was wrong"
-        for one in nights
-        if not FIRST_TIME < to_utc(one.started) <= latest
-    ]
+    sentences = []
+    for one in nights:
+        if not FIRST_TIME < to_utc(one.started) <= latest:
+            sentences.append(f"the night {one.folder_name} began at {one.started}, so its clock was wrong")
+        elif one.ended is not msgspec.UNSET and to_utc(one.ended) > latest:
+            sentences.append(f"the night {one.folder_name} ended at {one.ended}, so its clock was wrong")
+    return sentences
+
+
+def find_newest(nights: Sequence[Night]) -> Night:
+    """Returns the night that ended last, or the newest that has not ended if it began after that one.
+
+    The start alone does not decide: if the clock was behind at the start of a night, an older night seems to have begun
+    later. A night whose end is no valid time counts by its start. ``nights``: at least one, the oldest start first.
+    """
+    ended: list[tuple[str, Night]] = []
+    unended: list[Night] = []
+    for one in nights:
+        if one.ended is msgspec.UNSET:
+            unended.append(one)
+        else:
+            end = to_utc(one.ended)
+            ended.append((end if end > FIRST_TIME else to_utc(one.started), one))
+    if not ended:
+        return unended[-1]
+    last = max(ended, key=lambda pair: pair[0])[1]
+    return unended[-1] if unended and to_utc(unended[-1].started) >= to_utc(last.started) else last
 
 
 def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:

@@ -26,6 +26,7 @@ from assay.harness.nightly.night_record import (
     NightFolder,
     find_misdated,
     find_missing_parts,
+    find_newest,
     find_strays,
     find_unreadable,
     group_by_cell,
@@ -135,14 +136,17 @@ class NightAccount:
 
 
 def read_account(store: Path, name: str | None, known: KnownFailures, part: str | None = None) -> NightAccount:
-    """Reads the night of this name, or the newest; ``part``: the folder of one part. Raises :class:`NightError`."""
+    """Reads the night of this name, or the newest (:func:`find_newest`). Raises :class:`NightError`.
+
+    ``part``: the folder of one part.
+    """
     every = read_nights(store)
     if name is None and (damaged := find_unreadable(store) or find_misdated(night for _, night in every)):
         # The unreadable night may be the newest, and may have failed.
         raise NightError(f"{damaged[0]}; which night is the newest is not known: remove its folder, or give --night=ID")
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
-    name = name or every[-1][1].name
+    name = name or find_newest([night for _, night in every]).name
     parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.folder_name)]
     if not parts:
         names = ", ".join(dict.fromkeys(night.name for _, night in every[-10:]))

@@ -670,6 +670,33 @@ def test_a_night_that_was_begun_while_the_clock_was_wrong_is_not_taken_for_the_n
     ]  # fmt: skip
 
 
+def test_a_night_that_ended_by_a_wrong_clock_is_not_taken_for_the_newest(tmp_path: Path) -> None:
+    ends = "2130-01-01T00:00:00+00:00"
+    performed(tmp_path, [cell("pass")], "wrong")
+    folder = night_record.night_folder(tmp_path, "wrong")
+    folder.write(msgspec.structs.replace(folder.read(), ended=ends))
+    with pytest.raises(NightError, match=f"the night wrong ended at {re.escape(ends)}"):
+        of_night(tmp_path)
+
+
+def test_the_newest_night_is_that_which_ended_last_or_still_goes_on(tmp_path: Path) -> None:
+    """The clock was behind when the failed night began, and was set right before its end."""
+    times = {"passed": ("01:00", "02:00"), "failed": ("00:00", "03:00"), "killed": ("00:30", None)}
+    for name, (began, ends) in times.items():
+        performed(tmp_path, [cell("fail", "exit=1") if name == "failed" else cell("pass")], name)
+        folder, day = night_record.night_folder(tmp_path, name), "2026-11-24T"
+        folder.write(
+            msgspec.structs.replace(
+                folder.read(),
+                started=f"{day}{began}:00+00:00",
+                ended=f"{day}{ends}:00+00:00" if ends else msgspec.UNSET,
+            )
+        )
+        if name == "failed":
+            assert (of_night(tmp_path).name, of_night(tmp_path).verdict) == ("failed", Verdict.FAIL)
+    assert of_night(tmp_path).name == "killed"
+
+
 def test_nights_of_two_time_zones_are_in_the_order_of_time(tmp_path: Path) -> None:
     for name in ("first", "second"):
         performed(tmp_path, [cell("pass")], name)
