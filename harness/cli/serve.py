@@ -116,6 +116,9 @@ class PageCache:
 class StoreRequestHandler(SimpleHTTPRequestHandler):
     """Serves the page, and only files below ``root`` after links are resolved. Files of runs are sandboxed."""
 
+    path = ""
+    """The base class sets it for each request line that it can parse."""
+
     def __init__(self, root: Path, cache: PageCache, *arguments: Any) -> None:
         self._root = root
         self._cache = cache

@@ -285,6 +285,15 @@ def test_a_client_that_hangs_up_is_no_news(
     assert capsys.readouterr().err == ""
 
 
+def test_a_malformed_request_is_answered_and_no_news(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path, lambda: SimpleNamespace(html="")) as port:
+        for request in (b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port)) as client, client.makefile("rb") as answer:
+                client.sendall(request)
+                assert b"Error code: " in answer.read()
+    assert capsys.readouterr().err == ""
+
+
 def test_an_error_of_the_server_is_news(
     tmp_path: Path, handled: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
