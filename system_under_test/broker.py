@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kazoo.exceptions import KazooException
 
-from assay.system_under_test.config import BrokerConfig, ConfigError, parse_config
+from assay.system_under_test.config import BrokerConfig, ConfigError, join_host_port, parse_config
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
@@ -189,7 +189,7 @@ class BrokerProcess:
         try:
             await self._server.start(config.host, config.port)
         except OSError as error:
-            raise BrokerError(f"listening on {config.host}:{config.port}: {error}") from error
+            raise BrokerError(f"listening on {join_host_port(config.host, config.port)}: {error}") from error
         self._registrar.follow_sessions()
         self._manager.start()
         self._controller.start()

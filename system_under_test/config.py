@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from kazoo.hosts import collect_hosts
 
 from assay.system_under_test.defects import DEFECTS
 
@@ -330,6 +331,11 @@ def parse_config(data: bytes, source: str) -> BrokerConfig:
     return config
 
 
+def join_host_port(host: str, port: int) -> str:
+    """Returns ``10.0.0.11:9092`` or ``[fd00::11]:9092``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _find_problems(config: BrokerConfig) -> Iterator[str]:
     if config.reserved_broker_max_id < 0:
         yield "reserved_broker_max_id must not be negative"
@@ -344,6 +350,12 @@ def _find_problems(config: BrokerConfig) -> Iterator[str]:
         yield "zookeeper and host must not be empty"
     if "/" in config.zookeeper:
         yield f"zookeeper {config.zookeeper!r}: a path after the addresses is not supported; leave it out"
+    try:
+        collect_hosts(config.zookeeper)
+    except ValueError as error:
+        yield (
+            f"zookeeper {config.zookeeper!r}: {error}; give host:port,host:port, with brackets around an IPv6 address"
+        )
     root = config.data_dir
     if not root.startswith("/") or not root.strip("/") or ".." in root.split("/") or "\0" in root:
         yield f"data_dir is {root!r}; it must be the absolute path of a folder, such as /srv/data, without .."

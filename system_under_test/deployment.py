@@ -22,6 +22,7 @@ from assay.system_under_test.config import (
     BrokerConfig,
     ConfigError,
     TopicConfig,
+    join_host_port,
 )
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disk_inspection import DATA
@@ -140,7 +141,7 @@ def list_possible_brokers(cluster: Cluster) -> list[Any]:
 
 def format_zookeepers(cluster: Cluster) -> str:
     """Returns ZooKeeper's ``address:port,...``."""
-    return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in cluster.nodes if node.role == ZOOKEEPER)
+    return ",".join(join_host_port(node.address, ZOOKEEPER_PORT) for node in cluster.nodes if node.role == ZOOKEEPER)
 
 
 PORT = 9092

@@ -126,4 +126,4 @@ async def _forward_ports(
 
 
 def _join_addresses(system: System, nodes: Iterable[Node]) -> str:
-    return ",".join(f"{node.address}:{system.port(node.role)}" for node in nodes)
+    return ",".join(join_host_port(node.address, system.port(node.role)) for node in nodes)

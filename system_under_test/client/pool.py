@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from assay.system_under_test.client.connection import Connection, NotSent
+from assay.system_under_test.config import join_host_port
 
 DEFAULT_PORT = 9092
 ADDRESS = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^\[\]:]+))(?::(\d+))?", re.ASCII)
@@ -19,7 +20,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_host_port(self.host, self.port)
 
 
 class KnownBrokers:

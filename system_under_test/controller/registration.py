@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, OperationTimeoutError
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
-from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.config import BrokerConfig, join_host_port
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
@@ -57,7 +57,7 @@ async def register_broker(
         znodes.BrokerRegistration(
             host=config.host,
             port=config.port,
-            endpoints=[f"PLAINTEXT://{config.host}:{config.port}"],
+            endpoints=[f"PLAINTEXT://{join_host_port(config.host, config.port)}"],
             timestamp=timestamp,
             clean_registrations=list(clean_registrations),
         )
@@ -91,7 +91,7 @@ async def _describe_holder(zookeeper: ZooKeeper, config: BrokerConfig, stat: Zno
     try:
         data, stat = await zookeeper.get(paths.broker(config.broker_id))
         other = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
-        where = f"{other.host}:{other.port}"
+        where = join_host_port(other.host, other.port)
     except (NoNodeError, znodes.ZnodeError):
         where = "an unknown address"
     return (

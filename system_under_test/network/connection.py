@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from assay.system_under_test.config import join_host_port
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.header import SIZE_BYTES, decode_correlation_id, encode_request, read_frame_size
 from assay.system_under_test.protocol.schema import ProtocolError, Request, get_request_info
@@ -146,7 +147,7 @@ class Connection:
         With ``abort_on_timeout``, a call that times out or is cancelled ends the connection at once and discards unsent
         data. Without it, the kernel still sends its buffered data, even long afterwards if the network was partitioned.
         """
-        peer = f"{host}:{port}"
+        peer = join_host_port(host, port)
         try:
             async with asyncio.timeout(timeout):
                 _, wire = await asyncio.get_running_loop().create_connection(_FrameProtocol, host, port)

@@ -6,12 +6,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.hosts import collect_hosts
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import registration
 from assay.system_under_test.controller.registration import BrokerIdTaken, register_broker
+from assay.system_under_test.deployment import format_zookeepers
 from assay.system_under_test.zookeeper import paths, znodes
 
 CONFIG = BrokerConfig(broker_id=1, host="10.0.0.1", port=9092, zookeeper="10.0.0.9:2181", data_dir="data")
@@ -69,3 +72,14 @@ def test_a_former_life_that_went_unheard_of_has_not_taken_the_id() -> None:
 def test_a_registration_that_stays_is_another_s_also_one_that_was_made_again(goes: bool) -> None:
     with pytest.raises(BrokerIdTaken, match=r"broker id 1 is taken by 10\.0\.0\.2:9092 "):
         registered(Keeper(goes=goes, returns=True))
+
+
+def test_an_ipv6_address_is_in_brackets() -> None:
+    keeper = Keeper(goes=True)
+    six = msgspec.structs.replace(CONFIG, host="fd00::11")
+    asyncio.run(register_broker(cast(Any, keeper), six, clean_registrations=(), timestamp="0"))
+    assert keeper.holder is not None
+    found = znodes.decode(znodes.BrokerRegistration, paths.broker(1), keeper.holder[2])
+    assert (found.host, found.endpoints) == ("fd00::11", ["PLAINTEXT://[fd00::11]:9092"])
+    cluster: Any = SimpleNamespace(nodes=[SimpleNamespace(address=f"fd00::{n}", role="zookeeper") for n in (1, 2)])
+    assert collect_hosts(format_zookeepers(cluster))[0] == [("fd00::1", 2181), ("fd00::2", 2181)]
