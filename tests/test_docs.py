@@ -53,8 +53,8 @@ FOLDERS = (
 THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {
     "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "resources.json", "shrinking.json",
-    "report.html", "replayed.json", "planted.json", "closed.json", "through.json", "growth.json", "index.html", "trends.json",
-    "hosts.toml", "kv.py", "test_kv.py", "test_jobs.py",
+    "report.html", "planted.json", "closed.json", "through.json", "growth.json", "index.html", "trends.json",
+    "replayed.json", "hosts.toml", "kv.py", "test_kv.py", "test_jobs.py",
 }  # fmt: skip
 """Files that runs, stores and generated histories have, and that users write."""
 
