@@ -84,10 +84,11 @@ def generate(
         raise HistoryError(f"{out} is not an empty folder: a history is never written over; take a new one")
     is_new = not out.exists()
     unfinished = out / UNFINISHED
-    is_recorded = False
-    writer = HistoryWriter(unfinished, part_rows=4_000_000)
+    is_begun = is_recorded = False
     try:
-        with writer:
+        unfinished.mkdir(parents=True)  # fails if another process has created the folder
+        is_begun = True
+        with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
             planted = maker.write(writer, progress)
         options = {name: value for name, value in vars(plan).items() if name != "plant"}
         record = Record(model=model, planted=planted, **options)
@@ -96,7 +97,8 @@ def generate(
             file.write(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         os.replace(unfinished, out / HISTORY)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        if is_begun:
+            shutil.rmtree(unfinished, ignore_errors=True)
         if is_recorded:
             (out / PLANTED).unlink(missing_ok=True)
         if is_new:

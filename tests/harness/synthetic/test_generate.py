@@ -50,7 +50,7 @@ from assay.checkers.transactions.cycles import REAL_TIME
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter, writer
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import derive_effects as effects_of_transaction
 from assay.harness.stored.by_contract import open_stored
@@ -620,6 +620,16 @@ def test_a_disk_that_is_full_is_reported_and_nothing_is_left(
     with pytest.raises(OSError, match="no space left"):
         generate("counter", Plan(operations=2_000), tmp_path / "made")
     assert written == good
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(writer, "LiveManifestWriter", full)
+    with pytest.raises(OSError, match="no space left"):
+        generate("counter", Plan(operations=2_000), tmp_path / "made")
     assert not (tmp_path / "made").exists()
 
 
