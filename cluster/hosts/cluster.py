@@ -165,8 +165,11 @@ class HostCluster(SshCluster):
                 f"{where} has {', '.join(occupied)} already, which a run would overwrite and remove: move it away, or "
                 "take another host"
             )
-        file_systems = upkeep.parse_file_systems(await node.shell(upkeep.file_systems_command(paths)), paths)
-        unknown = [path for path in paths if found[path] == upkeep.UNREADABLE or path not in file_systems]
+        file_systems = upkeep.parse_numbered(await node.shell(upkeep.file_systems_command(paths)), paths)
+        emptied = [path for path in paths if found[path] == upkeep.EMPTY]
+        owners = upkeep.parse_numbered(await node.shell(upkeep.owners_command(emptied)), emptied)
+        known = file_systems.keys() - (set(emptied) - owners.keys())
+        unknown = [path for path in paths if found[path] == upkeep.UNREADABLE or path not in known]
         if unknown:
             raise NodeError(
                 f"{where}: {', '.join(unknown)} cannot be read, so a run cannot know whether files are there: repair "
@@ -174,9 +177,10 @@ class HostCluster(SshCluster):
             )
         return upkeep.CreatedPaths(
             removed=[path for path in paths if found[path] == upkeep.NONE],
-            emptied=[path for path in paths if found[path] == upkeep.EMPTY],
+            emptied=emptied,
             folders=[folder for folder in parents if folders.get(folder) == upkeep.NONE],
             file_systems=file_systems,
+            owners=owners,
         )
 
     def _list_written(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:

@@ -84,18 +84,29 @@ _FILE_SYSTEM = (
 
 
 def file_systems_command(paths: Sequence[str]) -> str:
-    """Returns the command that prints a line for each path: ``on``, its number, its device and its mount point."""
-    return f"""{_FILE_SYSTEM}
-number=0; for one in {shlex.join(paths)}; do
-echo "on $number $(file_system "$one")"; number=$((number + 1)); done"""
+    """Returns the command that prints device and mount point of each path, for :func:`parse_numbered`."""
+    return "\n".join((_FILE_SYSTEM, _number_lines('$(file_system "$one")', paths)))
 
 
-def parse_file_systems(output: str, paths: Sequence[str]) -> dict[str, str]:
-    """Parses the output of :func:`file_systems_command`, by path. A path whose file system is unknown is missing."""
-    lines = output.split("\n")
-    prefixes = ((path, f"on {number} ") for number, path in enumerate(paths))
-    found = {path: line.removeprefix(prefix) for path, prefix in prefixes for line in lines if line.startswith(prefix)}
-    return {path: file_system for path, file_system in found.items() if file_system}
+def owners_command(folders: Sequence[str]) -> str:
+    """Returns the command that prints owner, group and mode of each folder, for :func:`parse_numbered`."""
+    return _number_lines('$(stat -c "%u:%g %a" -- "$one")', folders)
+
+
+def _number_lines(found: str, paths: Sequence[str]) -> str:
+    return f'number=0; for one in {shlex.join(paths)}; do echo "path $number {found}"; number=$((number + 1)); done'
+
+
+def parse_numbered(output: str, paths: Sequence[str]) -> dict[str, str]:
+    """Parses lines of ``path``, the number of a path, and what was found. A path without the latter is missing."""
+    prefixes = [(path, f"path {number} ") for number, path in enumerate(paths)]
+    found = {
+        path: line.removeprefix(prefix)
+        for path, prefix in prefixes
+        for line in output.split("\n")
+        if line.startswith(prefix)
+    }
+    return {path: text for path, text in found.items() if text}
 
 
 WHO_COMMAND = f'echo "user $(id -u)"; echo "claim $(cat {CLAIM} 2>/dev/null)"'
@@ -137,12 +148,14 @@ class CreatedPaths:
     - ``emptied``: folders that were empty before
     - ``folders``: parent folders that did not exist before, the deepest first
     - ``file_systems``: for each of ``removed`` and ``emptied``, device and mount point at the start of the run
+    - ``owners``: for each of ``emptied``, owner, group and mode at the start of the run
     """
 
     removed: Sequence[str]
     emptied: Sequence[str]
     folders: Sequence[str]
     file_systems: Mapping[str, str]
+    owners: Mapping[str, str]
 
 
 def _exit_at_mounts(created: CreatedPaths) -> str:
@@ -169,6 +182,13 @@ $points
 POINTS
 }}
 {chr(10).join(checks)}"""
+
+
+def _restore_owner(folder: str, owner: str) -> str:
+    """Returns the command that gives a folder its owner and mode, unless the system has put a link in its place."""
+    names, _, mode = owner.partition(" ")
+    path = shlex.quote(folder)
+    return f"[ -L {path} ] || {{ chown {shlex.quote(names)} {path} && chmod {shlex.quote(mode)} {path}; }} || exit"
 
 
 def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
@@ -198,6 +218,7 @@ def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
         _exit_at_mounts(created),
         f"rm -rf --one-file-system -- {shlex.join(created.removed)} || exit" if created.removed else "",
         f"find {shlex.join(created.emptied)} -xdev -mindepth 1 -delete || exit" if created.emptied else "",
+        *(_restore_owner(folder, created.owners[folder]) for folder in created.emptied),
         f"rmdir -- {shlex.join(created.folders)} 2>/dev/null" if created.folders else "",
         f"rm -f {CLAIM}",
     ]

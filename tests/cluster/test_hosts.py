@@ -284,8 +284,8 @@ def test_an_error_hides_files_and_is_not_their_absence(tmp_path: Path) -> None:
 
 def test_a_path_without_a_file_system_is_unknown() -> None:
     paths = ["/a", "/b", "/c"]
-    found = "hello\non 0 /dev/sda1 /\non 1 \n"
-    assert upkeep.parse_file_systems(found, paths) == {"/a": "/dev/sda1 /"}
+    found = "hello\npath 0 /dev/sda1 /\npath 1 \n"
+    assert upkeep.parse_numbered(found, paths) == {"/a": "/dev/sda1 /"}
 
 
 @pytest.mark.parametrize(
@@ -326,8 +326,28 @@ def done(argv: tuple[str, ...]) -> int:
 
 def created_paths(removed: list[str], emptied: list[str], folders: list[str]) -> upkeep.CreatedPaths:
     paths = [*removed, *emptied]
-    found = upkeep.parse_file_systems(shell(upkeep.file_systems_command(paths)).stdout, paths)
-    return upkeep.CreatedPaths(removed, emptied, folders, found)
+    found = upkeep.parse_numbered(shell(upkeep.file_systems_command(paths)).stdout, paths)
+    owners = dict.fromkeys(emptied, "0:0 755") | upkeep.parse_numbered(
+        shell(upkeep.owners_command(emptied)).stdout, emptied
+    )
+    return upkeep.CreatedPaths(removed, emptied, folders, found, owners)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
+def test_a_data_folder_that_was_there_gets_its_owner_and_mode_back(place: Path) -> None:
+    shell(upkeep.claim_command("run-1"))
+    data = place / "the data"
+    data.mkdir()
+    os.chown(data, 12, 34)
+    data.chmod(0o2750)
+    made = created_paths([], [str(data)], [])
+    os.chown(data, 56, 78)
+    data.chmod(0o700)
+    (data / "x").touch()
+    assert done(upkeep.clean_command("run-1", made)) == 0
+    found = data.stat()
+    assert (found.st_uid, found.st_gid, oct(found.st_mode & 0o7777)) == (12, 34, "0o2750")
+    assert list(data.iterdir()) == []
 
 
 def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(place: Path) -> None:
