@@ -149,7 +149,7 @@ class Pairing:
     def settle_order(self) -> ChosenOrder:
         """Decides the order of all entries, which determines their stamps."""
         self._stamps, order, self._by_time = self._times.choose_order(
-            self._call, self._ret, numbered=self._indexed is True
+            self._call, self._ret, self._process, numbered=self._indexed is True
         )
         return order
 

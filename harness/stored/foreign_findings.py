@@ -21,7 +21,6 @@ from assay.checkers.linearizability.models import is_builtin
 from assay.harness.core.printable import count_noun
 from assay.harness.foreign import ForeignHistory, MalformedError, separate_processes, to_edn
 from assay.harness.foreign.answers import ANOMALY, MEANING, ContradictoryAnswer
-from assay.harness.foreign.entry_order import REMEDY
 from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.workload_table import BY_NAME
 
@@ -143,6 +142,5 @@ def require_real_time(request: CheckRequest, path: Path, foreign: ForeignHistory
     raise MalformedError(
         path,
         place,
-        "time goes backwards, and the lines may be of several recorders, so the order of real time is unknown, which "
-        f"--{needs} needs: {REMEDY}",
+        f"{foreign.order.reason}, so the order of real time is unknown, which --{needs} needs: {foreign.order.remedy}",
     )
