@@ -61,13 +61,14 @@ def encode_judgement(judgement: LiveJudgement) -> str:
 def make_watch_command(run: Path) -> list[str]:
     """Returns the command that watches ``run`` and prints a :class:`LiveJudgement` per line.
 
-    SIGTERM ends it like Ctrl-C, so that it removes its temporary files.
+    SIGTERM ends it like Ctrl-C, so that it removes its temporary files. Modules of the current folder do not replace
+    installed ones.
     """
     main = (
         "import signal; signal.signal(signal.SIGTERM, signal.default_int_handler); "
         "import sys; from assay.harness.cli.main import main; sys.exit(main())"
     )
-    return [sys.executable, "-c", main, "watch", str(run), "--json", "--trust-run"]
+    return [sys.executable, "-P", "-c", main, "watch", str(run), "--json", "--trust-run"]
 
 
 @dataclass

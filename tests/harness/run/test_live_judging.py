@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.harness.cli.command import ExitCode
 from assay.harness.run import live_judging as module
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.live_judging import (
@@ -233,3 +235,12 @@ def test_its_end_leaves_a_run_that_is_not_watched_alone(tmp_path: Path) -> None:
         assert not interrupt.requested
 
     asyncio.run(play())
+
+
+def test_the_watcher_imports_no_library_of_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('executed')")
+    done = subprocess.run(
+        module.make_watch_command(tmp_path / "none"), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "executed" not in done.stderr
+    assert done.returncode == ExitCode.USAGE
