@@ -171,7 +171,11 @@ class InterpreterStatus:
 
 def describe_error(error: BaseException) -> str:
     """Returns an exception on one line, such as ``ValueError: text``, with at most 200 characters of its text."""
-    return to_encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - user code
+        text = "its text cannot be made"
+    return to_encodable(f"{type(error).__name__}: {' '.join(text.split())[:200]}")
 
 
 def describe_with_location(error: BaseException) -> str:

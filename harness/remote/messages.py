@@ -16,13 +16,16 @@ Operations and results must be JSON data: a tuple arrives as a list, and the key
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
 
 from assay.harness.core.client import Endpoint
+from assay.harness.core.interpreter_status import describe_error
 from assay.harness.core.operation import Completion, Operation
+from assay.harness.core.printable import to_encodable
 
 PORT = 7070
 MAX_LINE = 64 << 20
@@ -97,6 +100,11 @@ class RaisedAnswer(msgspec.Struct, frozen=True, tag="raised"):
 
     error: str
     traceback: str
+
+
+def make_raised_answer(error: BaseException) -> RaisedAnswer:
+    """Returns the answer for an exception. Its text may hold bytes that are no UTF-8, as lone surrogates."""
+    return RaisedAnswer(describe_error(error), to_encodable("".join(traceback.format_exception(error))))
 
 
 class CalledAnswer(msgspec.Struct, frozen=True, tag="called"):

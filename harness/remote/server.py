@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -252,9 +251,11 @@ class _Connection:
                 return None
             if self._task.cancelling() > cancellations:
                 raise
-            return messages.encode_message(_make_raised_answer(error))  # the client leaked a cancellation of its own
+            return messages.encode_message(
+                messages.make_raised_answer(error)
+            )  # the client leaked a cancellation of its own
         except Exception as error:  # noqa: BLE001 - user code; the harness gets it with its traceback
-            return messages.encode_message(_make_raised_answer(error))
+            return messages.encode_message(messages.make_raised_answer(error))
 
     async def _open(self, request: messages.OpenRequest) -> messages.OpenedAnswer:
         client = self._client = adapt_client(self.make_client())
@@ -280,7 +281,3 @@ class _Connection:
                 await client.close()
         except Exception as error:  # noqa: BLE001 - a broken connection may fail to close in any way
             _log.info("closing a client: %s", describe_error(error))
-
-
-def _make_raised_answer(error: BaseException) -> messages.RaisedAnswer:
-    return messages.RaisedAnswer(describe_error(error), "".join(traceback.format_exception(error)))

@@ -11,7 +11,6 @@ under test, and must not be able to make the harness execute anything.
 import asyncio
 import itertools
 import pickle
-import traceback
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from contextvars import ContextVar
@@ -24,6 +23,7 @@ import msgspec
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import DeploymentError
 from assay.harness.core.interpreter_status import describe_error
+from assay.harness.core.printable import to_encodable
 from assay.harness.remote.messages import (
     ANSWERS,
     REQUESTS,
@@ -34,6 +34,7 @@ from assay.harness.remote.messages import (
     NodeResult,
     RaisedAnswer,
     encode_message,
+    make_raised_answer,
     receive_message,
 )
 from assay.harness.remote.multiplexer import ByteWriter
@@ -295,7 +296,7 @@ async def _execute(request: CallRequest, runtime: Any) -> bytes:
         kind = find_known_kind(error)
         if kind is not None:
             return encode_message(make_failed_answer(kind, error))
-        return encode_message(RaisedAnswer(describe_error(error), "".join(traceback.format_exception(error))))
+        return encode_message(make_raised_answer(error))
 
 
 def find_known_kind(error: Exception) -> str | None:
@@ -304,7 +305,7 @@ def find_known_kind(error: Exception) -> str | None:
 
 
 def make_failed_answer(kind: str, error: Exception) -> FailedCallAnswer:
-    return FailedCallAnswer(kind, _describe(error), getattr(error, "errno", None))
+    return FailedCallAnswer(kind, to_encodable(_describe(error)), getattr(error, "errno", None))
 
 
 def _describe(error: Exception) -> str:

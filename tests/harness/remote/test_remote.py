@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,9 +32,11 @@ from assay.harness.remote.messages import (
     FailedCallAnswer,
     RaisedAnswer,
     encode_message,
+    make_raised_answer,
     receive_message,
 )
 from assay.harness.remote.runtime import ClientRuntime
+from assay.harness.remote.system_calls import make_failed_answer
 from assay.harness.run.client_nodes import SystemWithClientNodes
 
 from helpers.examples import some_of
@@ -459,3 +462,25 @@ def test_a_worker_process_is_found_at_an_address_of_either_kind(host: str) -> No
             assert ended, "it does not wait for the harness to close its connection"
 
     assert asyncio.run(asyncio.wait_for(real(), 30)) == Completion(Outcome.OK, result=1)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (RuntimeError("file \udcff is gone"), "RuntimeError: file \\udcff is gone"),
+        (Unspeakable(), "Unspeakable: its text cannot be made"),
+    ],
+    ids=["surrogate", "no text"],
+)
+def test_an_exception_is_reported_whatever_its_text_holds(error: Exception, line: str) -> None:
+    message = encode_message(make_raised_answer(error))
+    answer = msgspec.json.decode(message, type=RaisedAnswer)
+    assert answer.error == line
+    assert type(error).__name__ in answer.traceback
+    message = encode_message(make_failed_answer("OSError", RuntimeError("\udcff")))
+    assert b"udcff" in message
