@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from assay.cluster.docker import DockerCluster
+from assay.harness.remote.network_worker import NetworkWorker
 from assay.harness.run.system_on_network import SystemOnNetwork, start_worker
 
 T = TypeVar("T")
@@ -18,11 +19,12 @@ T = TypeVar("T")
 
 @dataclass
 class Live:
-    """A started cluster and the loop that owns it."""
+    """A started cluster and the loop that owns it. ``worker``: the process in the clients' container, if any."""
 
     cluster: DockerCluster
     loop: asyncio.AbstractEventLoop
     state: Path
+    worker: NetworkWorker | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, 60))
@@ -45,13 +47,12 @@ def started(cluster: DockerCluster, state: Path) -> Iterator[Live]:
     loop = asyncio.new_event_loop()
     live = Live(cluster, loop, state)
     system = cluster._system = SystemOnNetwork(cluster._system, None)
-    worker = None
     try:
         live.run(cluster.start())
-        worker = live.run(start_worker(system, cluster, lambda: None))
+        live.worker = live.run(start_worker(system, cluster, lambda: None))
         yield live
     finally:
-        if worker is not None:
-            live.run(worker.close())
+        if live.worker is not None:
+            live.run(live.worker.close())
         live.run(cluster.close())
         loop.close()

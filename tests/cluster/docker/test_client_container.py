@@ -19,7 +19,6 @@ from assay.cluster.docker.engine_machine import find_engine_machine
 from assay.cluster.journal import read_journals
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.harness.run.system_on_network import SystemOnNetwork, start_worker
 
 from helpers.echo_system import Echo
 from helpers.live_cluster import run_of_its_own, started
@@ -88,17 +87,13 @@ def test_the_container_shares_a_socket_with_the_harness_if_the_engine_can(
         monkeypatch.setattr(
             cluster_module, "Mount", lambda target, source, type: Mount(target, f"{source}-missing", type=type)
         )
-    system, run_id = SystemOnNetwork(echo, None), run_of_its_own("test-socket")
+    run_id = run_of_its_own(f"test-socket-{shares}".lower())
     cluster = DockerCluster(
-        system, {"broker": 1}, run_id=run_id, seed=1, state_dir=state, clients="container", slow_disks=False
+        echo, {"broker": 1}, run_id=run_id, seed=1, state_dir=state, clients="container", slow_disks=False
     )
     with started(cluster, state) as live:
-        worker = live.run(start_worker(system, cluster, lambda: None))
-        assert worker is not None
-        try:
-            assert (worker._socket is not None) is shares
-            assert live.run(system.find(cluster, "nothing")) is None, "the process in the container answers"
-        finally:
-            live.run(worker.close())
+        assert live.worker is not None
+        assert (live.worker._socket is not None) is shares
+        assert live.run(cluster._system.find(cluster, "nothing")) is None, "the process in the container answers"
     assert not list(state.glob("*.socket"))
     assert read_journals(state) == ([], [])
