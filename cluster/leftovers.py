@@ -156,13 +156,16 @@ def _heal(
     spared |= {journal.run_id for journal in journals if not _replay_on_engines(engines, journal, report)}
     if not docker_engine.is_answering():
         return report
-    with docker_engine.open_docker() as client:
-        here, others = owner.find_machine_label(state), 0
-        for item in docker_engine.list_owned(client):
-            if item.machine not in ("", here) and not everything:
-                others += 1
-            elif item.run_id not in spared:
-                _remove_orphan(client, item, is_chosen, report)
+    here, others = owner.find_machine_label(state), 0
+    try:
+        with docker_engine.open_docker() as client:
+            for item in docker_engine.list_owned(client):
+                if item.machine not in ("", here) and not everything:
+                    others += 1
+                elif item.run_id not in spared:
+                    _remove_orphan(client, item, is_chosen, report)
+    except docker_engine.DockerEngineError as error:  # it has answered a moment ago
+        report.failed.append(f"containers and networks of ended sessions are not looked for: {error}")
     if others:
         report.possibly_alive.append(
             f"containers and networks of other machines: {others}; `assay heal` on the machine that made them, or "

@@ -69,7 +69,7 @@ def _list_labelled() -> list[dict[str, str]]:
 
 def remove(name: str) -> None:
     """Removes an image. Raises ``ImageError``, for example if other images or containers use it."""
-    layer.run_command(["docker", "image", "rm", name])
+    layer.run_command(["docker", "image", "rm", name], timeout=layer.LONG_SECONDS)
 
 
 def prune() -> Iterator[str]:
@@ -86,7 +86,7 @@ def prune() -> Iterator[str]:
 
 
 def _try_remove(name: str) -> bool:
-    return layer.run_command(["docker", "image", "rm", name], check=False).returncode == 0
+    return layer.run_command(["docker", "image", "rm", name], check=False, timeout=layer.LONG_SECONDS).returncode == 0
 
 
 def _base_purpose(name: str) -> str:

@@ -34,6 +34,10 @@ COPY_BASE = (
 )
 """Remedy if the engine has no base image, and none can be made."""
 PULL_ERROR_LENGTH = 160
+LOOKUP_SECONDS = 30.0
+"""Maximum seconds of a command that only asks the engine."""
+LONG_SECONDS = 900.0
+"""Maximum seconds of a command that fetches, builds or deletes."""
 PULL_TIMEOUT = 60.0
 """Maximum seconds of the pull (30 MB). Without internet access the engine fails at once, or hangs until this limit."""
 
@@ -225,7 +229,9 @@ def _kill_after(run: "subprocess.Popen[str]", seconds: float) -> Iterator[thread
         timer.cancel()
 
 
-def run_command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+def run_command(
+    argv: Sequence[str], *, check: bool = True, timeout: float = LOOKUP_SECONDS
+) -> subprocess.CompletedProcess[str]:
     """Runs a command. Raises :class:`ImageError` if it fails, is missing, or lasts over ``timeout`` seconds."""
     try:
         done = subprocess.run(
@@ -234,7 +240,8 @@ def run_command(argv: Sequence[str], *, check: bool = True, timeout: float = 900
     except NO_PROGRAM as error:
         raise ImageError(_not_installed_message(argv[0])) from error
     except subprocess.TimeoutExpired as error:
-        raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
+        cause = ": the engine hangs, or is overloaded" * (argv[0] == "docker")
+        raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s{cause}") from error
     if check and done.returncode != 0:
         raise ImageError(
             f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{last_lines(done.stdout + done.stderr)}\n"
@@ -310,7 +317,8 @@ def _debootstrap() -> str:
     with tempfile.TemporaryDirectory(prefix="assay-debootstrap-") as folder:
         root = Path(folder) / "root"
         # The caller's TMPDIR may not exist in the chroot.
-        done = run_command(["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)], check=False)
+        argv = ["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)]
+        done = run_command(argv, check=False, timeout=LONG_SECONDS)
         if done.returncode != 0:
             log = root / "debootstrap" / "debootstrap.log"
             log_text = log.read_text(errors="replace") if log.exists() else ""

@@ -79,7 +79,7 @@ def find_or_pull(name: str, progress: Progress) -> UserImage:
 
 
 def _pull(name: str) -> str:
-    layer.run_command(["docker", "pull", "-q", name])
+    layer.run_command(["docker", "pull", "-q", name], timeout=layer.LONG_SECONDS)
     return "pulled"
 
 

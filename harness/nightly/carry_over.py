@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from assay.harness.core.files import read_json_if_valid, write_atomically
+from assay.harness.core.files import HugeFileError, read_file, read_json_if_valid, write_atomically
 from assay.harness.nightly.night_record import CELLS, MEASUREMENTS, SHRUNK, Night, find_strays, read_nights, to_utc
 from assay.harness.nightly.store_index import SHRUNK_SCHEDULES
 from assay.harness.run import store
@@ -62,11 +62,16 @@ class _Target:
     def copy(self, files: Iterable[Path], folder: Path, *, replace: bool = True) -> None:
         """Copies files into an accepted folder. Without ``replace``, an existing file with other content stays."""
         for file in files:
-            data, place = file.read_bytes(), folder / file.name
+            place = folder / file.name
+            try:
+                data = read_file(file)
+            except HugeFileError as error:
+                self._refuse(f"{error}; it is not carried")
+                continue
             if not self._accepts_file(place):
                 continue
             if not replace and place.exists():
-                if place.read_bytes() != data:
+                if place.stat().st_size != len(data) or place.read_bytes() != data:
                     self._refuse(f"{place} differs from {file} and stays; rename or remove one of the two")
                 continue
             folder.mkdir(parents=True, exist_ok=True)
@@ -289,7 +294,7 @@ class _NightState:
 
 def _read_night(files: Iterable[Path]) -> _NightState:
     found = {file.name: file for file in files}
-    cells, shrunk = (found[name].read_bytes() if name in found else b"" for name in (CELLS, SHRUNK))
+    cells, shrunk = (read_file(found[name]) if name in found else b"" for name in (CELLS, SHRUNK))
     return _NightState(read_json_if_valid(found[NIGHT], Night) if NIGHT in found else None, cells, shrunk)
 
 

@@ -9,6 +9,8 @@ import socket
 import stat
 import string
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -379,3 +381,16 @@ def test_a_session_of_another_boot_may_go_on_if_a_machine_has_no_id(
         assert "`assay heal --all` here" in left
     assert under_way.path.exists()
     under_way.close(finished=True)
+
+
+def test_an_engine_that_falls_silent_is_one_line_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def hang() -> Iterator[None]:
+        raise leftovers.docker_engine.DockerEngineError("no answer within 60 s")
+        yield
+
+    monkeypatch.setattr(leftovers.docker_engine, "is_answering", lambda: True)
+    monkeypatch.setattr(leftovers.docker_engine, "open_docker", hang)
+    assert leftovers.heal(state=tmp_path).failed == [
+        "containers and networks of ended sessions are not looked for: no answer within 60 s"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import re
@@ -19,7 +20,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from assay.cluster import journal, owner
-from assay.cluster.docker import disk
+from assay.cluster.docker import disk, layer
 from assay.cluster.docker import engine as module
 from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
 from assay.cluster.docker_endpoint import LOCAL_SOCKET, Endpoint
@@ -231,3 +232,14 @@ def test_an_engine_is_not_asked_for_its_parts_to_learn_the_version_of_its_api() 
             assert client.ping()
         server.shutdown()
     assert {path.rpartition("/")[2] for path in Engine.asked} == {"_ping"}
+
+
+def test_a_query_of_an_engine_that_hangs_ends_in_half_a_minute_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert inspect.signature(layer.run_command).parameters["timeout"].default <= 30
+    with pytest.raises(layer.ImageError, match=r"`docker image ls` did not end within 0.2 s: the engine hangs"):
+        layer.run_command(["docker", "image", "ls"], timeout=0.2)

@@ -109,6 +109,21 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     assert [one.cell for one in NightFolder(past / "nights" / made.path.name).read_results()] == [OF.name, CRASH.name]
 
 
+def test_a_huge_file_is_named_and_the_others_are_carried(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    one_night(store, 1)
+    huge = next(store.rglob("figures.json"))
+    with huge.open("wb") as file:
+        file.truncate(1 << 40)
+    one_night(store, 0)
+    refused: list[str] = []
+    assert carry(store, past, refused=refused.append) == (2, 2)
+    assert len(refused) == 1
+    assert str(huge) in refused[0]
+    assert "not carried" in refused[0]
+    assert len(list(past.rglob("run.json"))) == 2
+
+
 def test_a_run_is_not_replaced_by_another_one_of_its_name(tmp_path: Path) -> None:
     """Two machines may begin a run of one test in the same millisecond."""
     for name, verdict, seed in (("a", "fail", 1), ("b", "pass", 2)):
