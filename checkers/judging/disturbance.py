@@ -12,7 +12,8 @@ disturbances: faults that overlap, or follow each other so soon (``MAX_GAP``) th
   the next success, the two are merged.
 - A fault of ``Contract.may_stall`` may stall everything, also for a while after its heal. This stall ends with the
   first success after the heal, and after the time of a failover at the latest. A disturbance that begins during the
-  stall need not contain a success.
+  stall need not contain a success. An example is a wrong clock on a server that a disk error has just ended. If the
+  disturbance begins while the fault is active, it must end within the contract's deadline for recovery.
 - At least one disturbance of the run must contain a success. A success during a fault that may stall everything also
   suffices.
 """
@@ -242,9 +243,13 @@ def find_silences(
     - ``describe_failures``: describes the errors of the operations that ``count_at_work`` counts
     """
     wanted = contract.minimum_during_fault
-    stall_heals = [fault.healed for fault in faults if fault.name in contract.may_stall and fault.healed is not None]
+    stalls = [fault for fault in faults if fault.name in contract.may_stall and fault.injected is not None]
+    stall_heals = [fault.healed for fault in stalls if fault.healed is not None]
 
     def continues_stall(one: Disturbance) -> bool:
+        active = [fault for fault in stalls if fault.overlaps(one.begin, one.begin)]
+        if any(fault.healed is None or one.end <= fault.healed + contract.deadline for fault in active):
+            return True
         since = max((healed for healed in stall_heals if healed <= one.begin), default=None)
         soon = since is not None and one.begin - since < contract.failover_nanoseconds
         return soon and not count_succeeded(since or 0, one.begin)

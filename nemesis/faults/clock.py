@@ -90,7 +90,8 @@ class Clock(ServerFault):
     def proof(self, injection: Injection) -> Proof:
         seconds = injection.step.parameters.get("seconds")
         unaffected = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
-        reason = f"the clock of {', '.join(unaffected)} was not wrong by {seconds} s" if unaffected else None
+        names = ", ".join(unaffected)
+        reason = f"no process of {names} read its clock while that was wrong by {seconds} s" if unaffected else None
         return Proof(not unaffected, injection.evidence, reason)
 
 

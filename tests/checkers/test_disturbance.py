@@ -103,6 +103,34 @@ def test_what_strikes_while_all_come_back_from_what_may_stall_goes_on_with_that(
     assert ["only 0 operations succeeded during fault 1 (kill" in reason for reason in found] == [True][:known]
 
 
+@pytest.mark.parametrize(
+    ("span", "known"),
+    [
+        ((2_000, 9_000), False),
+        ((1_999, 9_000), True),
+        ((3_000, 9_000), False),
+        ((3_001, 9_000), True),
+        ((2_500, 7_000), False),
+        ((2_500, 33_000), False),
+        ((2_500, 33_001), True),
+    ],
+    ids=[
+        "as it begins", "before it", "until its heal", "after its heal", "in the middle", "until the deadline", "longer"
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("failover", [None, 1.5])
+def test_what_strikes_under_an_active_fault_that_may_stall_everything_needs_no_success(
+    span: Span, known: bool, failover: float | None
+) -> None:
+    """The clock of a server that a disk error has ended, and that starts again only at the heal."""
+    contract = msgspec.structs.replace(CONTRACT, failover=failover, may_stall=("disk-error",))
+    stalled = [fault(2_000, 3_000, name="disk-error"), fault(*span, number=2, name="clock")]
+    elsewhere = fault(60_000, 62_000, number=3)
+    found = reasons([*stalled, elsewhere], [(61_000, 61_100)], contract=contract)
+    expected = known and not (failover and span[0] == 3_001)  # then it begins soon after the heal
+    assert ["only 0 operations succeeded during fault 2 (clock" in reason for reason in found] == [True][:expected]
+
+
 def test_a_run_in_which_no_fault_has_a_success_is_unknown_though_none_needs_one() -> None:
     known = faults((2_000, 3_000), (8_000, 9_000))
     between = [(1_000, 1_100), (4_000, 4_100), (9_100, 9_200)]
