@@ -80,11 +80,12 @@ def read_entry(path: Path, place: TextPosition, value: Any, *, has_unreadable: b
             path, place, f"this operation has no :type; an operation has one of :{', :'.join(TYPES)}, such as :type :ok"
         )
     process, f, error = fields.get("process"), fields.get("f"), fields.get("error")
-    nemesis = _is_nemesis(process)
+    kind = parse_type(path, place, fields["type"])
+    nemesis = _is_nemesis(process, kind)
     return Entry(
         place=place,
         process=None if nemesis or process is None else parse_process(path, place, process),
-        type=parse_type(path, place, fields["type"]),
+        type=kind,
         f="" if f is None else parse_name(path, place, "f", f),
         value=fields.get("value"),
         key=fields.get("key", NO_KEY),
@@ -125,9 +126,15 @@ def require_readable(path: Path, unreadable: Unreadable | None, use: str) -> Non
         raise MalformedError(path, unreadable.place, f"{unreadable.reason}, and {use} must be readable; repair it")
 
 
-def _is_nemesis(process: Any) -> bool:
-    """Returns whether an entry is an event of the nemesis: its process is a keyword, or the word in JSON."""
-    return isinstance(process, Keyword | Symbol) or process == NEMESIS
+def _is_nemesis(process: Any, kind: str) -> bool:
+    """Returns whether an entry is an event of the nemesis: its process has this name, or another name of a keyword.
+
+    Under another name, it is an event only with the type info. With another type it is an operation, so its process is
+    a client that is no number. Such an operation must not be overlooked.
+    """
+    if isinstance(process, Keyword | Symbol):
+        return process.name == NEMESIS or kind == Outcome.INFO
+    return bool(process == NEMESIS)
 
 
 def parse_process(path: Path, place: TextPosition, value: Any) -> int:

@@ -28,6 +28,8 @@ from assay.harness.core.operation import Completion, Operation
 from assay.harness.core.printable import to_encodable
 
 PORT = 7070
+MOST_TRACE: Final = 100_000
+"""Characters of a traceback that are reported."""
 MAX_LINE = 64 << 20
 """Maximum length of a line in bytes."""
 MAX_RELAYED = 1 << 16
@@ -103,8 +105,8 @@ class RaisedAnswer(msgspec.Struct, frozen=True, tag="raised"):
 
 
 def make_raised_answer(error: BaseException) -> RaisedAnswer:
-    """Returns the answer for an exception. Its text may hold bytes that are no UTF-8, as lone surrogates."""
-    return RaisedAnswer(describe_error(error), to_encodable("".join(traceback.format_exception(error))))
+    """Returns the answer for an exception. Its text may be huge, or hold bytes that are no UTF-8 (lone surrogates)."""
+    return RaisedAnswer(describe_error(error), to_encodable("".join(traceback.format_exception(error))[:MOST_TRACE]))
 
 
 class CalledAnswer(msgspec.Struct, frozen=True, tag="called"):

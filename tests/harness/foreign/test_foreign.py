@@ -485,3 +485,15 @@ def test_a_file_of_blanks_is_rejected_at_once(tmp_path: Path, blank: str) -> Non
     with pytest.raises(MalformedError, match="neither EDN or JSON"):
         recognise_format(tmp_path / "history")
     assert time.process_time() - began < 2
+
+
+def test_a_client_that_is_named_by_a_keyword_is_not_taken_for_the_nemesis(tmp_path: Path) -> None:
+    path = tmp_path / "h.edn"
+    fault = "{:process :chaos, :type :info, :f :kill, :value nil}\n"
+    write = "{:process 0, :type :invoke, :f :write, :value 1}\n{:process 0, :type :ok, :f :write, :value 1}\n"
+    path.write_text(fault + write)
+    assert read_history(path, ForeignFormat.EDN, "register").ops.num_rows == 1
+    read = "{:process :c2, :type :invoke, :f :read, :value nil}\n{:process :c2, :type :ok, :f :read, :value 7}\n"
+    path.write_text(write + read)
+    with pytest.raises(MalformedError, match=":process is `:c2`; a client is a number"):
+        read_history(path, ForeignFormat.EDN, "register")

@@ -474,12 +474,14 @@ class Unspeakable(Exception):
     [
         (RuntimeError("file \udcff is gone"), "RuntimeError: file \\udcff is gone"),
         (Unspeakable(), "Unspeakable: its text cannot be made"),
+        (RuntimeError("x" * 10_000_000), "RuntimeError: " + "x" * 200),
     ],
-    ids=["surrogate", "no text"],
+    ids=["surrogate", "no text", "huge"],
 )
 def test_an_exception_is_reported_whatever_its_text_holds(error: Exception, line: str) -> None:
     message = encode_message(make_raised_answer(error))
     answer = msgspec.json.decode(message, type=RaisedAnswer)
+    assert len(message) < 200_000
     assert answer.error == line
     assert type(error).__name__ in answer.traceback
     message = encode_message(make_failed_answer("OSError", RuntimeError("\udcff")))
