@@ -9,6 +9,7 @@ import contextlib
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +49,8 @@ CALL_TIMEOUT = 60
 VERSION_ERROR = "Error while fetching server API version: "
 """The SDK begins with this text if an engine does not answer."""
 
+CHUNK_BYTES = 1 << 16
+"""Maximum bytes of an answer that are read at once."""
 PROBE_TIMEOUT = 5
 """Maximum seconds of an attempt to reach an engine that a journal names."""
 
@@ -88,6 +91,25 @@ class _ApiClient(docker.APIClient):
         if version := response.headers.get("Api-Version"):
             return version
         return str(super()._retrieve_server_version())  # type: ignore[misc]
+
+    def send(self, request: Any, **options: Any) -> Any:
+        """Sends a request. An answer in chunks that is read as a whole must arrive within the time limit.
+
+        requests limits only each silence, so an engine that trickles its chunks could take for ever.
+        """
+        limit = options.get("timeout")
+        if options.get("stream") or not isinstance(limit, int | float):
+            return super().send(request, **options)
+        deadline = time.monotonic() + limit
+        response = super().send(request, **options | {"stream": True})
+        body = bytearray()
+        for chunk in response.iter_content(CHUNK_BYTES):
+            body += chunk
+            if time.monotonic() > deadline:
+                response.close()
+                raise requests.ReadTimeout(f"its answer is not complete after {limit:g} s")
+        response._content = bytes(body)
+        return response
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         host = urlsplit(str(url)).hostname or ""

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.console import Console
 
-from assay.harness.run.progress import PlainProgress, Progress, SilentProgress, TerminalProgress
+if TYPE_CHECKING:
+    from assay.harness.run.progress import Progress
 
 
 def make_announcer(config: pytest.Config) -> Callable[[str], None]:
@@ -24,8 +24,13 @@ def make_announcer(config: pytest.Config) -> Callable[[str], None]:
     return lambda text: reporter.write_line(text)
 
 
-def make_progress(config: pytest.Config) -> Progress:
+def make_progress(config: pytest.Config) -> "Progress":
     """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
+    # A collection needs no progress, and importing rich takes long.
+    from rich.console import Console
+
+    from assay.harness.run.progress import PlainProgress, SilentProgress, TerminalProgress
+
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or config.get_verbosity() < 0:
         return SilentProgress()

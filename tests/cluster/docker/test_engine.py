@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import threading
-from contextlib import nullcontext
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from contextlib import nullcontext, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -243,3 +244,30 @@ def test_a_query_of_an_engine_that_hangs_ends_in_half_a_minute_with_the_cause(
     assert inspect.signature(layer.run_command).parameters["timeout"].default <= 30
     with pytest.raises(layer.ImageError, match=r"`docker image ls` did not end within 0.2 s: the engine hangs"):
         layer.run_command(["docker", "image", "ls"], timeout=0.2)
+
+
+class TricklingEngine(Engine):
+    """An engine whose answers to all but a ping never end."""
+
+    def do_GET(self) -> None:
+        if self.path.endswith("_ping"):
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b"1\r\n \r\n")
+                time.sleep(0.05)
+
+
+def test_an_answer_that_never_ends_is_given_up_at_the_limit() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), TricklingEngine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with (
+            pytest.raises(DockerEngineError, match="its answer is not complete after 1 s"),
+            open_docker(1, Endpoint(f"tcp://127.0.0.1:{server.server_port}")) as client,
+        ):
+            client.info()
+        server.shutdown()
