@@ -11,6 +11,8 @@ export GLIBC_TUNABLES := glibc.malloc.tcache_count=1000
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
 COMPILED := .venv/.compiled
+# Exists once a process has imported the fast tests. Otherwise, each process of the first run compiles all of them.
+COLLECTED := .venv/.collected
 # One more than there are cores: tests wait for a third of their time.
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PARTS := harness cluster nemesis checkers reports workloads system_under_test
@@ -81,8 +83,13 @@ nightly: node  ## the matrix of nightly.toml, for BUDGET (10min)
 check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check -q .
-	@status=0; $(MAKE) duplicates || status=$$?; $(BIN)/mypy || status=$$?; \
-	$(BIN)/pytest tests -q --fast -n auto --dist=worksteal || status=$$?; exit $$status
+	@# mypy uses one core, so it runs next to the others and is printed last.
+	@status=0; printed=$$(mktemp); $(BIN)/mypy >"$$printed" 2>&1 & types=$$!; \
+	trap 'kill $$types 2>/dev/null; rm -f "$$printed"; exit 130' INT TERM; \
+	$(MAKE) duplicates || status=$$?; \
+	[ -e $(COLLECTED) ] || $(BIN)/pytest tests -q --fast --collect-only >/dev/null 2>&1 || true; touch $(COLLECTED); \
+	$(BIN)/pytest tests -q --fast -n auto --dist=worksteal || status=$$?; \
+	wait $$types || status=$$?; cat "$$printed"; rm -f "$$printed"; exit $$status
 
 duplicates: venv
 	@$(BIN)/python scripts/duplicates $(PARTS)
