@@ -6,7 +6,8 @@ amount):
 - ``bank-open``: ``owner`` begins with ``value``, before anything else happens. If only the sum of all accounts is
   known, one row without an owner has it, and the other rows have no ``value``.
 - ``bank-withdraw`` and ``bank-deposit``: one of each for a transfer; outcomes ok, fail or info.
-- ``bank-read``: one row per account that a read returned, with its balance; only ok reads count.
+- ``bank-read``: one row per account that a read returned, with its balance; a null ``value`` is no balance. A read
+  that returned no account has one row with neither ``owner`` nor ``value``. Only ok reads count.
 
 *Totals.* The balances of a read add up to the sum of the opening balances. Only reads called after all accounts had
 been opened are judged.
@@ -56,7 +57,7 @@ BANK_VIEWS: Final = parse_views(f"""
         from bank_opened group by key) as banks
     where doubtful = 0 and (has_sum = 1 or opened = valued)
 
-    -- Balances shown by reads that were called after all accounts were opened.
+    -- Balances shown by reads that were called after all accounts were opened. A null value is no balance.
     create table bank_shown as
     select e.op, e.key, e.owner, e.value, e.call, e.ret
     from effects e join bank_banks b on e.key = b.key
@@ -65,7 +66,8 @@ BANK_VIEWS: Final = parse_views(f"""
     -- The shown balances of accounts whose opening balance is known.
     create view bank_known as
     select s.key, s.owner, s.op, s.value, o.value as opened
-    from bank_shown s join bank_opened o on s.key = o.key and s.owner = o.owner where o.value is not null
+    from bank_shown s join bank_opened o on s.key = o.key and s.owner = o.owner
+    where o.value is not null and s.value is not null
     """)
 
 # The beginning of each claim.
@@ -78,8 +80,8 @@ BANK_TOTAL: Final = Check(
     views=parse_views(f"""
         -- The sum of the balances that each read shows, and the number of accounts that it shows.
         create view bank_totals as
-        select s.key, s.op, cast(sum({cast_large("s.value")}) as {LARGE}) as value, count(*) as shown,
-            min(b.total) as total, min(b.accounts) as accounts
+        select s.key, s.op, cast(coalesce(sum({cast_large("s.value")}), 0) as {LARGE}) as value,
+            count(s.value) as shown, min(b.total) as total, min(b.accounts) as accounts
         from bank_shown s join bank_banks b on s.key = b.key group by s.key, s.op
         """),
     violations="select * from bank_totals where value <> total or shown <> accounts",
@@ -98,7 +100,7 @@ BANK_NEGATIVE: Final = Check(
     meaning="an account has a negative balance",
     violations="select * from bank_shown where value < 0",
     evidence=select_first("found_bank_negative", "key, op, owner", also="op as reader_op"),
-    examined="select count(*) as examined from bank_shown",
+    examined="select count(value) as examined from bank_shown",
     claim=_READ + "account {owner}.",
     about=("read {reader_op:number}",),  # subjects of a finding
 )
@@ -164,7 +166,8 @@ BANK_UNACCOUNTED: Final = Check(
             from (select e.key, e.op, max({RETURNED}) as ret from effects e join bank_banks b on e.key = b.key
                     where e.kind in ('bank-withdraw', 'bank-deposit') and e.outcome = 'ok' group by e.key, e.op) t
                 cross join exposure_bound x
-                left join (select key, max(call) as last from bank_shown group by key) r on t.key = r.key
+                left join (select key, max(call) as last from bank_shown where value is not null group by key) r
+                    on t.key = r.key
             group by t.key
             """,
         nouns="transfers",

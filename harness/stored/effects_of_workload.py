@@ -8,10 +8,11 @@ accounts:
 - The total is the given one, or the one that most reads show.
 - The balance of each account is known only if a read returned before the first transfer was called.
 - An account that a read lacks was empty, as in Jepsen. An account with a nil balance counts as not read.
+- If no read shows an account and no total is given, reads of no account prove nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -113,9 +114,29 @@ def _to_name(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+class NameForms:
+    """Values of a file by their names, to reject two values of one name. ``nouns`` says what they are, for errors."""
+
+    def __init__(self, nouns: str, to_name: Callable[[Any], str] = _to_name) -> None:
+        self._nouns = nouns
+        self._to_name = to_name
+        self._exact: dict[tuple[str | None, str], Any] = {}
+
+    def require_one(self, index: int, key: str | None, value: Any) -> None:
+        """Raises ``HistoryError`` if another value of ``key`` has the name of ``value``. ``index``: the operation."""
+        name = self._to_name(_to_plain(value))
+        exact = self._exact.setdefault((key, name), value)
+        if repr(exact) != repr(value):
+            both = " and ".join(to_edn(to_json(one)) for one in (exact, value))
+            raise HistoryError(
+                f"operation {index}: the {self._nouns} {both} would have one name, {name}; give them different names"
+            )
+
+
 def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadEffects:
     """Makes the effects of banks. ``total`` is the sum of all balances; None: the sum that most reads show."""
-    done = to_plain_values(done)
+    exact, done = done, to_plain_values(done)
+    _require_account_names(exact)
     banks: dict[str, list[Completed]] = {}
     for completed in done:
         banks.setdefault(find_key(completed, "bank"), []).append(completed)
@@ -125,9 +146,11 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         reads = [(read, _read_balances(read)) for read in operations if is_ok(read, "read")]
         accounts[key] = tuple(dict.fromkeys(account for _, balances in reads for account in balances))
         _require_few_empty_accounts(key, accounts[key], [balances for _, balances in reads])
-        totals = Counter(sum(value or 0 for value in balances.values()) for _, balances in reads)
-        if not totals:
+        if not reads or (total is None and not accounts[key]):
             continue
+        complete = [balances for _, balances in reads if None not in balances.values()]
+        shown = complete or [balances for _, balances in reads]
+        totals = Counter(sum(value or 0 for value in balances.values()) for balances in shown)
         bank_total = total if total is not None else totals.most_common(1)[0][0]
         initial = _find_initial_balances(operations, reads, bank_total)
         if initial is None:
@@ -144,6 +167,35 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         "; ".join(notes),
         added=(first, opening),
     )
+
+
+def _require_account_names(done: Sequence[Completed]) -> None:
+    """Raises ``HistoryError`` if two different accounts of a bank would have one name.
+
+    The keys of a JSON object are strings, so a transfer may name the account of such a key by a number.
+    """
+    in_reads, in_transfers = NameForms("accounts"), NameForms("accounts")
+    for completed in done:
+        index, key = completed.index, find_key(completed, "bank")
+        if is_ok(completed, "read"):
+            for account, _ in _list_fields(completed.completion.result):
+                in_reads.require_one(index, key, account)
+                if isinstance(account, int):
+                    in_transfers.require_one(index, key, account)
+        elif completed.operation.f == "transfer":
+            for field_name, account in _list_fields(completed.operation.argument):
+                if _to_plain(field_name) in ("from", "to"):
+                    in_transfers.require_one(index, key, account)
+
+
+def _list_fields(value: Any) -> Sequence[tuple[Any, Any]]:
+    """Returns the keys and values of a map, as the file has them; nothing for a vector or a number."""
+    match value:
+        case {"map": [*pairs]} if len(value) == 1:
+            return [(key, one) for key, one in pairs]
+        case {**named}:
+            return list(named.items())
+    return ()
 
 
 def _require_few_empty_accounts(key: str, accounts: Sequence[str], reads: Sequence[Mapping[str, int | None]]) -> None:
@@ -190,9 +242,8 @@ def _make_effects_of_bank(completed: Completed, accounts: Mapping[str, Sequence[
     if not is_ok(completed, "read"):
         return ()
     balances = dict.fromkeys(accounts[key], 0) | dict(_read_balances(completed))
-    return [
-        Effect("bank-read", key, owner=account, value=value) for account, value in balances.items() if value is not None
-    ]
+    shown = [Effect("bank-read", key, owner=account, value=value) for account, value in balances.items()]
+    return shown or [Effect("bank-read", key)]
 
 
 def _read_balances(read: Completed) -> Mapping[str, int | None]:
@@ -207,7 +258,12 @@ def _read_balances(read: Completed) -> Mapping[str, int | None]:
 
 def make_monotonic_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of counters. An increment returns the new values, like a read."""
-    return WorkloadEffects([(completed, list(_make_counter_effects(completed))) for completed in to_plain_values(done)])
+    rows = [(completed, list(_make_counter_effects(completed))) for completed in to_plain_values(done)]
+    names = NameForms("counters")
+    for completed in done:
+        for counter, _ in _list_fields(completed.completion.result):
+            names.require_one(completed.index, completed.operation.key, counter)
+    return WorkloadEffects(rows)
 
 
 def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
@@ -271,14 +327,11 @@ def _describe_reads(done: Sequence[Completed], unacknowledged: int, *, all_reads
 
 def _require_names(done: Sequence[Completed]) -> None:
     """Raises ``HistoryError`` if two different keys would have one name."""
-    exact: dict[str, Any] = {}
+    keys = NameForms("keys", str)
     for completed in done:
         for micros in (completed.operation.argument, completed.completion.result):
-            for key in [micro[1] for micro in micros or ()]:
-                name = str(_to_plain(key))
-                if repr(exact.setdefault(name, key)) != repr(key):
-                    both = " and ".join(to_edn(to_json(one)) for one in (exact[name], key))
-                    raise HistoryError(f"operation {completed.index}: the keys {both} would have one name, {name}")
+            for micro in micros or ():
+                keys.require_one(completed.index, None, micro[1])
 
 
 def make_unique_id_effects(done: Sequence[Completed]) -> WorkloadEffects:

@@ -26,8 +26,11 @@ class Bank:
     def transfer(self, source: int, target: int, amount: int, when: Times, outcome: str = "ok") -> Bank:
         return self._add([("bank-withdraw", str(source), amount), ("bank-deposit", str(target), amount)], when, outcome)
 
-    def read(self, balances: Sequence[int], when: Times) -> Bank:
+    def read(self, balances: Sequence[int | None], when: Times) -> Bank:
         return self._add([("bank-read", str(number), value) for number, value in enumerate(balances)], when, "ok")
+
+    def read_nothing(self, when: Times) -> Bank:
+        return self._add([("bank-read", None, None)], when, "ok")
 
     def _add(self, effects: Sequence[tuple[str, str | None, int | None]], when: Times, outcome: str) -> Bank:
         ret = None if outcome == "info" else when[1]

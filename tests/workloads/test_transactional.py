@@ -72,6 +72,22 @@ def test_a_bank_that_loses_updates_fails_and_read_committed_says_why_it_may(tmp_
     assert "lose one of their updates" in judgement.reasons["bank-total"]
 
 
+class LostTable(Store):
+    """Loses all accounts after the first transfer."""
+
+    def __call__(self, operation: Operation) -> Any:
+        if operation.f == bank.TRANSFER:
+            self._states.append({})
+            return None
+        return super().__call__(operation)
+
+
+def test_a_bank_that_loses_all_accounts_fails(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, bank.traffic(), bank.effects, LostTable(), bank.build_contract("serializable"))
+    assert judgement.verdict is Verdict.FAIL
+    assert "bank-total" in judgement.anomalies
+
+
 @pytest.mark.parametrize("workload", [bank, long_fork])
 def test_a_level_that_no_one_knows_excuses_nothing(workload: Any) -> None:
     with pytest.raises(ValueError, match=r"serialisable; use one of serializable, snapshot isolation,"):

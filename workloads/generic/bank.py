@@ -58,7 +58,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
         source, target, amount = argument
         return [Effect("bank-withdraw", BANK, owner=source, value=amount),
                 Effect("bank-deposit", BANK, owner=target, value=amount)]  # fmt: skip
-    shown = completed.completion.result or {}
+    shown = completed.completion.result or {None: None}
     return [Effect("bank-read", BANK, owner=account, value=balance) for account, balance in shown.items()]
 
 

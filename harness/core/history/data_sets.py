@@ -367,7 +367,9 @@ KIND_MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
             "more row without `owner` has the total"
         ),
         "bank-withdraw, bank-deposit": "one of each for a transfer: `owner`, and the amount `value`",
-        "bank-read": "one row for each account: `owner`, and its balance `value`",
+        "bank-read": (
+            "one row for each account: `owner`, and its balance `value`; one with neither of them if there is none"
+        ),
     },
     "unique-ids": {
         "id-generate": "the id that a client got: the number `value`, or the text `name`",

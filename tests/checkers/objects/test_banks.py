@@ -40,6 +40,10 @@ WRONG = {
     "more than there is": (Bank(10, 10).read((10, 11), (5, 6)), {"bank-total": 1, "bank-unaccounted": 1}),
     "more than the whole": (Bank(10, 10, split=False).read((10, 11), (5, 6)), {"bank-total": 1}),
     "an account that is not shown": (Bank(10, 10).read((10,), (5, 6)), {"bank-total": 1}),
+    "no account at all": (Bank(10, 10).read_nothing((5, 6)), {"bank-total": 1}),
+    "no account, though a total was there": (Bank(10, split=False).read_nothing((5, 6)), {"bank-total": 1}),
+    "accounts without balances": (Bank(10, 10).read((None, None), (5, 6)), {"bank-total": 1}),
+    "an empty account without a balance": (Bank(10, 0).read((10, None), (5, 6)), {"bank-total": 1}),
     "half of a transfer": (
         Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((6, 10), (6, 7)),
         {"bank-total": 1},
@@ -71,6 +75,9 @@ RIGHT = {
         .transfer(1, 0, MOST, (3, None), "info")
         .read((MOST, 0), (6, 7))
     ),
+    "no account before all were opened": Bank(10, 10, opened_in=(0, 5)).read_nothing((4, 6)).read((10, 10), (7, 8)),
+    "no account in a bank that no one opened": Bank(10, 10, outcome="fail").read_nothing((5, 6)),
+    "no account if the opening is unknown": Bank(10, 10, outcome="info").read_nothing((5, 6)),
     "nothing moved": Bank(10, 10).read((10, 10), (5, 6)),
     "a transfer that overlaps, before": Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((10, 10), (6, 7)),
     "and after": Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((6, 14), (6, 7)),

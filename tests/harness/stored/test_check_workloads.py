@@ -86,6 +86,8 @@ WRONG_BANKS: dict[str, tuple[list[Event], dict[str, int]]] = {
         {"bank-negative": 1},
     ),
     "an account without a balance": (done(0, "read", "nil", "{0 nil, 1 20}"), {"bank-total": 1, "bank-unaccounted": 1}),
+    "no account": (done(0, "read", "nil", "{}"), {"bank-total": 1, "bank-unaccounted": 2}),
+    "accounts without balances": (done(0, "read", "nil", "{0 nil, 1 nil}"), {"bank-total": 1}),
 }  # fmt: skip
 
 
@@ -135,6 +137,68 @@ def test_where_nothing_was_read_before_a_transfer_only_totals_and_signs_are_judg
     assert checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank", "--total=20")[0] == "pass"
     verdict, anomalies, _ = checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank", "--total=21")
     assert (verdict, anomalies) == ("fail", {"bank-total": 5})
+
+
+@pytest.mark.parametrize("shown", ["{}", "[]", "{0 nil, 1 nil}"])
+def test_a_bank_whose_reads_show_no_balance_fails_if_its_total_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: str
+) -> None:
+    events = [*done(1, "transfer", transfer(0, 1, 1)), *done(0, "read", "nil", shown)]
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=bank", "--total=20")[:2] == (
+        "fail",
+        {"bank-total": 1},
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--total=0",)])
+def test_a_bank_without_accounts_is_not_judged_if_no_money_is_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    events = done(0, "read", "nil", "{}")
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=bank", *options)[:2] == ("unknown", {})
+
+
+def test_the_total_of_a_bank_is_that_of_reads_that_show_all_balances(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = done(0, "read", "nil", "{0 nil, 1 nil}")
+    events = [*lost, *done(0, "read", "nil", balances((10, 10))), *lost]
+    verdict, anomalies, notes = checked(tmp_path / "h.edn", capsys, events, "--workload=bank")
+    assert (verdict, anomalies) == ("fail", {"bank-total": 2})
+    assert "bank is taken to hold 20, as 1 of 3 reads show" in notes
+
+
+@pytest.mark.parametrize(
+    ("events", "both"),
+    [
+        ([*done(0, "read", "nil", "{1 10}"), *done(0, "read", "nil", '{"1" 10}')], '1 and "1"'),
+        ([*done(0, "read", "nil", "{1 10}"), *done(1, "transfer", '{:from "1", :to 2, :amount 1}')], '1 and "1"'),
+        ([*done(1, "transfer", '{:from "1", :to 1, :amount 1}')], '"1" and 1'),
+        ([*done(1, "transfer", '{:from "a", :to :a, :amount 1}')], '"a" and :a'),
+    ],
+)
+def test_accounts_of_one_name_are_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], both: str
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(events))
+    assert f"the accounts {both} would have one name" in rejected(capsys, str(path), "--workload=bank")
+
+
+@pytest.mark.parametrize("shown", ['{"1" 10, "2" 10}', "{:1 10, :2 10}", "{1 10, 2 10}"])
+def test_keys_of_a_json_object_name_the_accounts_of_transfers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: str
+) -> None:
+    events = [*done(0, "read", "nil", shown), *done(1, "transfer", transfer(1, 2, 0)), *done(0, "read", "nil", shown)]
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=bank")[:2] == ("pass", {})
+
+
+def test_counters_of_one_name_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn([*done(0, "read", "nil", "{1 3}"), *done(0, "read", "nil", '{"1" 2}')]))
+    assert 'the counters 1 and "1" would have one name, 1' in rejected(capsys, str(path), "--workload=monotonic")
+    path.write_text(edn([*done(0, "read", "nil", "{1 3}"), *done(0, "read", "nil", "{1 3}")]))
+    assert main(["check", str(path), "--workload=monotonic"]) == ExitCode.PASS
 
 
 def test_what_had_to_be_found_out_is_said_under_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
