@@ -12,7 +12,7 @@
 end of stream     the harness waits no longer: the running operation may end, then the client is closed
 ================  =========================================================================================
 
-Operations and results must be JSON data: a tuple arrives as a list, and the keys of a mapping as text.
+Operations and results must be plain data (``assay.harness.core.plain_data``): a tuple or a set arrives as a list.
 """
 
 import asyncio
@@ -21,10 +21,12 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.interpreter_status import describe_error
 from assay.harness.core.operation import Completion, Operation
+from assay.harness.core.plain_data import to_plain_data
 from assay.harness.core.printable import to_encodable
 
 PORT = 7070
@@ -169,7 +171,15 @@ class ObservedReader(asyncio.StreamReader):
 
 
 def encode_message(message: Request | Answer) -> bytes:
-    """Encodes a message. Raises ``TypeError`` for an argument or a result that is no JSON data."""
+    """Encodes a message. Raises ``TypeError`` for an argument or a result that is no plain data.
+
+    An argument is only examined, so that the client gets the zero ``-0.0`` as it is.
+    """
+    if isinstance(message, InvokedAnswer):
+        result = to_plain_data(message.completion.result)
+        message = structs.replace(message, completion=structs.replace(message.completion, result=result))
+    elif isinstance(message, Invoke):
+        to_plain_data(message.operation.argument)
     return msgspec.json.encode(message) + b"\n"
 
 

@@ -11,8 +11,8 @@
 - ``digest``: one hash over all rows, to compare two runs.
 - ``lookup``: imports names that need Arrow on first use, so that a process that only plays runs does not load it.
 
-The package imports only ``operation``, ``files`` and ``printable`` of ``harness.core``, and Arrow. Checkers, reports
-and all other packages of the harness except ``remote`` and ``plugin`` import it.
+The package imports only ``operation``, ``files``, ``plain_data`` and ``printable`` of ``harness.core``, and Arrow.
+Checkers, reports and all other packages of the harness except ``remote`` and ``plugin`` import it.
 """
 
 from typing import TYPE_CHECKING

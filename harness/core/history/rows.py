@@ -12,6 +12,7 @@ import msgspec
 
 from assay.harness.core.history.data_sets import DATA_SETS, EFFECTS, NODE_LISTS, OPS, HistoryError
 from assay.harness.core.operation import Completed, Effect
+from assay.harness.core.plain_data import NotPlainError, to_plain_data
 
 OpRow = tuple[Completed, str, str | None]
 """The operation, and its argument and result as JSON."""
@@ -24,11 +25,13 @@ _encode = msgspec.json.Encoder().encode
 def to_json(value: Any, what: str) -> str:
     """Encodes ``value`` as JSON text. Raises ``HistoryError`` naming ``what`` if it is not plain data."""
     try:
-        return _encode(value).decode()
+        return _encode(to_plain_data(value)).decode()
     except RecursionError:
         raise HistoryError(
             f"{what} cannot be written as JSON: it contains itself, or is nested too deep; use plain data"
         ) from None
+    except NotPlainError as error:
+        raise HistoryError(f"{what} cannot be written as JSON: {error}") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise HistoryError(
             f"{what} cannot be written as JSON ({error}): use numbers, text, lists, dicts or msgspec structs, "

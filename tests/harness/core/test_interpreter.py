@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -416,6 +417,18 @@ def test_a_result_that_contains_itself_or_is_nested_too_deep_is_an_exception_of_
     status = record_in(tmp_path, lambda: Scripted(script, []))
     assert status.exceptions_total == 1
     assert "result of n cannot be written as JSON: it contains itself, or is nested too deep" in status.unknown[0]
+
+
+@pytest.mark.parametrize("value", [math.nan, [math.inf], {"a": b"1"}, {1: 2}], ids=repr)
+def test_a_result_that_would_be_taken_for_another_is_an_exception_of_its_operation(tmp_path: Path, value: Any) -> None:
+    """A read of NaN would count as a read of the initial value."""
+
+    async def script(operation: Operation) -> Completion:
+        return Completion(Outcome.OK, value if operation.argument == 1 else 0.5)
+
+    status = record_in(tmp_path, lambda: Scripted(script, []))
+    assert status.exceptions_total == 1
+    assert "result of n cannot be written as JSON: " in status.unknown[0]
 
 
 @pytest.mark.parametrize("value", [make_cycle(), nest(50_000)], ids=["a cycle", "depth"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import traceback
@@ -45,6 +46,12 @@ from helpers.interpret import interpret
 T = TypeVar("T")
 LIMIT = 5.0
 
+RESULTS: dict[str, Any] = {
+    "not a number": [math.nan], "infinity": math.inf, "bytes": b"ab", "integer key": {1: 2},
+    "negative zero": -0.0, "set": {8, 0, 16}, "text": "YWI=", "text key": {"1": 2},
+}  # fmt: skip
+"""Results of the client, by the argument of its operation."""
+
 did: list[str] = []
 """Calls that clients did, on whichever node."""
 made_here: list[RemoteClient] = []
@@ -85,6 +92,8 @@ class Recording:
                 return {"not": "a completion"}  # type: ignore[return-value]
             case "unspeakable":
                 return Completion(Outcome.OK, result=object())
+            case "answer":
+                return Completion(Outcome.OK, result=RESULTS[operation.argument])
             case "look elsewhere":
                 return Completion(Outcome.OK, result=len(self.endpoint.all))
             case "fail":
@@ -192,6 +201,48 @@ def test_arguments_and_results_arrive_as_they_are(values: list[Any]) -> None:
             return [await client.invoke(Operation("echo", "k", value)) for value in values]
 
     assert simulated(main) == [Completion(Outcome.OK, value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("not a number", "nan has no JSON form"),
+        ("infinity", "inf has no JSON form"),
+        ("bytes", "b'ab' would become text in base64"),
+        ("integer key", "the key 1 of a dict would become text"),
+    ],
+)
+def test_a_result_that_would_be_taken_for_another_is_an_exception_of_the_client(name: str, words: str) -> None:
+    """A read of NaN would count as a read of the initial value."""
+
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            with pytest.raises(RemoteError, match=words):
+                await client.invoke(Operation("answer", argument=name))
+
+    simulated(main)
+
+
+def test_equal_results_arrive_as_one_value() -> None:
+    async def main() -> list[str]:
+        async with node() as made:
+            client = await opened(made)
+            names = ("negative zero", "set", "text", "text key")
+            return [str((await client.invoke(Operation("answer", argument=name))).result) for name in names]
+
+    assert simulated(main) == ["0.0", "[0, 8, 16]", "YWI=", "{'1': 2}"]
+
+
+@pytest.mark.parametrize("argument", [math.nan, [math.inf], b"ab", {1: 2}], ids=repr)
+def test_an_argument_that_would_arrive_as_another_is_refused(argument: Any) -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            with pytest.raises(TypeError, match=r"has no JSON form|would become text"):
+                await client.invoke(Operation("echo", argument=argument))
+
+    simulated(main)
 
 
 def test_the_client_on_the_node_knows_the_endpoint_and_has_the_nodes_runtime() -> None:
