@@ -89,7 +89,7 @@ class EngineRecord(msgspec.Struct, frozen=True):
 
 
 class JournalHeader(msgspec.Struct, frozen=True, tag="journal"):
-    """The first line. ``machine``: see :func:`assay.cluster.owner.read_machine_id`."""
+    """The first line. ``machine``: see :func:`assay.cluster.owner.read_machine`."""
 
     owner: str
     run_id: str
@@ -136,7 +136,7 @@ class UndoJournal:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._next = 1
         self._closed = False
-        self._write(JournalHeader(str(writer), run_id, owner.read_machine_id()))
+        self._write(JournalHeader(str(writer), run_id, owner.read_machine()))
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:

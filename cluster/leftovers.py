@@ -22,7 +22,7 @@ from docker.errors import APIError
 
 from assay.cluster import owner
 from assay.cluster.docker import engine as docker_engine
-from assay.cluster.docker_endpoint import Endpoint
+from assay.cluster.docker_endpoint import Endpoint, resolve_endpoint
 from assay.cluster.file_lock import LockHeldError, hold_lock
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.journal import (
@@ -44,6 +44,10 @@ __all__ = ["SweepReport", "heal", "state_folder", "sweep"]
 
 MOST_ASKED: Final = 32
 """Maximum number of engines that are asked at once."""
+
+LIST_SECONDS: Final = 10
+"""Maximum seconds of a call that lists containers or networks. Their removal may take longer."""
+_NOT_LOOKED_FOR: Final = "containers and networks of ended sessions are not looked for: the Docker engine "
 
 _Engines = dict[EngineRecord, Endpoint | docker_engine.DockerEngineError]
 """The endpoint of each engine, or why it is not reached."""
@@ -155,17 +159,22 @@ def _heal(
     engines = _find_engines(journals, announce)
     spared |= {journal.run_id for journal in journals if not _replay_on_engines(engines, journal, report)}
     if not docker_engine.is_answering():
+        if kept_too and docker_engine.is_listening():
+            report.failed.append(f"{_NOT_LOOKED_FOR}{resolve_endpoint()} takes connections and does not answer")
         return report
-    here, others = owner.find_machine_label(state), 0
+    # Objects of earlier versions have the label of the machine without its host name.
+    here, others = ("", owner.find_host_label(state), owner.find_machine_label(state)), 0
     try:
+        with docker_engine.open_docker(LIST_SECONDS) as client:
+            listed = docker_engine.list_owned(client)
         with docker_engine.open_docker() as client:
-            for item in docker_engine.list_owned(client):
-                if item.machine not in ("", here) and not everything:
+            for item in listed:
+                if item.machine not in here and not everything:
                     others += 1
                 elif item.run_id not in spared:
                     _remove_orphan(client, item, is_chosen, report)
     except docker_engine.DockerEngineError as error:  # it has answered a moment ago
-        report.failed.append(f"containers and networks of ended sessions are not looked for: {error}")
+        report.failed.append(f"{_NOT_LOOKED_FOR}{resolve_endpoint()}: {error}")
     if others:
         report.possibly_alive.append(
             f"containers and networks of other machines: {others}; `assay heal` on the machine that made them, or "

@@ -8,12 +8,15 @@ counts as alive: a leftover container is a nuisance, but the loss of a running t
 
 import hashlib
 import os
+import platform
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from assay.cluster.operating_system import (
+    ON_LINUX,
     UNKNOWN_BOOT,
     UNKNOWN_START,
     read_boot_id,
@@ -24,6 +27,8 @@ from assay.cluster.operating_system import (
 from assay.cluster.regular_files import read_regular
 
 MACHINE = Path("/etc/machine-id")
+_HOST: Final = "@"
+"""Separates the id of a machine from its host name. Earlier versions recorded the id alone."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,13 @@ class Owner:
     def may_be_elsewhere(self, machine: str) -> bool:
         """Returns whether the process may run on another machine, so that it is unknown here whether it is alive.
 
-        ``machine``: the id of its machine, empty if unknown. Without ids, only the boots are compared. Then a process
-        that ran here before a reboot looks like a process of another machine.
+        ``machine``: its machine (:func:`read_machine`), empty if unknown. Without ids, only the boots are compared.
+        Then a process that ran here before a reboot looks like a process of another machine.
         """
-        here = read_machine_id()
-        return machine != here if machine and here else not self.is_of_this_boot()
+        if self.is_of_this_boot() and not self.boot.startswith(UNKNOWN_BOOT):
+            return False
+        differs = is_other_machine(machine)
+        return not self.is_of_this_boot() if differs is None else differs
 
     def alive(self) -> bool:
         """Returns whether the process still runs; True if that cannot be known from here."""
@@ -103,6 +110,24 @@ def read_machine_id() -> str:
     return "" if found == "uninitialized" else found  # machine-id(5): this text is in images of machines
 
 
+def read_machine() -> str:
+    """Returns a text that distinguishes this machine also from its copies: its id and its host name; empty without id.
+
+    A copied machine has the id of its original. If a machine gets another host name, what it has left before a reboot
+    counts as that of another machine, which `assay heal --all` undoes.
+    """
+    found = read_machine_id()
+    return f"{found}{_HOST}{platform.node()}" if found and ON_LINUX else found
+
+
+def is_other_machine(machine: str) -> bool | None:
+    """Returns whether a recorded machine (:func:`read_machine`) is another one; None if either is unknown."""
+    here = read_machine()
+    if not machine or not here:
+        return None
+    return machine != (here if _HOST in machine else here.partition(_HOST)[0])
+
+
 def find_machine_label(state: Path) -> str:
     """Returns the text by which a shared Docker engine distinguishes this machine's objects. Stable over reboots.
 
@@ -111,6 +136,14 @@ def find_machine_label(state: Path) -> str:
     """
     found = read_machine_id() or _keep_random_id(state / "machine-id")
     return hashlib.sha256(f"assay {found}".encode()).hexdigest()[:16]
+
+
+def find_host_label(state: Path) -> str:
+    """Returns the text by which a shared Docker engine distinguishes this machine's runs, also from its copies' runs.
+
+    See :func:`read_machine` and :func:`find_machine_label`.
+    """
+    return hashlib.sha256(f"{find_machine_label(state)}{_HOST}{platform.node()}".encode()).hexdigest()[:16]
 
 
 def _keep_random_id(path: Path) -> str:

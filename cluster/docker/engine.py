@@ -298,9 +298,21 @@ def is_answering(timeout: float = 3) -> bool:
         return False
 
 
+def is_listening(timeout: float = 3) -> bool:
+    """Returns whether a process takes connections at the engine's endpoint. It need not answer."""
+    try:
+        endpoint = resolve_endpoint()
+        if endpoint.scheme == "ssh":
+            return False
+        _require_listener(endpoint, timeout)
+    except (EndpointError, OSError):
+        return False
+    return True
+
+
 def run_labels(run_id: str, creator: owner.Owner, state: Path) -> dict[str, str]:
-    """Returns the labels of a run's objects. ``state``: see :func:`assay.cluster.owner.find_machine_label`."""
-    machine = owner.find_machine_label(state)
+    """Returns the labels of a run's objects. ``state``: see :func:`assay.cluster.owner.find_host_label`."""
+    machine = owner.find_host_label(state)
     return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(creator), MACHINE_LABEL: machine}
 
 

@@ -18,8 +18,8 @@ NODE_IMAGE_LABEL = "assay.node-image"
 USER_IMAGE_LABEL, USER_IMAGE_ID_LABEL = "assay.own", "assay.own-id"
 """Labels with the name and the id of the user's image."""
 MACHINE_LABEL = "assay.machine"
-"""Label of containers, networks and images that only one machine knows. The value is
-:func:`assay.cluster.owner.find_machine_label`. Objects of earlier versions lack it."""
+"""Label of containers, networks and images that only one machine knows. The value for an image is
+:func:`assay.cluster.owner.find_machine_label`, for others ``find_host_label``. Objects of earlier versions lack it."""
 RECIPE_LABEL = "assay.recipe"
 """Label with the :func:`recipe_hash` by which the image was built."""
 

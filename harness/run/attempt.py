@@ -29,7 +29,7 @@ from assay.checkers.judging.contract import MAX_SECONDS, Contract
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
-from assay.cluster.owner import current_owner, find_parent, read_machine_id
+from assay.cluster.owner import current_owner, find_parent, read_machine
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.interpreter_status import describe_with_location, find_location
@@ -198,7 +198,7 @@ class Attempt:
             started=started.isoformat(),
             owner=str(current_owner()),
             parent=str(find_parent() or ""),
-            machine=read_machine_id(),
+            machine=read_machine(),
             seed=settings.seed,
             cluster=settings.cluster,
             nemesis=settings.nemesis_id,

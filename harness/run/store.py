@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from assay.cluster.operating_system import has_mount_point
-from assay.cluster.owner import Owner, current_owner, find_owner, parse_owner
+from assay.cluster.owner import Owner, find_owner, is_other_machine, parse_owner
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
@@ -106,7 +106,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     """Parent process of the owner; empty if unknown. A worker of pytest-xdist makes runs for its parent."""
     machine: str = ""
-    """Id of the machine that the owner runs on; empty if unknown. Several machines may share a store."""
+    """The machine that the owner runs on (:func:`assay.cluster.owner.read_machine`); empty if unknown. Several machines
+    may share a store."""
     seed: int
     cluster: str
     nemesis: str
@@ -159,8 +160,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_elsewhere(self) -> bool:
         """Returns whether the run may be on another machine. Only that machine can tell whether its process lives."""
-        process = self._parse_owner() or current_owner()  # if no process is named, only the machine's id decides
-        return process.may_be_elsewhere(self.machine)
+        process = self._parse_owner()
+        return bool(is_other_machine(self.machine)) if process is None else process.may_be_elsewhere(self.machine)
 
     def describe_process(self) -> str:
         """Returns the id of the run's process, and its machine if that may be another one."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import platform
 import socket
 import stat
 import string
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -354,11 +356,44 @@ def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
     swept = leftovers.sweep(tmp_path)
     assert swept.failed == leftovers.heal(state=tmp_path).failed == []
     (left,) = swept.possibly_alive
-    assert left.startswith(f"run there may go on, in process {ELSEWHERE.pid} of machine 4567; if it does not, `assay h")
+    machine = f"4567@{platform.node()}"
+    assert left.startswith(f"run there may go on, in process {ELSEWHERE.pid} of machine {machine}; if it does not, `as")
     assert there.path.exists()
     assert not before_a_reboot.path.exists()
     (said,) = leftovers.heal(everything=True, state=tmp_path).failed
     assert said.startswith("run there: no Docker engine answers")
+    for one in (there, before_a_reboot):
+        one.close(finished=True)
+
+
+def test_what_a_session_on_a_copy_of_this_machine_has_under_way_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy has the id of its original, and may share its home folder and its Docker engine."""
+    (tmp_path / "id").write_text("0123\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "id")
+    monkeypatch.setattr(owner.platform, "node", lambda: "copy")
+    there = UndoJournal(tmp_path, "there", ELSEWHERE)
+    there.append(RemoveFile("a"))
+    label = owner.find_host_label(tmp_path)
+    monkeypatch.setattr(owner.platform, "node", lambda: "original")
+    before_a_reboot = UndoJournal(tmp_path, "before", ELSEWHERE)
+    network = docker_engine.OwnedObject("network", "n", "no journal", str(ELSEWHERE), label, running=False)
+    monkeypatch.setattr(docker_engine, "is_answering", lambda: True)
+    monkeypatch.setattr(docker_engine, "open_docker", contextlib.nullcontext)
+    monkeypatch.setattr(docker_engine, "list_owned", lambda client: [network])
+    removed: list[str] = []
+    monkeypatch.setattr(docker_engine, "remove_network", lambda client, name: removed.append(name) is None)
+    report = leftovers.heal(state=tmp_path)
+    assert report.failed == removed == []
+    left, counted = report.possibly_alive
+    assert left.startswith(f"run there may go on, in process {ELSEWHERE.pid} of machine 0123@copy; ")
+    assert counted.startswith("containers and networks of other machines: 1; ")
+    assert there.path.exists()
+    assert not before_a_reboot.path.exists()
+    for mine in (owner.find_host_label(tmp_path), owner.find_machine_label(tmp_path), ""):
+        network = dataclasses.replace(network, machine=mine)
+        assert leftovers.heal(state=tmp_path).undone == ["network n removed (run no journal, no journal)"]
     for one in (there, before_a_reboot):
         one.close(finished=True)
 
@@ -384,13 +419,74 @@ def test_a_session_of_another_boot_may_go_on_if_a_machine_has_no_id(
 
 
 def test_an_engine_that_falls_silent_is_one_line_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
     @contextmanager
-    def hang() -> Iterator[None]:
-        raise leftovers.docker_engine.DockerEngineError("no answer within 60 s")
+    def hang(timeout: float = 60) -> Iterator[None]:
+        limits.append(timeout)
+        raise leftovers.docker_engine.DockerEngineError("no answer in time")
         yield
 
     monkeypatch.setattr(leftovers.docker_engine, "is_answering", lambda: True)
     monkeypatch.setattr(leftovers.docker_engine, "open_docker", hang)
     assert leftovers.heal(state=tmp_path).failed == [
-        "containers and networks of ended sessions are not looked for: no answer within 60 s"
+        "containers and networks of ended sessions are not looked for: the Docker engine "
+        "unix:///nonexistent/docker.sock (from DOCKER_HOST): no answer in time"
     ]
+    assert limits == [leftovers.LIST_SECONDS]
+
+
+@contextmanager
+def silent_engine(path: Path, *, answers_pings: bool) -> Iterator[str]:
+    """Yields the address of an engine that takes connections and answers nothing else."""
+    answer = b"HTTP/1.1 200 OK\r\nApi-Version: 1.43\r\nContent-Length: 2\r\n\r\nOK"
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(path))
+        listener.listen(64)
+
+        def serve(connection: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while data := connection.recv(1 << 16):
+                    if answers_pings and b"/_ping" in data.split(b"\r\n")[0]:
+                        connection.sendall(answer)
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection = stack.enter_context(listener.accept()[0])
+                    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
+        try:
+            yield f"unix://{path}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            accepting.join()
+
+
+@pytest.mark.parametrize("answers_pings", [False, True])
+def test_heal_names_an_engine_that_takes_connections_and_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers_pings: bool
+) -> None:
+    monkeypatch.setattr(leftovers, "LIST_SECONDS", 1)
+    with silent_engine(tmp_path / "d.sock", answers_pings=answers_pings) as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        began = time.monotonic()
+        (line,) = leftovers.heal(state=tmp_path / "state").failed
+        assert time.monotonic() - began < 30
+        assert line.startswith(
+            f"containers and networks of ended sessions are not looked for: the Docker engine {address} "
+        )
+        assert ("takes connections and does not answer" in line) is not answers_pings
+
+
+def test_heal_on_a_machine_without_an_engine_has_nothing_to_say(tmp_path: Path) -> None:
+    report = leftovers.heal(state=tmp_path)
+    assert report.failed == report.undone == []
+
+
+def test_what_is_listed_must_come_soon() -> None:
+    """With the time until an engine counts as missing, `assay heal` ends within 20 s."""
+    assert leftovers.LIST_SECONDS <= 10

@@ -105,3 +105,15 @@ def test_an_image_of_a_machine_that_never_booted_has_no_id(tmp_path: Path, monke
     (tmp_path / "id").write_text("uninitialized\n")
     monkeypatch.setattr(owner, "MACHINE", tmp_path / "id")
     assert owner.read_machine_id() == ""
+
+
+def test_a_copy_of_a_machine_is_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions recorded the id alone."""
+    (tmp_path / "id").write_text("0123\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "id")
+    monkeypatch.setattr(owner, "ON_LINUX", True)
+    monkeypatch.setattr(owner.platform, "node", lambda: "here")
+    other_boot = dataclasses.replace(owner.current_owner(), boot="another")
+    machines = {"0123@here": False, "0123@copy": True, "4567@here": True, "0123": False, "4567": True, "": True}
+    assert {machine: other_boot.may_be_elsewhere(machine) for machine in machines} == machines
+    assert not any(map(owner.current_owner().may_be_elsewhere, machines)), "a boot is of one machine"
