@@ -7,7 +7,7 @@ from typing import Final
 
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.workload_checks import counters, kafka, phenomena, rows, visibility
-from assay.checkers.workload_checks.workload_result import NO_FIELDS, Fields, WorkloadAnomaly, WorkloadResult
+from assay.checkers.workload_checks.workload_result import ALWAYS, NO_FIELDS, Fields, WorkloadAnomaly, WorkloadResult
 from assay.harness.core.operation import Completed
 
 
@@ -63,7 +63,15 @@ CHECKS: Final[Mapping[str, WorkloadCheck]] = {
                 "a read shows a write, but not one that was acknowledged before its call",
                 "reads that show a written value",
                 "if another write had been acknowledged before the write of a shown value was called",
-            )
+            ),
+            visibility.FAILED_WRITE: WorkloadAnomaly(
+                "a read shows a value whose write failed",
+                "values whose writes failed",
+                "if a read returned after the failed write was called",
+            ),
+            visibility.UNWRITTEN: WorkloadAnomaly(
+                "a read shows a value that no write can have left by then", "reads of objects that were written", ALWAYS
+            ),
         },
     ),
     "sequential": WorkloadCheck(

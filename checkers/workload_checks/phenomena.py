@@ -5,13 +5,13 @@ predicate write skew (G2).
   all rows. No row shows the value of a write that failed.
 - *dirty-reads*, by strong reads (Crate, Elasticsearch): a ``read`` looks for one value and ends ok if it was there. At
   the end every process makes a ``strong-read`` of all values. Every value that was read or acknowledged is in some
-  strong read, and all strong reads agree.
+  strong read, and all strong reads agree. No read of either kind has the value of a write that failed.
 - *adya-g2*: two transactions insert into two tables, each only if a predicate finds no row of this key in either one.
   At most one insert per key succeeds. If both succeeded, each one missed the other's row.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from assay.checkers.times import format_seconds
 from assay.checkers.workload_checks.visibility import freeze
@@ -86,16 +86,31 @@ def _may_write(one: Completed) -> bool:
 
 
 def _check_rows(result: WorkloadResult, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed]) -> None:
+    failed = _find_failed_writes(ones)
+    last = max((read.ret or read.call for read in reads), default=-1)
+    result.count_claims(DIRTY_READ, (one.call < last for one in failed.values()))
+    _find_dirty_reads(result, key, failed, ((read, list_elements(read.completion.result)) for read in reads))
+
+
+def _find_failed_writes(ones: Sequence[Completed]) -> dict[object, Completed]:
+    """Returns the failed write of each value that no other write can have left."""
     writes = [one for one in ones if one.operation.f == "write"]
     failed = {freeze(one.operation.argument): one for one in writes if one.completion.outcome is Outcome.FAIL}
     for one in writes:
         if one.completion.outcome is not Outcome.FAIL:
             failed.pop(freeze(one.operation.argument), None)  # another write of this value may have succeeded
-    last = max((read.ret or read.call for read in reads), default=-1)
-    result.count_claims(DIRTY_READ, (one.call < last for one in failed.values()))
-    for read in reads:
-        rows = list_elements(read.completion.result)
-        dirty = [value for value in dict.fromkeys(map(freeze, rows)) if value in failed]
+    return failed
+
+
+def _find_dirty_reads(
+    result: WorkloadResult,
+    key: str | None,
+    failed: Mapping[object, Completed],
+    reads: Iterable[tuple[Completed, Sequence[Any]]],
+) -> None:
+    """Looks for values of failed writes. ``reads``: each read with the values that it shows."""
+    for read, values in reads:
+        dirty = [value for value in dict.fromkeys(map(freeze, values)) if value in failed]
         if dirty:
             writer = failed[dirty[0]]
             result.add_finding(
@@ -118,12 +133,18 @@ def _check_strong_reads(
     in_some, in_all = set().union(*sets), set(sets[0]).intersection(*sets[1:])
     first = min(strong, key=lambda one: one.call)
     seen: dict[object, Completed] = {}
-    for read in reads:
-        value = read.operation.argument if read.completion.result is None else read.completion.result
+    sought = [
+        (read, read.operation.argument if read.completion.result is None else read.completion.result) for read in reads
+    ]
+    for read, value in sought:
         seen.setdefault(freeze(value), read)
+    shown = [*((read, [value]) for read, value in sought), *((one, one.completion.result) for one in strong)]
+    failed = _find_failed_writes(ones)
+    _find_dirty_reads(result, key, failed, shown)
+    unconfirmed = {value: read for value, read in seen.items() if value not in failed}
     result.count_claims(DIRTY_READ, [True] * len(seen))
     acked = {freeze(one.operation.argument): one for one in select_ok(ones, "write")}
-    for anomaly, values, verb in ((DIRTY_READ, seen, "read"), (LOST_INSERT, acked, "acknowledged")):
+    for anomaly, values, verb in ((DIRTY_READ, unconfirmed, "read"), (LOST_INSERT, acked, "acknowledged")):
         for value, one in values.items():
             if value not in in_some:
                 result.add_finding(

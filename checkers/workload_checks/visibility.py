@@ -2,7 +2,8 @@
 
 - *causal-reverse* and *comments*: values are written once. A read returns all values that are there. If it shows a
   value, it must show every value whose write had been acknowledged before that value's write was called. It is enough
-  to test this for the shown value whose write was called last.
+  to test this for the shown value whose write was called last. A read shows no value whose write failed, and none whose
+  write was not called before the read returned.
 - *sequential*: one process inserts the parts of a series one after another. A read looks for the parts in reverse
   order, the last part first. If it finds a part, it must also find all parts for which it looks afterwards, because
   they were inserted before.
@@ -33,6 +34,8 @@ from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Outcome
 
 CAUSAL_REVERSE = "causal-reverse"
+FAILED_WRITE = "failed-write-read"
+UNWRITTEN = "unwritten-read"
 NONSEQUENTIAL = "nonsequential-read"
 NONCAUSAL = "noncausal-read"
 INIT = "init"
@@ -40,7 +43,10 @@ INIT = "init"
 
 
 def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
-    """Judges each read: with a value, it shows all values that had been acknowledged before that value's write."""
+    """Judges each read: with a value, it shows all values that had been acknowledged before that value's write.
+
+    Values of failed writes, and values that no write can have left by then, are findings as well.
+    """
     result = WorkloadResult()
     total = 0
     for key, ones in group_by_key(operations).items():
@@ -57,6 +63,7 @@ def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
         rank = {value: number for number, (_, value) in enumerate(acked)}
         reads = select_ok(ones, "read")
         total += len(reads)
+        _check_origins(result, key, ones, reads)
         for read in reads:
             shown = {freeze(value) for value in read.completion.result}
             known = [writes[value] for value in shown if value in writes]
@@ -80,8 +87,50 @@ def check_causal_reverse(operations: Sequence[Completed]) -> WorkloadResult:
                 )
     if not total:
         result.doubts.append("nothing was ever read")
-    result.examined = {CAUSAL_REVERSE: total}
+    result.examined = dict.fromkeys((CAUSAL_REVERSE, FAILED_WRITE, UNWRITTEN), total)
     return result
+
+
+def _check_origins(
+    result: WorkloadResult, key: str | None, ones: Sequence[Completed], reads: Sequence[Completed]
+) -> None:
+    """Looks for reads of values whose writes all failed, or whose first write was not called before they returned."""
+    writes = sorted((one for one in ones if one.operation.f == "write"), key=lambda one: one.call, reverse=True)
+    called = {freeze(one.operation.argument): one for one in writes if one.completion.outcome is not Outcome.FAIL}
+    failed = {freeze(one.operation.argument): one for one in writes if one.completion.outcome is Outcome.FAIL}
+    failed = {value: one for value, one in failed.items() if value not in called}
+    last = max((read.ret or read.call for read in reads), default=-1)
+    result.count_claims(FAILED_WRITE, (one.call < last for one in failed.values()))
+    result.count_claims(UNWRITTEN, [True] * len(reads) if writes else [])
+    for read in reads:
+        ret = read.call if read.ret is None else read.ret
+        wrong = [
+            value
+            for value in dict.fromkeys(map(freeze, read.completion.result))
+            if value not in called or called[value].call > ret
+        ]
+        shows = f"{name_object(key)}: the read by operation {read.index}, called at {format_seconds(read.call)}, shows "
+        aborted = [value for value in wrong if value in failed]
+        if aborted:
+            writer = failed[aborted[0]]
+            result.add_finding(
+                FAILED_WRITE,
+                key,
+                f"{shows}{describe_some(aborted)}, but the write of {aborted[0]} by operation {writer.index} had "
+                "failed.",
+                [writer, read],
+            )
+        unwritten = [value for value in wrong if value not in failed]
+        if unwritten:
+            later = called.get(unwritten[0])
+            why = (
+                f"{unwritten[0]} was never written"
+                if later is None
+                else f"the write of {unwritten[0]} by operation {later.index} was not called until "
+                f"{format_seconds(later.call)}"
+            )
+            involved = [read] if later is None else [later, read]
+            result.add_finding(UNWRITTEN, key, f"{shows}{describe_some(unwritten)}, but {why}.", involved)
 
 
 def check_sequential(operations: Sequence[Completed]) -> WorkloadResult:

@@ -286,7 +286,7 @@ TABLE: Final = (
     ),
     Workload(
         "causal-reverse",
-        "A read that shows a write shows every write that was acknowledged before its call.",
+        "A read that shows a write shows every write that was acknowledged before its call, and no write that failed.",
         "`:write` of a value, `:read` of all values",
         check="causal-reverse",
     ),

@@ -309,6 +309,34 @@ VISIBILITY: dict[str, Case] = {
     "two writes at once": (
         "causal-reverse", during((0, "", "write", "1"), done(2, "write", "2"), "1") + read("[2]"), [], PASS,
     ),
+    "a write that failed is seen": (
+        "causal-reverse", [*done(0, "write", "1"), *done(0, "write", "2", type="fail"), *read("[1 2]")], [],
+        fail("failed-write-read"),
+    ),
+    "only a write that failed is seen": (
+        "causal-reverse", [*done(0, "write", "1"), *done(0, "write", "2", type="fail"), *read("[2]")], [],
+        fail("failed-write-read"),
+    ),
+    "a write that failed is not seen": (
+        "causal-reverse", [*done(0, "write", "1"), *done(0, "write", "2", type="fail"), *read("[1]")], [], PASS,
+    ),
+    "a write that failed is repeated and seen": (
+        "causal-reverse",
+        [*done(0, "write", "1"), *done(0, "write", "2", type="fail"), *done(0, "write", "2"), *read("[1 2]")], [], PASS,
+    ),
+    "a write of unknown outcome is seen in a set": (
+        "causal-reverse", [*done(0, "write", "1"), *done(0, "write", "2", type="info"), *read("[1 2]", 1)], [], PASS,
+    ),
+    "a value that no one wrote": (
+        "causal-reverse", [*done(0, "write", "1"), *read("[1 3]")], [], fail("unwritten-read"),
+    ),
+    "a value that is written after the read": (
+        "causal-reverse", [*done(0, "write", "1"), *read("[1 3]"), *done(0, "write", "3")], [], fail("unwritten-read"),
+    ),
+    "a value that is written during the read": (
+        "causal-reverse",
+        [*done(0, "write", "1"), *during((2, "", "read", "nil"), done(0, "write", "3"), "[1 3]")], [], PASS,
+    ),
     "as Jepsen writes comments": (
         "comments",
         [*adds("[0 1]", "[0 2]", "[1 3]", f="write"), *read("[0 #{1 2}]", called="[0 nil]"),
@@ -434,6 +462,25 @@ PHENOMENA: dict[str, Case] = {
         "dirty-reads",
         [*adds(1, f="write"), *adds(2, f="write", type="info"), *read("2", called="2"),
          *read("#{1}", f="strong-read"), *read("#{1}", 2, f="strong-read")],
+        [], fail("dirty-read"),
+    ),
+    "a failed write that strong reads show": (
+        "dirty-reads",
+        [*adds(1, f="write"), *adds(2, f="write", type="fail"), *read("#{1 2}", f="strong-read")], [],
+        fail("dirty-read"),
+    ),
+    "a failed write that no strong read shows": (
+        "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="fail"), *read("#{1}", f="strong-read")], [],
+        PASS,
+    ),
+    "a write of unknown outcome that strong reads show": (
+        "dirty-reads", [*adds(1, f="write"), *adds(2, f="write", type="info"), *read("#{1 2}", 1, f="strong-read")], [],
+        PASS,
+    ),
+    "a failed write that was read": (
+        "dirty-reads",
+        [*adds(1, f="write"), *adds(2, f="write", type="fail"), *read("2", called="2"),
+         *read("#{1}", f="strong-read")],
         [], fail("dirty-read"),
     ),
     "as Jepsen writes strong reads": (
