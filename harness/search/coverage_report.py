@@ -12,13 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from assay.harness.core.files import read_json, write_atomically
 from assay.harness.run.store import to_safe_name
-from assay.harness.search.code_coverage.coverage_file import ModuleCoverage, merge_searches
+from assay.harness.search.code_coverage.coverage_file import Count, ModuleCoverage, merge_searches
 
 SEARCHES: Final = "searches"
 """The folder of the store that holds the reports."""
@@ -41,13 +41,13 @@ class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
 
     test: str
     started: str
-    seconds: float
-    examples: int
-    verdicts: dict[str, int]
-    states: dict[str, int]
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    examples: Count
+    verdicts: dict[str, Count]
+    states: dict[str, Count]
     events: tuple[str, ...]
     faults: tuple[str, ...]
-    searches: int = 1
+    searches: Count = 1
     code: tuple[ModuleCoverage, ...] = ()
     """Lines and branches of the system; empty if they were not counted."""
 

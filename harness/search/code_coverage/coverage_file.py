@@ -3,6 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
 
 import msgspec
 
@@ -10,17 +11,32 @@ from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.code_coverage.points import FunctionPoints, Point
 from assay.harness.search.code_coverage.source import LoadedFunctions, SourceModule, find_loaded
 
+MOST: Final = 2**53
+"""The greatest number of a report. Floats hold all whole numbers up to it."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+
 
 class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Coverage of one function: the numbers of lines and branches, and those never reached."""
+    """Coverage of one function: the numbers of lines and branches, and those never reached.
+
+    Raises ``ValueError`` if more were missed than there are.
+    """
 
     name: str
-    first: int
-    last: int
-    lines: int
-    branches: int
-    missed_lines: tuple[int, ...] = ()
-    missed_branches: tuple[tuple[int, bool], ...] = ()
+    first: Count
+    last: Count
+    lines: Count
+    branches: Count
+    missed_lines: tuple[Count, ...] = ()
+    missed_branches: tuple[tuple[Count, bool], ...] = ()
+
+    def __post_init__(self) -> None:
+        for nouns, count, missed in (
+            ("lines", self.lines, self.missed_lines),
+            ("branches", self.branches, self.missed_branches),
+        ):
+            if len(missed) > count:
+                raise ValueError(f"{len(missed)} {nouns} of {self.name} were missed, but the function has {count}")
 
     @property
     def uncalled(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -133,3 +134,50 @@ def test_where_there_is_nothing_that_is_said(
     assert main(["search", "show", str(tmp_path)]) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert ("--explore=10min" if content is None else "x.json is no coverage report of a search") in error
+
+
+FUNCTION = {"name": "start", "first": 1, "last": 3, "lines": 2, "branches": 1}
+DAMAGED: dict[str, tuple[dict[str, object], str]] = {
+    "a count of 400 digits": ({"examples": 10**400}, "$.examples"),
+    "a verdict of 400 digits": ({"verdicts": {"pass": 10**400}}, "$.verdicts[...]"),
+    "a negative count": ({"states": {"elected x1": -1}}, "$.states[...]"),
+    "a negative time": ({"seconds": -1}, "$.seconds"),
+    "lines of 400 digits": (FUNCTION | {"lines": 10**400}, "functions[0].lines"),
+    "negative lines": (FUNCTION | {"lines": -1}, "functions[0].lines"),
+    "more missed lines than lines": (FUNCTION | {"missed_lines": [1, 2, 3]}, "3 lines of start were missed"),
+    "more missed branches than branches": (
+        FUNCTION | {"missed_branches": [[1, True], [1, False]]}, "2 branches of start were missed",
+    ),
+}  # fmt: skip
+
+
+def write_changed(folder: Path, change: dict[str, object]) -> None:
+    """Writes a report with changed fields, or with a changed function if ``change`` has a name."""
+    report = msgspec.to_builtins(one())
+    if "name" in change:
+        report["code"] = [{"file": "a.py", "digest": "0", "loaded": True, "functions": [change]}]
+    else:
+        report |= change
+    (folder / "searches").mkdir()
+    (folder / "searches" / "x.json").write_text(json.dumps(report))
+
+
+@pytest.mark.parametrize(("change", "words"), DAMAGED.values(), ids=DAMAGED)
+def test_impossible_numbers_of_a_report_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, object], words: str
+) -> None:
+    write_changed(tmp_path, change)
+    assert main(["search", "show", str(tmp_path)]) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "x.json is no coverage report of a search" in error
+    assert words in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("change", [FUNCTION | {"missed_lines": [1, 2]}, {"examples": 2**53}, {"seconds": 0}])
+def test_extreme_numbers_of_a_report_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, object]
+) -> None:
+    write_changed(tmp_path, change)
+    assert main(["search", "show", str(tmp_path)]) == ExitCode.PASS
+    assert TEST in capsys.readouterr().out
