@@ -50,6 +50,10 @@ def _orders_sessions(request: CheckRequest) -> bool:
     return request.level is not None and find_level(request.level).orders_sessions
 
 
+def _has_lists(request: CheckRequest) -> bool:
+    return request.workload is not None and BY_NAME[request.workload].has_lists
+
+
 EffectMaker = Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]
 
 EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
@@ -60,7 +64,11 @@ EFFECT_MAKERS: Final[Mapping[str, EffectMaker]] = {
     "set-full": lambda done, request: make_set_effects(done, final_only=False, allows_stale=not request.linearizable),
     "total-queue": lambda done, request: make_queue_effects(done, drained=True),
     "transactions": lambda done, request: effects.make_transaction_effects(
-        done, request.initial, all_reads=request.all_reads, by_session=_orders_sessions(request)
+        done,
+        request.initial,
+        all_reads=request.all_reads,
+        by_session=_orders_sessions(request),
+        has_lists=_has_lists(request),
     ),
     "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -28,9 +28,6 @@ from assay.harness.stored.request import CheckRequest
 from assay.harness.stored.transaction_reads import is_read, keep_known_reads, list_micros, name_key
 from assay.harness.stored.workload_table import BY_NAME
 
-LISTS: Final = ("list-append", "append")
-"""The workloads whose values are lists."""
-
 
 def verify(certificate: Mapping[str, Any], path: Path) -> tuple[str | None, int]:
     """Returns why the certificate does not show its level for the history at ``path``, or None, and its transactions.
@@ -48,7 +45,7 @@ def verify(certificate: Mapping[str, Any], path: Path) -> tuple[str | None, int]
     done = [to_completed(row) for row in separate_processes(ops).to_pylist()]
     separate, _ = separate_keys(done, by_session=find_level(certificate["level"]).orders_sessions)
     values = read_initial_values(request.initial)
-    has_lists = request.workload in LISTS
+    has_lists = BY_NAME[request.workload].has_lists
     operations = {one.index: _to_operation(one, all_reads=request.all_reads, has_lists=has_lists) for one in separate}
     if not any(one.outcome == Outcome.OK.value for one in operations.values()):
         return "no transaction succeeded, so an order shows nothing", count

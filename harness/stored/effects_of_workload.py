@@ -280,12 +280,17 @@ def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
 
 
 def make_transaction_effects(
-    done: Sequence[Completed], initial: Sequence[str] = (), *, all_reads: bool = False, by_session: bool = False
+    done: Sequence[Completed],
+    initial: Sequence[str] = (),
+    *,
+    has_lists: bool,
+    all_reads: bool = False,
+    by_session: bool = False,
 ) -> WorkloadEffects:
     """Makes the effects of lists or registers, under any operation name. Raises ``HistoryError`` for other values.
 
-    ``initial``: the values of ``--initial``. ``all_reads``: whether reads of failed and unknown transactions count.
-    ``by_session``: whether the level orders the transactions of a process.
+    ``has_lists``: whether all objects are lists. ``initial``: the values of ``--initial``. ``all_reads``: whether reads
+    of failed and unknown transactions count. ``by_session``: whether the level orders the transactions of a process.
     """
     _require_names(done)
     done, sessions = separate_keys(done, by_session=by_session)
@@ -296,7 +301,7 @@ def make_transaction_effects(
         done = [one if is_ok(one, one.operation.f) else _without_result(one) for one in done]
     if initial:
         done, doubts = apply_initial_values(done, read_initial_values(initial))
-    numbered, names = number_elements(done)
+    numbered, names = number_elements(done, reads_lists=has_lists)
     try:
         return WorkloadEffects(
             [

@@ -14,7 +14,6 @@ from assay.harness.foreign import to_edn
 
 FIRST: Final = 7_000_000_000_000_000_000
 """The number of the first value. All numbers from here on have 19 digits, so texts can be searched for them."""
-_APPEND: Final = ("append", {"keyword": "append"})
 _READS: Final = ("r", {"keyword": "r"})
 """The verb of a read, as text and as a keyword."""
 
@@ -40,19 +39,13 @@ class ElementNumbers:
         return number
 
 
-def number_elements(done: Sequence[Completed]) -> tuple[list[Completed], Mapping[int, str]]:
+def number_elements(done: Sequence[Completed], *, reads_lists: bool) -> tuple[list[Completed], Mapping[int, str]]:
     """Returns copies of transactions in which every element is an integer or null, and the name of each new number.
 
-    If any micro-operation appends, reads return lists of elements.
+    ``reads_lists``: whether a read returns a list of elements.
     """
-    numbers = _TransactionElements(reads_lists=any(_appends(one.operation.argument) for one in done))
+    numbers = _TransactionElements(reads_lists=reads_lists)
     return numbers.encode(done), numbers.names
-
-
-def _appends(micros: Any) -> bool:
-    return isinstance(micros, list) and any(
-        isinstance(micro, list) and micro[:1] and micro[0] in _APPEND for micro in micros
-    )
 
 
 class _TransactionElements(ElementNumbers):

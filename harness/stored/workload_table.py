@@ -56,6 +56,8 @@ class Workload:
     """Whether the checks read real time even if it is not asked for."""
     has_vectors: bool = False
     """Whether a vector of two is a plain value, and not a key with its value, unless ``--keys=tuples`` is given."""
+    has_lists: bool = False
+    """Whether the objects of transactions are lists, and no registers."""
     options: tuple[str, ...] = ()
     """Options that apply to the workload."""
 
@@ -173,6 +175,7 @@ TABLE: Final = (
         effects="transactions",
         uses_time=False,
         has_vectors=True,
+        has_lists=True,
         options=(*_TXN_ORDER, ALL_READS),
     ),
     Workload(
@@ -182,6 +185,7 @@ TABLE: Final = (
         effects="transactions",
         uses_time=False,
         has_vectors=True,
+        has_lists=True,
         options=(*_TXN_ORDER, ALL_READS),
     ),
     Workload(

@@ -676,6 +676,23 @@ SNAPSHOT = "--level=snapshot-isolation"
 INITIAL_READS: dict[str, Case] = {
     "write skew of initial values": ("rw-register", skew("nil", "w"), ["--level=serializable"], fail("G2-item")),
     "it is allowed": ("rw-register", skew("nil", "w"), [SNAPSHOT], PASS),
+    "a list that no one appends to": (
+        "list-append", [*done(0, "txn", "[[:r 1 nil]]", "[[:r 1 []]]"), *done(1, "txn", "[[:r 1 nil]]")], [],
+        ("unknown", {}),  # no check of lists had an element
+    ),
+    "an element that no one appends": (
+        "list-append", done(0, "txn", "[[:r 1 nil]]", "[[:r 1 [7]]]"), [], fail("garbage-read"),
+    ),
+    "a list that no one appends to, at a level": (
+        "append", done(0, "txn", "[[:r 1 nil]]", "[[:r 1 []]]"), ["--level=serializable"], PASS,
+    ),
+    "a register whose value is an empty vector": (
+        "rw-register", [*done(0, "txn", "[[:w 1 []]]"), *done(1, "txn", "[[:r 1 nil]]", "[[:r 1 []]]")],
+        ["--level=serializable"], PASS,
+    ),
+    "a register with an empty vector that no one wrote": (
+        "rw-register", done(1, "txn", "[[:r 1 nil]]", "[[:r 1 []]]"), ["--level=serializable"], fail("garbage-read"),
+    ),
     "write skew of empty lists": ("list-append", skew("[]", "append"), ["--level=serializable"], fail("G2-item")),
     "it is allowed, too": ("list-append", skew("[]", "append"), [SNAPSHOT], PASS),
 }  # fmt: skip
