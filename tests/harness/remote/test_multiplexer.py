@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.remote.multiplexer import HEADER, MAX_FRAME, Accept, ByteWriter, Multiplexer
+from assay.harness.remote.multiplexer import HEADER, MAX_FRAME, WINDOW, Accept, ByteWriter, Multiplexer
 
 from helpers.examples import some_of
 
@@ -186,6 +186,114 @@ def test_frames_arrive_however_the_carrying_pair_cuts_them(
 
     arrived = asyncio.run(main())
     assert arrived == {number: b"".join(part for to, part in frames if to == number) for number in (1, 2, 3)}
+
+
+async def send_without_end(writer: ByteWriter, sent: list[int]) -> None:
+    while True:
+        writer.write(b"x" * 4096)
+        await writer.drain()
+        sent[0] += 4096
+        await asyncio.sleep(0)
+
+
+MOST_ON_THE_WAY = 4 << 20
+"""Bytes that the window, the sockets and the transports may hold."""
+
+
+@pytest.mark.parametrize("far_sends", [False, True])
+def test_a_sender_that_is_faster_than_its_receiver_is_paused_and_delays_no_other(far_sends: bool) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        try:
+            near = [pair.near.open_connection() for _ in range(2)]
+            for number, (_, writer) in enumerate(near):
+                writer.write(bytes([number]))
+            far = [await pair.accepted.get() for _ in range(2)]
+            for reader, _ in far:
+                await reader.readexactly(1)
+            senders, receivers = (far, near) if far_sends else (near, far)
+            sent = [0]
+            sending = asyncio.ensure_future(send_without_end(senders[0][1], sent))
+            before = -1
+            while sent[0] > before:
+                before = sent[0]
+                await asyncio.sleep(0.3)
+            assert WINDOW < sent[0] < MOST_ON_THE_WAY
+            for number in range(100):  # the other connection goes on, in both directions
+                senders[1][1].write(b"%3d" % number)
+                await asyncio.wait_for(senders[1][1].drain(), 10)
+                assert await asyncio.wait_for(receivers[1][0].readexactly(3), 10) == b"%3d" % number
+                receivers[1][1].write(b"%3d" % number)
+                assert await asyncio.wait_for(senders[1][0].readexactly(3), 10) == b"%3d" % number
+            assert sent[0] == before
+            read = 0
+            while read < 3 * MOST_ON_THE_WAY:  # the receiver reads again
+                read += len(await asyncio.wait_for(receivers[0][0].read(1 << 16), 10))
+            assert read - MOST_ON_THE_WAY < sent[0] < read + MOST_ON_THE_WAY
+            sending.cancel()
+        finally:
+            await pair.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["a line", "exactly"])
+def test_one_read_may_take_more_than_the_window(how: str) -> None:
+    size = 20 * WINDOW
+
+    async def main() -> None:
+        pair = await Pair().open()
+        try:
+            _, writer = pair.near.open_connection()
+            writer.write(b"first\n")
+            reader, _ = await pair.accepted.get()
+            assert await reader.readline() == b"first\n"
+
+            async def send() -> None:
+                for _ in range(size // 4096):
+                    writer.write(b"x" * 4096)
+                    await writer.drain()
+                writer.write(b"\nrest")
+                await writer.drain()
+                writer.close()
+
+            sending = asyncio.ensure_future(send())
+            await asyncio.sleep(0.2)
+            reading = reader.readline() if how == "a line" else reader.readexactly(size + 1)
+            assert await asyncio.wait_for(reading, 30) == b"x" * size + b"\n"
+            assert await asyncio.wait_for(reader.read(), 10) == b"rest"
+            await sending
+        finally:
+            await pair.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["the receiver closes", "the pair ends"])
+def test_a_paused_sender_does_not_wait_for_a_receiver_that_is_gone(how: str) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        near_reader, near = pair.near.open_connection()
+        near.write(b"x")
+        _, far = await pair.accepted.get()
+        for _ in range(3 * WINDOW // MAX_FRAME):
+            far.write(b"x" * MAX_FRAME)
+            await asyncio.sleep(0.01)
+        draining = asyncio.ensure_future(far.drain())
+        await asyncio.sleep(0.1)
+        assert not draining.done()
+        if how == "the receiver closes":
+            near.close()
+            await asyncio.wait_for(draining, 10)
+            far.close()
+            assert await asyncio.wait_for(near_reader.read(), 10) == b"x" * 3 * WINDOW
+            await pair.close()
+            return
+        await pair.close()
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(draining, 10)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("ends", [False, True])
