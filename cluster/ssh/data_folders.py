@@ -7,9 +7,12 @@ import re
 import shlex
 from collections.abc import Collection
 from pathlib import PurePosixPath
+from typing import Final
 
 SUFFIX = ".assay-copy"
 """The copy's path is that of the folder with this suffix."""
+MOUNTS: Final = "/proc/self/mountinfo"
+MOUNT_INSIDE: Final = 26
 
 
 def undo_copy(folder: str) -> list[str]:
@@ -27,13 +30,30 @@ def contents_command(folder: str, kept: Collection[str] = ()) -> str:
 
 
 def remove_command(folder: str, kept: Collection[str] = ()) -> str:
-    """Returns the command that removes everything except the files ``kept`` and their parent folders."""
+    """Returns the command that removes everything except the files ``kept`` and their parent folders.
+
+    It removes nothing, and exits with ``MOUNT_INSIDE``, if something is mounted inside of the folder.
+    """
     quoted = shlex.quote(folder)
-    if not kept:
-        return f"[ ! -d {quoted} ] || {{ find {quoted}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {quoted}; }}"
-    parents = {str(parent) for path in kept for parent in PurePosixPath(path).parents}
-    exclusions = _find_exclusions({*kept, *parents})
-    return f"[ ! -d {quoted} ] || {{ find {quoted} -mindepth 1 -depth {exclusions} -delete && sync -f {quoted}; }}"
+    remove = f"find {quoted}/. ! -name . -prune -exec rm -rf {{}} +"
+    if kept:
+        parents = {str(parent) for path in kept for parent in PurePosixPath(path).parents}
+        remove = f"find {quoted} -mindepth 1 -depth {_find_exclusions({*kept, *parents})} -delete"
+    return f"[ ! -d {quoted} ] || {{ {_exit_at_mounts(folder)}; {remove} && sync -f {quoted}; }}"
+
+
+def _exit_at_mounts(folder: str) -> str:
+    """Returns the command that ends the shell before files are deleted that are mounted inside of the folder.
+
+    They are not the system's data. The folder itself may be a mount, such as a separate disk.
+    """
+    said = f"is mounted inside of {folder}, so nothing is deleted there: unmount it"
+    return (
+        f"real=$(cd -- {shlex.quote(folder)} && pwd -P) || exit; "
+        "while read -r _ _ _ _ point _; do point=$(printf '%b' \"$point\"); "
+        f'case $point in "$real"/*) printf "%s %s\\n" "$point" {shlex.quote(said)} >&2; exit {MOUNT_INSIDE};; esac; '
+        f"done < {MOUNTS} || exit"
+    )
 
 
 def copy_command(folder: str, kept: Collection[str] = ()) -> str:

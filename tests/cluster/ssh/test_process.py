@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -259,3 +260,48 @@ def test_a_rollback_makes_a_data_folder_that_the_process_has_removed(tmp_path: P
     assert (folder / "file").read_text() == "kept"
     shell(data_folders.remove_command(str(folder)))
     assert list(folder.iterdir()) == []
+
+
+def run_with_mount(place: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command while a file system with the file ``precious`` is mounted at ``place``."""
+    mounted = f"mount -t tmpfs none {shlex.quote(str(place))}"
+    script = (
+        f"{mounted} || exit 99; cd {shlex.quote(str(place))} && touch precious\n({command})\ncode=$?; ls; exit $code"
+    )
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or done.returncode == 99:
+        pytest.skip("this machine cannot mount in a namespace of its own")
+    return done
+
+
+@pytest.mark.parametrize("kept", [(), ("lock",)])
+@pytest.mark.parametrize("what", ["wipe", "rollback"])
+@pytest.mark.parametrize("name", ["inside", "with space"])
+def test_a_fault_deletes_nothing_that_was_mounted_inside_of_a_data_folder(
+    tmp_path: Path, what: str, kept: tuple[str, ...], name: str
+) -> None:
+    folder = tmp_path / "data"
+    (folder / "deep" / name).mkdir(parents=True)
+    (folder / "file").write_text("kept")
+    shell(data_folders.copy_command(str(folder)))
+    locks = [f"{folder}/{one}" for one in kept]
+    command = (data_folders.remove_command if what == "wipe" else data_folders.restore_command)(str(folder), locks)
+    done = run_with_mount(folder / "deep" / name, command)
+    assert (done.returncode, done.stdout) == (data_folders.MOUNT_INSIDE, "precious\n")
+    assert done.stderr == (
+        f"{folder}/deep/{name} is mounted inside of {folder}, so nothing is deleted there: unmount it\n"
+    )
+    assert (folder / "file").read_text() == "kept"
+    shell(command)
+    assert (folder / "file").exists() == (what == "rollback"), "without the mount, the fault goes on"
+
+
+def test_a_data_folder_that_is_a_mount_itself_is_emptied(tmp_path: Path) -> None:
+    """It may be a separate disk. A neighbour whose name begins with that of the folder is not inside of it."""
+    (tmp_path / "data").mkdir()
+    command = data_folders.remove_command(str(tmp_path / "data"))
+    assert (done := run_with_mount(tmp_path / "data", command)).returncode == 0, done.stderr
+    assert done.stdout == ""
+    (tmp_path / "database").mkdir()
+    assert (done := run_with_mount(tmp_path / "database", command)).returncode == 0, done.stderr
+    assert done.stdout == "precious\n"
