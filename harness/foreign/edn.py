@@ -30,6 +30,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
@@ -45,6 +46,16 @@ time.
 """
 _EXACT: Final = Context(prec=LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Strips trailing zeros of a decimal, without rounding, because in Clojure 1.0M equals 1.00M (CLJ-1118)."""
+_INSTANT: Final = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:T(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?)?)?"
+    r"(?:Z|([-+])(\d\d):(\d\d))?",
+    re.ASCII,
+)
+"""An instant as Clojure reads it. All fields but the year may be missing."""
+_UUID: Final = re.compile(
+    r"([0-9a-f]{1,8})-([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9a-f]{1,12})", re.ASCII | re.IGNORECASE
+)
+"""A UUID as Java reads it: each part may lack zeros at its beginning."""
 MAX_INTERNED: Final = 10_000
 """Maximum number of keywords and symbols that are interned. A history repeats few of them."""
 
@@ -732,10 +743,41 @@ def _to_plain(value: Any) -> Any:
             return {"unreadable": text}
         case Map(pairs):
             return {"map": sorted(([_to_plain(key), _to_plain(one)] for key, one in pairs), key=_sort_key)}
+        case Tagged("inst", str(text)):
+            return {"#inst": _normalize_instant(text)}
+        case Tagged("uuid", str(text)):
+            return {"#uuid": _normalize_uuid(text)}
         case Tagged(tag, inner):
             return {f"#{tag}": _to_plain(inner)}
         case _:
             return value
+
+
+def _normalize_instant(text: str) -> str:
+    """Returns the spelling of an instant that Clojure prints, with as many digits of a second as are needed.
+
+    Text that denotes no instant is returned as it is.
+    """
+    if (match := _INSTANT.fullmatch(text)) is None:
+        return text
+    *fields, fraction, sign, hours, minutes = match.groups()
+    numbers = [int(field or least) for field, least in zip(fields, (1, 1, 1, 0, 0, 0), strict=True)]
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    try:
+        local = datetime(*numbers)  # type: ignore[arg-type]  # noqa: DTZ001 - the offset is subtracted below
+        instant = local + offset if sign == "-" else local - offset
+    except (ValueError, OverflowError):
+        return text
+    return f"{instant.isoformat()}.{(fraction or '').rstrip('0').ljust(3, '0')}-00:00"
+
+
+def _normalize_uuid(text: str) -> str:
+    """Returns the spelling of a UUID that Clojure prints. Text that denotes none is returned as it is."""
+    if (match := _UUID.fullmatch(text)) is None:
+        return text
+    return "-".join(
+        part.lower().rjust(width, "0") for part, width in zip(match.groups(), (8, 4, 4, 4, 12), strict=True)
+    )
 
 
 def _sort_elements(value: Set) -> list[Any]:

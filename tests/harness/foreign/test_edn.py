@@ -140,9 +140,14 @@ def test_every_notation() -> None:
         "0.0 -0.0",
         "1.0 1.00 1e0",
         f"{'7' * 40}M {'7' * 40}.0M",
+        '#inst "2020" #inst "2020-01-01T00:00Z" #inst "2020-01-01T00:00:00.000-00:00" #inst "2020-01-01T02:00+02:00"',
+        '#inst "2019-12-31T19:30:00.1200-04:30" #inst "2020-01-01T00:00:00.12Z"',
+        '#uuid "F81D4FAE-7DEC-11D0-A765-00A0C91E6BF6" #uuid "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"',
+        '#uuid "0-0-0-0-A" #uuid "00000000-0000-0000-0000-00000000000a"',
+        "#{[0.0 #{-0.0}]} #{[-0.0 #{0.0}]}",
     ],
 )
-def test_numbers_that_clojure_takes_for_equal_have_one_text(text: str) -> None:
+def test_values_that_clojure_takes_for_equal_have_one_text(text: str) -> None:
     assert len({to_json(value) for value in values(text)}) == 1
 
 
@@ -161,6 +166,14 @@ def test_numbers_that_clojure_takes_for_equal_have_one_text(text: str) -> None:
         "#{[1]} #{#{1}}",
         "{:set [1]} #{1}",
         '{"set" [1]} #{1}',
+        '#inst "2020-01-01T00:00:00Z" #inst "2020-01-01T00:00:00.000000001Z"',
+        '#inst "2020-01-01T00:00:00Z" #inst "2020-01-01T00:00:00+01:00"',
+        '#inst "2020-01-01T00:00:00Z" "2020-01-01T00:00:00.000-00:00"',
+        '#inst "2020-13" #inst "2020-14"',
+        '#inst "x" #inst "X"',
+        '#uuid "0-0-0-0-a" #uuid "0-0-0-0-b"',
+        '#uuid "x" #uuid "X"',
+        '#text "A" #text "a"',
     ],
 )
 def test_values_that_differ_have_texts_that_differ(text: str) -> None:
@@ -292,8 +305,8 @@ def test_any_text_is_read_or_refused_the_same_in_whichever_pieces(text: str, siz
     "text",
     [
         "nil", "true", "5", "1.5", "-9223372036854775809N", "1.5M", ":r", "foo", "\\a", "\\newline", '"a \\"b\\""',
-        "[[:r :x nil] [:append \"y\" 1]]", "{2 nil, :a [1 2]}", "#{1 [#{}] :a}", '#inst "2026"', "[]", "{}",
-        "1/3", "##Inf", "##-Inf", "##NaN", "@a",
+        "[[:r :x nil] [:append \"y\" 1]]", "{2 nil, :a [1 2]}", "#{1 [#{}] :a}", "[]", "{}",
+        '#inst "2026-01-01T00:00:00.000-00:00"', "1/3", "##Inf", "##-Inf", "##NaN", "@a",
     ],
 )  # fmt: skip
 def test_what_was_made_json_is_shown_as_edn_again(text: str) -> None:

@@ -206,3 +206,31 @@ def test_one_endless_operation_is_refused(
     (tmp_path / "h").write_text(text)
     with pytest.raises(MalformedError, match="line 1, column 1: this operation has more than 2000 characters"):
         read_history(tmp_path / "h", format, "register")
+
+
+EMPTY_LINE = gzip.compress(b"\n", mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_good"),
+    [
+        (b"", True),
+        (bytes(512), True),  # padding to whole blocks, as on tapes
+        (EMPTY_LINE, True),
+        (bytes(7) + EMPTY_LINE, True),
+        (b"garbage", False),
+        (bytes(512) + b"garbage", False),
+        (EMPTY_LINE[:-1], False),
+        (EMPTY_LINE[:5], False),
+    ],
+)
+def test_zeros_after_a_compressed_file_are_padding_and_all_else_is_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tail: bytes, is_good: bool
+) -> None:
+    """gzip(1) ignores zeros at the end, too, and takes several compressed files for one."""
+    path = tmp_path / "h.edn.gz"
+    path.write_bytes(gzip.compress(edn([*adds(1, 2), *done(1, "read", "nil", "3")]).encode()) + tail)
+    code = int(main(["check", str(path), "--workload=counter"]))
+    said = capsys.readouterr().err
+    assert ("the compressed file is damaged or cut short" in said) is not is_good
+    assert code == (0 if is_good else 64), said
