@@ -12,6 +12,9 @@ Some versions print this tuple with a tag. Most print a plain vector, which look
 In some workloads, a plain value may be a vector of two itself. There, every value is ``[k v]`` only if the value of the
 first call is tagged, or if this value does not fit its operation and its second element does.
 
+The operations of a lock may have any value, so both readings would fit: one lock, or a lock for each key. A lock that
+two clients hold would pass as two locks. So a first value without a tag that is a vector of two is an error there.
+
 For a later call that does not fit, an error asks the user for ``TUPLES`` or ``NONE``.
 """
 
@@ -42,10 +45,20 @@ class KeyMode(enum.StrEnum):
 class KeySplitter:
     """Splits values into key and value, consistently for a whole file."""
 
-    def __init__(self, path: Path, keys: KeyMode, fits: Callable[[str, Any], bool] | None = None) -> None:
-        """``fits(f, value)``: whether a value fits an operation; given only if plain values may be vectors of two."""
+    def __init__(
+        self,
+        path: Path,
+        keys: KeyMode,
+        may_be_pair: Callable[[str], bool],
+        fits: Callable[[str, Any], bool] | None = None,
+    ) -> None:
+        """``may_be_pair(f)``: whether a vector of two may be a value of an operation as well as a key with a value.
+
+        ``fits(f, value)``: whether a value fits an operation; given only if plain values may be vectors of two.
+        """
         self._path = path
         self._mode = keys
+        self._may_be_pair = may_be_pair
         self._fits = fits
         self._tuples: bool | None = {KeyMode.AUTO: None, KeyMode.TUPLES: True, KeyMode.NONE: False}[keys]
         """Whether values are ``[k v]``; None until the first call decides."""
@@ -53,6 +66,8 @@ class KeySplitter:
         """Whether the first call has a ``:key``; None before it."""
         self._first = TextPosition(1, 1)
         """The position of the first call."""
+        self._guessed = False
+        """Whether the first call decided without a tag that values are ``[k v]``."""
         self._names: dict[str, str] = {}
         """The exact key of each printed name, to reject two keys of one name."""
 
@@ -63,6 +78,9 @@ class KeySplitter:
             self._has_field, self._first = field, entry.place
             if self._tuples is None:
                 self._tuples = not field and self._begins_with_tuple(f, entry.value)
+                self._guessed = self._tuples and _is_pair(entry.value)
+                if self._guessed and self._may_be_pair(f):
+                    self._reject_guess(entry)
         if field != self._has_field:
             self._fail(entry, "has a :key" if field else "has no :key", "--keys=none, or remove calls without a :key")
         if field:
@@ -75,6 +93,19 @@ class KeySplitter:
         if not _is_pair(pair) or (f == CAS and not _is_pair(pair[1]) and self._mode is KeyMode.AUTO):
             self._fail(entry, f"has {to_source(entry.value)}, no tuple of key and value", "--keys=none")
         return self._make_name(entry, pair[0]), pair[1]
+
+    @property
+    def guessed_keys(self) -> int:
+        """The number of keys, if the first call decided without a tag that values are ``[k v]``; otherwise 0."""
+        return len(self._names) if self._guessed else 0
+
+    def _reject_guess(self, entry: Entry) -> None:
+        raise MalformedError(
+            self._path,
+            entry.place,
+            f"{to_source(entry.value)} may be a value of one lock, or the key of a lock with a value; use --keys=none "
+            "for one lock, or --keys=tuples for a lock for each key",
+        )
 
     def _begins_with_tuple(self, f: str, value: Any) -> bool:
         if self._fits is None:

@@ -82,7 +82,7 @@ class Pairing:
         self._path = path
         self._shapes = shapes
         self._model = model
-        self._splitter = KeySplitter(path, keys, self._fits if prefers_values else None)
+        self._splitter = KeySplitter(path, keys, self._may_be_pair, self._fits if prefers_values else None)
         self._refusals = refusals
         self._all_reads = all_reads
         self._only_operation = only_operation
@@ -124,6 +124,11 @@ class Pairing:
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def guessed_keys(self) -> int:
+        """The number of keys, if values without a tag were taken as ``[k v]`` without an option; otherwise 0."""
+        return self._splitter.guessed_keys
 
     @property
     def nemesis_count(self) -> int:
@@ -317,6 +322,11 @@ class Pairing:
         """Returns whether a value is the argument of an operation by itself, without a key."""
         shape = ANY if self._shapes is None else self._shapes.get(f)
         return shape is not None and shape.argument_fits(value)
+
+    def _may_be_pair(self, f: str) -> bool:
+        """Returns whether a vector of two may be a value of an operation, or a key with a value."""
+        shape = None if self._shapes is None else self._shapes.get(f)
+        return shape is not None and shape.may_be_pair
 
     def _contradict(self, call: _OpenCall, answered: Any, position: int) -> None:
         """Records an answer that contradicts its call. The operation stays one of unknown outcome."""

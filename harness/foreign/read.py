@@ -119,6 +119,8 @@ class ForeignHistory:
     """The number of operations that ended ok, including those with a contradictory answer."""
     comparable: int = 0
     """The number of answered operations whose form says what the answer must repeat."""
+    guessed_keys: int = 0
+    """The number of keys, if values without a tag were taken as ``[key value]`` without an option; otherwise 0."""
 
     @property
     def left_out(self) -> str:
@@ -135,7 +137,12 @@ class ForeignHistory:
             f"{count_noun(self.continued, 'operation')} came after one of unknown outcome in the same process, which "
             "may still take effect"
         )
-        return tuple(filter(None, (self.order.note, continued if self.continued else "", self.left_out)))
+        keys = (
+            f"values are read as [key value], with {count_noun(self.guessed_keys, 'key')}; --keys=none takes them as "
+            "plain values"
+        )
+        said = (self.order.note, keys if self.guessed_keys else "", continued if self.continued else "", self.left_out)
+        return tuple(filter(None, said))
 
 
 def read_history(
@@ -184,6 +191,7 @@ def read_history(
         pairing.fields,
         pairing.answered,
         pairing.comparable,
+        pairing.guessed_keys,
     )
 
 

@@ -151,6 +151,7 @@ class OperationShape:
     - ``nil_means_argument``: says, for the argument of a call, whether the result nil stands for this argument. So it
       is if the call reads nothing.
     - ``keeps_results``: operations that did not end ok may have results, which the check reads.
+    - ``may_be_pair``: a vector of two is a value as often as a key with a value, and both readings fit all operations.
     """
 
     argument_fits: Fits = _is_anything
@@ -162,6 +163,7 @@ class OperationShape:
     ignores_values: bool = False
     nil_means_argument: Fits = _is_never
     keeps_results: bool = False
+    may_be_pair: bool = False
 
     @property
     def ignores_answers(self) -> bool:
@@ -177,9 +179,9 @@ _APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string;
 """Appends to the string of a key. The ok completion may have the whole string after the append."""
 _PUT: Final = replace(_APPEND, allows=allow_echo)
 _REGISTER: Final = {"read": OperationShape(), "write": OperationShape(allows=allow_echo)}
-_MUTEX: Final = {"acquire": OperationShape(ignores_values=True), "release": OperationShape(ignores_values=True)}
+_MUTEX: Final = dict.fromkeys(("acquire", "release"), OperationShape(ignores_values=True, may_be_pair=True))
 _ENQUEUE_DEQUEUE: Final = {"enqueue": OperationShape(allows=allow_echo), "dequeue": OperationShape()}
-_LOCK: Final = {"acquire": OperationShape(), "release": OperationShape()}
+_LOCK: Final = dict.fromkeys(("acquire", "release"), OperationShape(may_be_pair=True))
 """Values name the client, the fence or the number of permits, if there are any."""
 
 MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
@@ -196,7 +198,7 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "reentrant-mutex": _LOCK,
     "fenced-mutex": _LOCK,
     "fenced-reentrant-mutex": _LOCK,
-    "lease-mutex": {**_LOCK, "renew": OperationShape()},
+    "lease-mutex": {**_LOCK, "renew": OperationShape(may_be_pair=True)},
     "semaphore": _LOCK,
     "owner-semaphore": _LOCK,
     "fifo-queue": _ENQUEUE_DEQUEUE,

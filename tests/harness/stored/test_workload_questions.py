@@ -4,6 +4,7 @@ original tool writes it."""
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.workload_checks.counters import find_reachable_sums
 from assay.checkers.workload_checks.workload_result import describe_some
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.foreign import ForeignFormat
 from assay.harness.stored.recognised_workload import recognise_workload
@@ -968,3 +970,58 @@ def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str]) -> Non
         main(["check", "h.edn", "--workload=setfull"])
     assert ended.value.code == 64
     assert "--workload=help lists them" in capsys.readouterr().err
+
+
+LOCK_KINDS = ["--workload=locks", "--workload=mutex", "--model=owner-mutex", "--model=mutex"]
+TWO_HOLDERS = [*done(0, "acquire", '["a" 1]'), *done(1, "acquire", '["b" 2]')]
+
+
+@pytest.mark.parametrize("kind", LOCK_KINDS)
+def test_two_holders_whose_values_are_vectors_of_two_do_not_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(TWO_HOLDERS))
+    assert main(["check", str(path), kind]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert 'line 1, column 1: `["a" 1]` may be a value of one lock, or the key of a lock with a value' in said
+    assert "use --keys=none for one lock, or --keys=tuples for a lock for each key" in said
+    assert main(["check", str(path), kind, "--keys=none"]) == ExitCode.FAIL
+    assert main(["check", str(path), kind, "--keys=tuples"]) == ExitCode.PASS
+
+
+def test_two_holders_in_a_json_file_do_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.json"
+    entries = [
+        {"process": process, "type": type, "f": "acquire", "value": [name, 1]}
+        for process, name in enumerate("ab")
+        for type in ("invoke", "ok")
+    ]
+    path.write_text(json.dumps(entries))
+    assert main(["check", str(path), "--workload=locks"]) == ExitCode.USAGE
+    assert "may be a value of one lock" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", LOCK_KINDS)
+def test_locks_under_tagged_keys_are_locks_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    path = tmp_path / "h.edn"
+    tagged = [
+        (process, type, f, value.replace("[", "#jepsen.independent.Tuple[")) for process, type, f, value in TWO_HOLDERS
+    ]
+    path.write_text(edn(tagged))
+    assert main(["check", str(path), kind]) == ExitCode.PASS
+    path.write_text(edn([(process, type, f, value.replace("b", "a")) for process, type, f, value in tagged]))
+    assert main(["check", str(path), kind]) == ExitCode.FAIL
+    assert "are read as [key value]" not in capsys.readouterr().out
+
+
+def test_the_number_of_keys_that_were_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn([*done(0, "write", "[1 5]"), *done(0, "write", "[2 5]"), *done(1, "read", "[2 nil]", "[2 5]")]))
+    note = "values are read as [key value], with 2 keys; --keys=none takes them as plain values"
+    assert main(["check", str(path), "--model=register"]) == ExitCode.PASS
+    assert note in capsys.readouterr().out
+    assert main(["check", str(path), "--model=register", "--keys=tuples"]) == ExitCode.PASS
+    assert "are read as" not in capsys.readouterr().out
