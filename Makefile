@@ -2,7 +2,7 @@
 SHELL := scripts/strict-bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test other-python other-environment nightly check docs docs-serve docs-tools duplicates arm64 docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
+.PHONY: help demo test other-python other-environment nightly check docs docs-serve docs-tools duplicates arm64 docker image packages venv compiled layer node browser npm compiler zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -28,14 +28,17 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 	else echo "assay: there is no report"; fi; exit $$status
 
 test:  ## every test but those marked long; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
-	@$(MAKE) -j3 venv layer compiled browser zookeeper clients node
-	@# Tests in containers mostly wait, so they run next to the others, one at a time; what they print comes last.
-	@status=0; printed=$$(mktemp); echo "assay: tests in containers, one at a time, next to all others ..."; \
+	@# The node image is made next to the tests that do without it. Tests in containers mostly wait, so they run next to
+	@# the others, one at a time; what they print comes last.
+	@status=0; printed=$$(mktemp); $(MAKE) layer & layer=$$!; \
+	$(MAKE) -j3 venv compiled browser zookeeper clients compiler || { kill $$layer 2>/dev/null; exit 1; }; \
+	$(BIN)/pytest tests -m "not docker and not long and not alone" -n $(WORKERS) --dist=worksteal -rs --durations=25 & others=$$!; \
+	trap 'kill -INT $$others 2>/dev/null; wait $$others; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
+	{ wait $$layer && $(MAKE) node; } || status=$$?; \
+	echo "assay: tests in containers, one at a time, next to all others ..."; \
 	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "(docker or alone) and not long" -rs --durations=25 \
-	  -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
-	trap 'kill -INT $$containers 2>/dev/null; wait $$containers; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
-	$(BIN)/pytest tests -m "not docker and not long and not alone" -n $(WORKERS) --dist=worksteal -rs --durations=25 || status=$$?; \
-	echo "assay: tests in containers: waiting for their end ..."; wait $$containers || status=$$?; \
+	  -p no:cacheprovider >"$$printed" 2>&1 || status=$$?; \
+	echo "assay: tests in containers: they have ended; waiting for the others ..."; wait $$others || status=$$?; \
 	cat "$$printed"; rm -f "$$printed"; exit $$status
 
 # The simulation replaces asyncio's loop, of which each Python has its own. The lower part of the product is enough for it.
@@ -142,7 +145,6 @@ $(COMPILED): $(READY)
 layer:
 	@if scripts/docker up && scripts/packages debootstrap && python3 cluster/docker/layer.py; then :; \
 	else echo "assay: no Docker cluster is possible here: the simulation serves instead"; fi
-	@scripts/packages compiler headers || true
 
 # The node image where there is an engine; made while `compiled` and others go on.
 node: venv layer
@@ -169,6 +171,9 @@ npm:
 	if npm install --silent --prefix $$folder --no-save --ignore-scripts --no-audit --no-fund $$packages; \
 	then echo "$$packages" > $$folder/.installed; echo "assay: npm: $$packages: installed, $$((SECONDS - began)) s"; \
 	else echo "assay: npm could not install: accessibility and workflows will not be checked"; fi
+
+compiler:
+	@scripts/packages compiler headers || true
 
 zookeeper:
 	@scripts/packages java zookeeper logging mkfs || true
