@@ -55,10 +55,9 @@ class Owner:
         """Returns whether the process may run on another machine, so that it is unknown here whether it is alive.
 
         ``machine``: its machine (:func:`read_machine`), empty if unknown. Without ids, only the boots are compared.
-        Then a process that ran here before a reboot looks like a process of another machine.
+        Then a process that ran here before a reboot looks like a process of another machine. Equal boots prove nothing
+        if the machines differ: containers have the boot of their host, but do not see each other's processes.
         """
-        if self.is_of_this_boot() and not self.boot.startswith(UNKNOWN_BOOT):
-            return False
         differs = is_other_machine(machine)
         return not self.is_of_this_boot() if differs is None else differs
 

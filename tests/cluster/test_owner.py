@@ -116,4 +116,15 @@ def test_a_copy_of_a_machine_is_another_machine(tmp_path: Path, monkeypatch: pyt
     other_boot = dataclasses.replace(owner.current_owner(), boot="another")
     machines = {"0123@here": False, "0123@copy": True, "4567@here": True, "0123": False, "4567": True, "": True}
     assert {machine: other_boot.may_be_elsewhere(machine) for machine in machines} == machines
-    assert not any(map(owner.current_owner().may_be_elsewhere, machines)), "a boot is of one machine"
+    of_this_boot = owner.current_owner()
+    assert {machine: of_this_boot.may_be_elsewhere(machine) for machine in machines} == machines | {"": False}
+
+
+def test_a_container_on_this_machine_is_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has this boot, but its process cannot be seen from here."""
+    (tmp_path / "id").write_text("0123\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "id")
+    unseen = dataclasses.replace(owner.current_owner(), pid=2**22 + 1)
+    assert not unseen.alive()
+    assert unseen.may_be_elsewhere("4567@container")
+    assert not unseen.may_be_elsewhere(owner.read_machine())
