@@ -21,6 +21,7 @@ may import it. In reading order:
 - ``resources``: the memory and the disk space of a run over time.
 - ``interpreter_status``: counts, exceptions and connection failures of a run.
 - ``transactions``: effects of transactions made of micro-operations.
+- ``plain_data``: the values that a history can hold, with one text for equal values.
 - ``printable``: text that is safe on a terminal.
 - ``failure_rate``: a failure probability with its confidence interval.
 - ``lazy_import``: modules that are loaded on first use.

@@ -103,7 +103,7 @@ def test_healing_reports_hosts_that_another_session_is_undoing(tmp_path: Path, m
     journal.append(RunOnHost(SshAddress("127.0.0.1", "u", "key", "host key"), ("touch", str(tmp_path / "undone"))))
     journal.close(finished=False)
     monkeypatch.setattr(leftovers, "hold_lock", lambda path: hold_lock(path, 0.1))
-    monkeypatch.setattr(leftovers.docker_engine, "is_answering", lambda: False)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     process = hold_elsewhere(tmp_path / "hosts.lock")
     try:
         report = leftovers.heal(state=tmp_path)
