@@ -20,14 +20,17 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.effect_recording import EffectRecorder, Recorder
 from assay.harness.core.generator.base import Generator, Source, as_generator, remaining_phases
 from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, Roster, iterate_bits
+from assay.harness.core.history.data_sets import OPS
+from assay.harness.core.history.plain_rows import RowChecker
 from assay.harness.core.interpreter_status import InterpreterStatus
-from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.harness.core.operation import Completed, Completion, Effect, Outcome, Phase
+from assay.harness.core.printable import represent
 from assay.harness.core.timestamps import NANOSECONDS, Stamps
 from assay.harness.core.worker import TIMEOUT, Worker, WorkerEnvironment, abandon_task
 
@@ -85,6 +88,36 @@ CANCEL_GRACE_NS = int(CANCEL_GRACE * NANOSECONDS)
 
 class GeneratorError(Exception):
     """A generator violated the protocol; the message says how."""
+
+
+def _has_plain_columns(answer: Invoke) -> bool:
+    """Returns quickly whether the history can store the operation. False: ``_require_plain_columns`` decides."""
+    operation, scheduled = answer.operation, answer.scheduled
+    f, key = operation.f, operation.key
+    return (
+        type(f) is str
+        and f.isascii()
+        and (key is None or (type(key) is str and key.isascii()))
+        and type(operation.phase) is Phase
+        and (scheduled is None or (type(scheduled) is int and 0 <= scheduled < 2**63))
+    )
+
+
+def _require_plain_columns(answer: Invoke) -> None:
+    """Raises ``GeneratorError`` for an operation that the history cannot store."""
+    operation = answer.operation
+    what = f"the operation {represent(operation)}"
+    try:
+        _CHECKER.find_conversions((operation.f, operation.key, operation.phase, answer.scheduled), what)
+    except (TypeError, ValueError) as error:
+        remedy = "" if isinstance(operation.key, str | None) else "; convert the key, as with str(key)"
+        raise GeneratorError(f"{error}{remedy}") from error
+    if operation.phase not in tuple(Phase):
+        raise GeneratorError(f"phase of {what} is {operation.phase!r}, none of {', '.join(Phase)}")
+
+
+_COLUMNS: Final = {column.name: column for column in OPS}
+_CHECKER: Final = RowChecker([_COLUMNS[name] for name in ("f", "key", "phase", "scheduled")])
 
 
 class Interpreter:
@@ -284,6 +317,8 @@ class Interpreter:
 
     def _invoke(self, answer: Invoke, now: int) -> None:
         number = answer.worker
+        if not _has_plain_columns(answer):
+            _require_plain_columns(answer)
         if not self._roster.occupy(number):
             raise GeneratorError(f"a generator answered {answer.operation} for worker {number}, which is not free")
         worker = self._workers[number]

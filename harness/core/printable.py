@@ -1,6 +1,7 @@
 """Makes text fit for one line of a terminal: no control characters, lists cut to some names, counts with a noun."""
 
 from collections.abc import Sequence
+from typing import Any
 
 
 def to_printable(text: str) -> str:
@@ -13,6 +14,14 @@ def to_printable(text: str) -> str:
 def to_encodable(text: str) -> str:
     """Escapes lone surrogates, which cannot be encoded as UTF-8 (``\\udc80``)."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def represent(value: Any) -> str:
+    """Returns the ``repr`` of a user's value, or its type if the ``repr`` raises an exception."""
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - user code, or a value that is nested too deep
+        return f"of type {type(value).__name__} ({type(error).__name__} in its repr)"
 
 
 def to_plain_line(error: Exception) -> str:

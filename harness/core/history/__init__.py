@@ -3,6 +3,7 @@
 - ``data_sets``: the six data sets, their columns, the kinds of effects, and the format number. ``schema``: the columns
   for Arrow.
 - ``rows``: the interface that a run records into, and conversion of rows to columns, without Arrow.
+- ``plain_rows``: checks that the values of a row have the types of their columns, when the row is recorded.
 - ``in_memory``: a history that is kept in memory.
 - ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``live_manifest``: the readable part of a history that is still being written.

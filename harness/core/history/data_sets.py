@@ -34,6 +34,10 @@ class HistoryError(Exception):
     """A history cannot be read or written. The message names the file, the reason and the remedy."""
 
 
+class LostRowsError(HistoryError):
+    """Rows could not be converted for a file. All other rows so far are kept. The message names the lost rows."""
+
+
 class Column(NamedTuple):
     """A column. ``type`` is a type name of Arrow; ``meaning`` is a clause in Markdown."""
 

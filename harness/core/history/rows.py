@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.harness.core.history.data_sets import DATA_SETS, EFFECTS, NODE_LISTS, OPS, HistoryError
+from assay.harness.core.history.plain_rows import RowChecker
 from assay.harness.core.operation import Completed, Effect
 from assay.harness.core.plain_data import NotPlainError, to_plain_data
 
@@ -138,7 +139,8 @@ class History(ABC):
         """Records one phase of a fault.
 
         ``columns`` are those of ``FAULTS``; the methods below take those of their data sets. A nullable column may be
-        omitted. Each raises ``HistoryError`` for an unknown column or a missing required one.
+        omitted. Each raises ``HistoryError`` for an unknown column, a missing required one, or a value that its column
+        does not take.
         """
         encoded = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
         self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": encoded})
@@ -164,10 +166,18 @@ class History(ABC):
             missing = ", ".join(sorted(required - columns.keys()))
             wrong = f"has no column {unknown}" if unknown else f"must have a value for {missing} in every row"
             raise HistoryError(f"{name} {wrong}; it has {', '.join(known)}")
-        self._row(name, tuple(map(columns.get, known)))
+        row, checker = tuple(map(columns.get, known)), _CHECKERS[name]
+        if not checker.is_plain(row):
+            try:
+                conversions = checker.find_conversions(row, f"a row of {name}")
+            except (TypeError, ValueError) as error:
+                raise HistoryError(str(error)) from error
+            row = tuple(map({**columns, **conversions}.get, known))
+        self._row(name, row)
 
 
 _COLUMN_NAMES: Final = {name: dict.fromkeys(columns.names) for name, columns in DATA_SETS.items()}
 _REQUIRED_COLUMNS: Final = {
     name: frozenset(column.name for column in columns if not column.nullable) for name, columns in DATA_SETS.items()
 }
+_CHECKERS: Final = {name: RowChecker(columns) for name, columns in DATA_SETS.items()}

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, FORMAT_KEY, HistoryError
+from assay.harness.core.printable import represent
 
 _TYPES = {"int64": pa.int64(), "int32": pa.int32(), "string": pa.string(), "bool": pa.bool_()}
 
@@ -23,7 +24,7 @@ OPS, EFFECTS = SCHEMAS["ops"], SCHEMAS["effects"]
 def _is_convertible(value: Any, kind: pa.DataType) -> bool:
     try:
         pa.array([value], kind)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - as in ``to_batch``
         return False
     return True
 
@@ -34,9 +35,9 @@ def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBa
     for field, column in zip(schema, columns, strict=True):
         try:
             array = pa.array(column, field.type)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:  # also UnicodeEncodeError
+        except Exception as error:
             wrong = next((value for value in column if not _is_convertible(value, field.type)), None)
-            which = "" if wrong is None else f", and one of its values is {str(wrong)[:80]}"
+            which = "" if wrong is None else f", and one of its values is {represent(wrong)[:80]}"
             raise HistoryError(f"column {field.name} of the history takes {field.type}{which}: {error}") from error
         if array.null_count and not field.nullable:
             raise HistoryError(f"column {field.name} of the history must have a value in every row")

@@ -7,6 +7,9 @@
 3. After ``seal_seconds``, at ``part_rows`` and at close the part is sealed: renamed into the folder. A reader never
    sees a partial file, and a killed harness loses only the rows since the last seal.
 4. At each seal, a manifest lists the files that readers may read during the run (``live_manifest``).
+5. If rows cannot be converted, all other rows are sealed at once, and the history can never be marked as complete. An
+   operation with an effect of the kind ``UNRECORDED`` stands for the lost rows, so that no check blames the system for
+   their absence.
 
 Effects are sealed before their operations. Data survives the death of the process, not of the machine: nothing is
 fsynced.
@@ -21,7 +24,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -33,13 +36,16 @@ from assay.harness.core.history.data_sets import (
     ORIGIN_OTHER,
     ORIGIN_RUN,
     REPORTED_DATA_SETS,
+    UNRECORDED,
     HistoryError,
+    LostRowsError,
 )
 from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, get_part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, load_conversion, to_batch
-from assay.harness.core.operation import Completed, Effect
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.printable import count_noun, join_some, represent
 
 TEXT_COLUMNS = {
     name: [field.name for field in schema if pa.types.is_string(field.type)] for name, schema in SCHEMAS.items()
@@ -49,6 +55,21 @@ TEXT_COLUMNS = {
 
 GROUP_ROWS: Final = 122_880
 """Rows in a row group if no event loop waits for the writer. A row group of DuckDB's own tables has as many."""
+
+
+_PLACEHOLDER: Final = Completed(-1, -1, "", Operation("lost-rows"), Completion(Outcome.INFO), -1, None)
+"""The operation that stands for all lost rows. No operation of a run has its number, its process or its call."""
+
+
+class _LostRow(NamedTuple):
+    """A row that cannot be converted. ``name`` is its name in messages."""
+
+    name: str
+    error: Exception
+
+
+def _name_row(data_set: str, row: Any) -> str:
+    return f"{data_set} of operation {represent(row[0].index)}" if data_set in ("ops", "effects") else data_set
 
 
 class PartWriter:
@@ -78,12 +99,28 @@ class PartWriter:
         self._open()
         self.seal()
 
-    def convert(self, *digests: HistoryDigest) -> None:
-        """Moves the pending rows into the unfinished part."""
-        if not self.pending:
-            return
+    def convert(self, *digests: HistoryDigest) -> list[_LostRow]:
+        """Moves the pending rows into the unfinished part. Returns the rows that cannot be converted."""
         rows, self.pending = self.pending, []
-        self.write(to_batch(SCHEMAS[self._name], COLUMNS[self._name](rows)), *digests)
+        lost: list[_LostRow] = []
+        self._convert(rows, lost, digests)
+        return lost
+
+    def _convert(self, rows: Sequence[Any], lost: list[_LostRow], digests: Sequence[HistoryDigest]) -> None:
+        """Converts the rows at once if possible, otherwise by halves."""
+        if not rows:
+            return
+        try:
+            batch = to_batch(SCHEMAS[self._name], COLUMNS[self._name](rows))
+        except Exception as error:  # noqa: BLE001 - a row may have any values, and the others must be kept
+            if len(rows) == 1:
+                lost.append(_LostRow(_name_row(self._name, rows[0]), error))
+                return
+            middle = len(rows) // 2
+            self._convert(rows[:middle], lost, digests)
+            self._convert(rows[middle:], lost, digests)
+            return
+        self.write(batch, *digests)
 
     def write(self, batch: pa.RecordBatch, *digests: HistoryDigest) -> None:
         """Adds a batch with the schema's columns to the unfinished part."""
@@ -176,13 +213,13 @@ class HistoryWriter(History):
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
         row: OpRow = to_op_row(completed)
+        self._ops.pending.append(row)
         if effects:
             pending: list[EffectRow] = self._effects.pending
             for sub, effect in enumerate(effects):
                 pending.append((completed, sub, effect))
             if len(pending) >= self._batch_rows:
                 self._convert_if_full(self._effects)
-        self._ops.pending.append(row)
         if self._timer is None or len(self._ops.pending) >= self._batch_rows or self._error is not None:
             self._convert_if_full(self._ops)
 
@@ -302,10 +339,28 @@ class HistoryWriter(History):
 
     def _convert(self, part: PartWriter) -> None:
         try:
-            part.convert(self._digest, self._reported_digest)
+            lost = part.convert(self._digest, self._reported_digest)
+            if lost:
+                raise self._save_others(lost)
         except Exception as error:
             self._error = error  # rows are lost, so this history can never be marked as complete
             raise
+
+    def _save_others(self, lost: list[_LostRow]) -> LostRowsError:
+        """Seals all rows that can be stored, with a placeholder for the others. Returns the error that names them."""
+        for part in self._parts.values():
+            lost += part.convert()
+        self._effects.pending.append((_PLACEHOLDER, 0, Effect(UNRECORDED, "")))
+        self._ops.pending.append(to_op_row(_PLACEHOLDER))
+        for part in (self._effects, self._ops):
+            part.convert()
+        for part in self._parts.values():
+            part.seal()
+        names = list(dict.fromkeys(one.name for one in lost))
+        return LostRowsError(
+            f"{lost[0].error}; {count_noun(len(lost), 'row')} cannot be stored ({join_some(names, 10)}), and all other "
+            "rows so far are kept; correct the code that makes such values"
+        )
 
     def _raise_if_unusable(self) -> None:
         if self._error is not None:

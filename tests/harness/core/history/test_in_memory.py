@@ -97,7 +97,10 @@ def test_whole_numbers_of_another_type_are_those_numbers() -> None:
 
 def test_what_no_file_would_take_is_refused_in_memory_too() -> None:
     history = HistoryInMemory()
-    history.replica(node="n1", key=None, position=0, below_hw=True, in_isr=False)  # type: ignore[arg-type]
+    with pytest.raises(HistoryError, match="key of a row of replicas is None"):
+        history.replica(node="n1", key=None, position=0, below_hw=True, in_isr=False)
+    completed = Completed(0, 0, "w0", Operation("send"), Completion(Outcome.OK), 1, 2)
+    history.completed(completed, [Effect("append", None)])  # type: ignore[arg-type]
     with pytest.raises(HistoryError, match="column key"):
         history.columns()
     with pytest.raises(HistoryError, match="has no column colour"):
