@@ -36,6 +36,7 @@ from assay.harness.core.files import (
 )
 from assay.harness.core.printable import count_noun
 from assay.harness.run.store import NIGHTS, to_safe_name
+from assay.reports.index import entry
 
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
@@ -54,8 +55,6 @@ NUMBER: Final = re.compile(r"(\d{4,9})-(.+)\.log")
 """The name of an attempt's log: the number of the attempt in its night, from 1, and the cell."""
 DAY: Final = 86_400.0
 """Seconds of a day."""
-FIRST_TIME: Final = "2000"
-"""A night cannot have begun before this year. A clock that was never set begins in 1970."""
 MOST_PARTS: Final = 10_000
 Part = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTS)]
 MOST_ATTEMPTS: Final = 10**9
@@ -501,7 +500,7 @@ def find_misdated(nights: Iterable[Night]) -> list[str]:
     latest = (datetime.now(UTC) + timedelta(seconds=DAY)).isoformat()
     sentences = []
     for one in nights:
-        if not FIRST_TIME < to_utc(one.started) <= latest:
+        if not entry.FIRST_TIME < to_utc(one.started) <= latest:
             sentences.append(f"the night {one.folder_name} began at {one.started}, so its clock was wrong")
         elif one.ended is not msgspec.UNSET and to_utc(one.ended) > latest:
             sentences.append(f"the night {one.folder_name} ended at {one.ended}, so its clock was wrong")
@@ -509,23 +508,11 @@ def find_misdated(nights: Iterable[Night]) -> list[str]:
 
 
 def find_newest(nights: Sequence[Night]) -> Night:
-    """Returns the night that ended last, or the newest that has not ended if it began after that one.
-
-    The start alone does not decide: if the clock was behind at the start of a night, an older night seems to have begun
-    later. A night whose end is no valid time counts by its start. ``nights``: at least one, the oldest start first.
-    """
-    ended: list[tuple[str, Night]] = []
-    unended: list[Night] = []
-    for one in nights:
-        if one.ended is msgspec.UNSET:
-            unended.append(one)
-        else:
-            end = to_utc(one.ended)
-            ended.append((end if end > FIRST_TIME else to_utc(one.started), one))
-    if not ended:
-        return unended[-1]
-    last = max(ended, key=lambda pair: pair[0])[1]
-    return unended[-1] if unended and to_utc(unended[-1].started) >= to_utc(last.started) else last
+    """Returns the newest night, by the rule of the page (``reports.index.entry``). ``nights``: at least one."""
+    return entry.find_newest(
+        nights,
+        lambda one: (to_utc(one.started), None if one.ended is msgspec.UNSET else to_utc(one.ended)),
+    )
 
 
 def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:

@@ -56,6 +56,8 @@ from assay.harness.nightly.night_record import (
     NightFolder,
     RunningAttempt,
     ShrunkFailure,
+    find_misdated,
+    find_newest,
     find_unreadable,
     make_part_name,
     night_folder,
@@ -523,7 +525,10 @@ def begin_night(
 
 
 def find_resumable_night(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
-    """Returns the night of this name, or else the newest one with this ``share``. Raises :class:`NightError`."""
+    """Returns the night of this name, or else the newest one with this ``share``, as ``assay summary`` would.
+
+    Raises :class:`NightError`.
+    """
     part, parts = share
     if name is not None:
         _require_name(name)
@@ -533,7 +538,9 @@ def find_resumable_night(store: Path, name: str | None, share: tuple[int, int] =
         if not nights:
             reasons = "".join(f"; {reason}" for reason in find_unreadable(store)[:1])
             raise NightError(f"there is no night in {store} to continue{reasons}")
-        night = nights[-1]
+        if misdated := find_misdated(nights):
+            raise NightError(f"{misdated[0]}; which night is the newest is not known: give --night=ID")
+        night = find_newest(nights)
     _require_valid(night)
     return night
 

@@ -39,6 +39,7 @@ from assay.harness.nightly.outcome import CUT_SHORT, SKIPPED, SeenRun, find_unre
 from assay.harness.nightly.store_index import make_attempt_name, read_store
 from assay.harness.run.store import INTERRUPTED
 from assay.reports.index.entry import Entry, RunVerdict, StoreContents, sanitize_text
+from assay.reports.index.entry import find_newest as find_newest_entry
 from assay.reports.index.failures import Failure, group_failures
 from assay.reports.index.known import KnownFailures, Mark
 
@@ -180,9 +181,11 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
 
 
 def _drop_later_nights(stored: StoreContents, name: str) -> StoreContents:
-    """Returns the content of the store without nights that began later."""
-    last = next(night for night in stored.nights if night.name == name)
-    later = {night.name for night in stored.nights if night.started > last.started}
+    """Returns the content of the store without the nights and days that are newer (``entry.find_newest``)."""
+    rest, later = list(stored.nights), set()
+    while (newest := find_newest_entry(rest, lambda night: (night.started, night.ended))).name != name:
+        rest.remove(newest)
+        later.add(newest.name)
     return replace(
         stored,
         entries=tuple(one for one in stored.entries if one.night not in later),

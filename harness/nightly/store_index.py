@@ -106,6 +106,7 @@ def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
     problems += unreadable.values()
     damaged = list(problems)
     nights = [_make_night_entry(some, problems) for some in parts.values()]
+    problems += record.find_misdated(part.night for some in parts.values() for part in some)
     entries = []
     runs = store.list_runs(root)
     overlooked = [f"{run.relative_to(root)}: {reason}" for run, reason in store.find_overlooked(root, runs)]

@@ -1,11 +1,16 @@
 """Data of the page about runs, attempts, nights and a store. All text is already sanitized and short."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from assay.harness.core.printable import to_printable
 
+T = TypeVar("T")
+
+FIRST_TIME: Final = "2000"
+"""A night cannot have begun before this year. A clock that was never set begins in 1970."""
 LONGEST_TEXT: Final = 300
 """Maximum number of characters of a text from a run."""
 LONGEST_COMMAND: Final = 100_000
@@ -144,8 +149,32 @@ class StoreContents:
 
     @property
     def tonight(self) -> NightEntry | None:
-        """The newest night that has a record, otherwise the newest day."""
-        return max(self.nights, key=lambda night: (night.planned > 0, night.started), default=None)
+        """The newest night that has a record (:func:`find_newest`), otherwise the newest day."""
+        nights = [night for night in self.nights if night.planned] or self.nights
+        return find_newest(nights, lambda night: (night.started, night.ended)) if nights else None
+
+
+def find_newest(nights: Sequence[T], get_times: Callable[[T], tuple[str, str | None]]) -> T:
+    """Returns the night that ended last, or the newest that has not ended if it began after that one.
+
+    The start alone does not decide: if the clock was behind at the start of a night, an older night seems to have begun
+    later. A night whose end is no valid time counts by its start. ``nights``: at least one. ``get_times`` returns start
+    and end in ISO 8601, UTC.
+    """
+    ended: list[tuple[str, str, T]] = []
+    unended: list[tuple[str, T]] = []
+    for one in nights:
+        start, end = get_times(one)
+        if end is None:
+            unended.append((start, one))
+        else:
+            ended.append((end if end > FIRST_TIME else start, start, one))
+    latest = max(reversed(unended), key=lambda some: some[0], default=None)
+    last = max(ended, key=lambda some: some[0], default=None)
+    if latest is not None and (last is None or latest[0] >= last[1]):
+        return latest[1]
+    assert last is not None, "there is at least one night"
+    return last[2]
 
 
 def sanitize_text(text: str, limit: int = LONGEST_TEXT) -> str:

@@ -675,8 +675,10 @@ def test_a_night_that_ended_by_a_wrong_clock_is_not_taken_for_the_newest(tmp_pat
     performed(tmp_path, [cell("pass")], "wrong")
     folder = night_record.night_folder(tmp_path, "wrong")
     folder.write(msgspec.structs.replace(folder.read(), ended=ends))
-    with pytest.raises(NightError, match=f"the night wrong ended at {re.escape(ends)}"):
-        of_night(tmp_path)
+    for find in (of_night, lambda store: night_runner.find_resumable_night(store, None)):
+        with pytest.raises(NightError, match=f"the night wrong ended at {re.escape(ends)}.*--night=ID"):
+            find(tmp_path)
+    assert [ends in problem for problem in read_store(tmp_path, {}).problems] == [True]
 
 
 def test_the_newest_night_is_that_which_ended_last_or_still_goes_on(tmp_path: Path) -> None:
@@ -694,7 +696,16 @@ def test_the_newest_night_is_that_which_ended_last_or_still_goes_on(tmp_path: Pa
         )
         if name == "failed":
             assert (of_night(tmp_path).name, of_night(tmp_path).verdict) == ("failed", Verdict.FAIL)
+            assert find_newest_elsewhere(tmp_path) == ("failed", "failed")
     assert of_night(tmp_path).name == "killed"
+    assert find_newest_elsewhere(tmp_path) == ("killed", "killed")
+
+
+def find_newest_elsewhere(store: Path) -> tuple[str, str]:
+    """Returns the names of the newest night on the page, and of the night that is resumed."""
+    tonight = read_store(store, {}).tonight
+    assert tonight is not None
+    return tonight.name, night_runner.find_resumable_night(store, None).name
 
 
 def test_nights_of_two_time_zones_are_in_the_order_of_time(tmp_path: Path) -> None:
