@@ -6,19 +6,31 @@ does not end by itself is killed.
 """
 
 import contextlib
+import shutil
 import socket
 import subprocess
+import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 END_SECONDS = 2.0
 """Seconds that a command has to end by itself after its output has ended or its socket is closed. Then it is killed."""
 KEPT_LINES = 3
 """Number of its last lines of errors that a message shows."""
 LINE_LENGTH = 300
+CHUNK_BYTES = 1 << 16
+"""Bytes of a file that are in memory at a time while it is copied."""
+
+
+class BytesTarget(Protocol):
+    """An open file, or anything else that takes the content of a copied file."""
+
+    def write(self, data: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -69,19 +81,32 @@ class StreamCommand:
         return " ".join(self.argv)
 
 
-def read_printed_file(command: StreamCommand, path: str, timeout: float) -> bytes:
-    """Returns a file's content, printed by the command's ``print_file``. Raises ``OSError`` with its last line."""
-    try:
-        done = subprocess.run(
-            [*command.print_file, path], stdin=subprocess.DEVNULL, capture_output=True, env=command.environment,
-            timeout=timeout, check=False, start_new_session=True,
+def copy_printed_file(command: StreamCommand, path: str, target: BytesTarget, timeout: float) -> None:
+    """Copies a file's content, printed by the command's ``print_file``. Raises ``OSError`` with its last line."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [*command.print_file, path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+            env=command.environment, start_new_session=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"{path} was not read within {timeout:g} s") from None
-    if done.returncode != 0:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OSError(lines[-1][:LINE_LENGTH] if lines else f"`{command.print_file[0]}` exited {done.returncode}")
-    return done.stdout
+        limit = threading.Timer(timeout, process.kill)
+        limit.daemon = True
+        began = time.monotonic()
+        limit.start()
+        try:
+            assert process.stdout is not None
+            with process.stdout as printed:
+                shutil.copyfileobj(printed, target, CHUNK_BYTES)
+            status = process.wait()
+        finally:
+            limit.cancel()
+            process.kill()
+            process.wait()
+        if status != 0 and time.monotonic() - began >= timeout:
+            raise TimeoutError(f"{path} was not read within {timeout:g} s")
+        if status != 0:
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise OSError(lines[-1][:LINE_LENGTH] if lines else f"`{command.print_file[0]}` exited {status}")
 
 
 class _StreamSocket(socket.socket):

@@ -6,20 +6,24 @@ connection breaks while a command may run, that is an error, because a second ``
 """
 
 import contextlib
+import io
 import logging
 import math
 import posixpath
 import shlex
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 
 import paramiko
 
 from assay.cluster.node import CommandResult, NodeError, join_host_port
-from assay.cluster.ssh.command_stream import CommandStream, StreamCommand, read_printed_file
+from assay.cluster.ssh.command_stream import BytesTarget, CommandStream, StreamCommand, copy_printed_file
 
 # paramiko logs a failed login with a traceback, and then raises an error, which is reported. Without a handler, Python
 # would print the log on standard error.
@@ -41,6 +45,10 @@ BULK_SIZE = 1 << 20
 """Files of at least so many bytes are read by a command of their own, if the connection is carried by a command."""
 BULK_TIMEOUT = 300.0
 """Maximum seconds to read such a file."""
+PART_BYTES = 1 << 15
+"""Bytes that one request of SFTP asks for. Servers need not answer with more."""
+WINDOW_BYTES = 64 * PART_BYTES
+"""Bytes of a file that are asked for at once, so that a slow network delays all of them together."""
 TAIL_LINES = 5
 PARTIAL_SUFFIX = ".assay-part"
 """Suffix of a file that is being written."""
@@ -51,6 +59,39 @@ SUDO_SFTP = (
     "/usr/lib/ssh/sftp-server; do [ -x $one ] && exec sudo -n $one; done; exit 127"
 )
 """Paths on Debian, Red Hat, the BSDs and Arch."""
+
+
+class _LocalFile:
+    """Context manager for a new file of this machine, which is removed if the block raises.
+
+    ``error``: the error of the write that failed. It is an error of this machine, and not of the one that is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.error: OSError | None = None
+        self._path = path
+        self._file = path.open("wb")
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def __enter__(self) -> "_LocalFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()  # writes what is buffered
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            raise
+        if error is not None:
+            self._path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -199,16 +240,46 @@ class SshConnection:
 
     def read(self, path: str) -> bytes:
         """Returns a file's content. Raises ``FileNotFoundError``."""
+        content = io.BytesIO()
+        self._copy(path, content)
+        return content.getvalue()
+
+    def copy(self, path: str, local: Path) -> None:
+        """Copies a file to this machine, in pieces. Creates parent folders, and leaves no incomplete copy behind.
+
+        Raises ``FileNotFoundError`` if there is no such file, ``OSError`` if the copy cannot be written here, and else
+        ``NodeError``.
+        """
+        local.parent.mkdir(parents=True, exist_ok=True)
+        with _LocalFile(local) as target:
+            try:
+                self._copy(path, target)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                if error is target.error:
+                    raise
+                raise NodeError(f"{self._name}: {path} could not be read: {error}") from error
+
+    def _copy(self, path: str, target: BytesTarget) -> None:
         stream = self._login.stream
         with self._hold_sftp() as sftp:
             size = sftp.stat(path).st_size or 0
             if stream is None or not stream.print_file or size < BULK_SIZE:
                 with sftp.open(path, "rb") as file:
-                    file.prefetch(size)
-                    return file.read()
+                    for begin in range(0, size, WINDOW_BYTES):
+                        end = min(begin + WINDOW_BYTES, size)
+                        parts = [(at, min(PART_BYTES, end - at)) for at in range(begin, end, PART_BYTES)]
+                        for data in file.readv(parts):
+                            target.write(data)
+                    file.seek(size)
+                    shutil.copyfileobj(file, target, PART_BYTES)  # written meanwhile
+                return
         try:
-            return read_printed_file(stream, path, BULK_TIMEOUT)
+            copy_printed_file(stream, path, target, BULK_TIMEOUT)
         except OSError as error:
+            if isinstance(target, _LocalFile) and error is target.error:
+                raise
             raise NodeError(f"{self._name}: {path} could not be read: {error}; {stream.remedy}") from error
 
     def read_range(self, path: str, position: int, size: int) -> bytes:

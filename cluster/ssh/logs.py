@@ -54,14 +54,12 @@ async def _collect_node(system: System, node: SshNode, folder: Path) -> list[str
     optional = None if events is None else second_log(events)  # a second copy may end before it opens its log
     for path, name in local_log_names(system, node).items():
         try:
-            data = await node.read_file(path)
+            await node.copy_file(path, folder / name)
         except FileNotFoundError:
             if path != optional:
                 missing.append(f"{node.name}: {path} does not exist")
-        except (NodeError, OSError) as error:
+        except NodeError as error:
             missing.append(f"{node.name}: {path}: {error}")
-        else:
-            await asyncio.to_thread(_store, folder / name, data)
     if node.changes:
         lines = "".join(f"{line}\n" for line in node.changes)
         await asyncio.to_thread(_store, folder / COMMANDS, lines.encode())

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from concurrent.futures import Executor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from signal import Signals
 from typing import Protocol, TypeVar
 
@@ -178,6 +179,11 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     async def read_file(self, path: str) -> bytes:
         self._require_reachable()
         return await self._in_thread(self._connection.read, path)
+
+    async def copy_file(self, path: str, local: Path) -> None:
+        """Copies a file of the node to this machine (:meth:`SshConnection.copy`)."""
+        self._require_reachable()
+        await self._in_thread(self._connection.copy, path, local)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         return process.parse_files(await self.shell(process.files_command(pattern)))

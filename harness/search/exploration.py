@@ -29,7 +29,7 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive_seed
-from assay.harness.run.store import schedule_name
+from assay.harness.run.store import choose_schedule_path, schedule_name
 from assay.harness.run.systems import coarsen_choices
 from assay.harness.search.code_coverage.coverage_file import compute_coverage
 from assay.harness.search.code_coverage.source import SourceModule, find_modules
@@ -200,10 +200,11 @@ class Exploration:
         The file name contains a digest of the schedule, because the seed alone is not unique: most shrunk examples have
         seed 0.
         """
-        digest = hashlib.sha256(encode_schedule(example.schedule)).hexdigest()
+        content = encode_schedule(example.schedule)
         name = schedule_name(str(example.seed), [what]).removesuffix(".json")
-        schedule = self.settings.store / SHRUNK_SCHEDULES / f"{name}-{digest[:8]}.json"
-        schedule.parent.mkdir(parents=True, exist_ok=True)
+        folder = self.settings.store / SHRUNK_SCHEDULES
+        folder.mkdir(parents=True, exist_ok=True)
+        schedule = choose_schedule_path(folder, f"{name}-{hashlib.sha256(content).hexdigest()[:8]}.json", content)
         return schedule, example.settings(self.settings, schedule)
 
     def _describe_failure(self, found: FoundFailure, broken: str = "") -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import filecmp
 import os
 import socket
 import sys
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,6 +129,54 @@ def test_a_large_file_that_cannot_be_printed_is_named_with_the_reason(tmp_path: 
                 connection.read(str(file))
         finally:
             connection.close()
+
+
+@pytest.mark.parametrize("by_command", [True, False], ids=["printed by a command", "by the connection"])
+def test_a_copied_file_is_never_in_memory_as_a_whole(by_command: bool, tmp_path: Path) -> None:
+    size, file, copy = 32 << 20, tmp_path / "file", tmp_path / "new" / "copy"
+    with file.open("wb") as content:
+        content.truncate(size)
+        content.seek(size // 2)
+        content.write(b"in the middle")
+    with machine() as there:
+        stream = relayed(there, tmp_path / "pids").stream
+        assert stream is not None
+        printing = replace(stream, print_file=("cat", "--") if by_command else ())
+        connection = SshConnection("n1", replace(there.login, stream=printing))
+        try:
+            connection.connect(time.monotonic() + 10)
+            tracemalloc.start()
+            try:
+                connection.copy(str(file), copy)
+                _, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+        finally:
+            connection.close()
+    assert filecmp.cmp(file, copy, shallow=False)
+    assert most < size // 4
+
+
+@pytest.mark.parametrize("size", [BULK_SIZE - 1, BULK_SIZE])
+def test_a_copy_that_cannot_be_written_here_is_an_error_of_this_machine(size: int, tmp_path: Path) -> None:
+    file, full, other = tmp_path / "file", tmp_path / "full", tmp_path / "other"
+    file.write_bytes(bytes(size))
+    full.symlink_to("/dev/full")
+    with machine() as there:
+        stream = relayed(there, tmp_path / "pids").stream
+        assert stream is not None
+        connection = SshConnection("n1", replace(there.login, stream=replace(stream, print_file=("cat", "--"))))
+        try:
+            connection.connect(time.monotonic() + 10)
+            with pytest.raises(OSError, match="No space left") as raised:
+                connection.copy(str(file), full)
+            with pytest.raises(FileNotFoundError):
+                connection.copy(str(tmp_path / "missing"), other)
+        finally:
+            connection.close()
+    assert raised.value.errno == errno.ENOSPC
+    assert not full.is_symlink()
+    assert not other.exists()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class Deeds:
             raise self.answer
         return self.answer
 
-    def read(self, path: str) -> bytes:
+    def copy(self, path: str, local: Path) -> None:
         raise FileNotFoundError
 
     def note_undo(self, node: str, argv: Sequence[str]) -> int:

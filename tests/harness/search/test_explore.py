@@ -445,6 +445,10 @@ def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
     assert [decode_schedule(one.read_bytes()) for one in played] == [one.schedule for one in found]
     asked._describe_unreplayed(found_in(found[1], "crash"))
     assert len(list((tmp_path / "found").iterdir())) == 2, "the same schedule is there once"
+    played[1].write_text("edited by its user")
+    again = Path(asked._describe_unreplayed(found_in(found[1], "crash")).splitlines()[-1].removeprefix("replay: "))
+    assert played[1].read_text() == "edited by its user"
+    assert decode_schedule(again.read_bytes()) == found[1].schedule
 
 
 def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(tmp_path: Path) -> None:
