@@ -105,7 +105,10 @@ class Software:
     python: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
-    """``name:tag`` of an image on this machine's engine or in a registry. The harness's own needs are added to it."""
+    """``name:tag`` of an image on this machine's engine or in a registry. The harness's own needs are added to it.
+
+    An image without a shell runs unchanged, beside a container with these needs. It can have no more packages.
+    """
     dockerfile: Path | None = None
     """Builds the image from this file, with its folder as the context. Not allowed with ``image``."""
     user: str | None = None

@@ -10,13 +10,14 @@
 - ``tools``: Dockerfiles that add a node's needs to a user's image
 - ``user_images``: a user's own images
 - ``wheels``: wheels of Python packages
+- ``target_container``: runs an image without a shell, beside the node's container
 - ``software``: the image of each role
 - ``image_usage``: which systems use which image
 - ``built_images``: lists and removes images
 - ``code_archive``: the code that nodes get
 - ``network``, ``disk``: created for each run
 - ``power``: makes a disk and cuts its power, in a container of its own
-- ``preload``: compiles the libraries that shift a container's clock and slow or fail its disk
+- ``preload``: compiles the libraries that shift a container's clock and slow or fail its disk, and ``hold``
 - ``cluster``: builds the cluster; nodes are those of ``cluster.ssh``
 
 Imports only ``cluster`` and ``cluster.ssh``. ``cluster.doctor``, ``cluster.leftovers`` and the harness import it.

@@ -94,7 +94,7 @@ def _base_purpose(name: str) -> str:
     if name in (layer.IMPORTED_BASE, layer.LAYER_IMAGE):
         return "base of all other images"
     if name.startswith(f"{preload.IMAGE}:"):
-        return "compiler of the libraries for wrong clocks and slow disks"
+        return "compiler for wrong clocks, slow disks and images without a shell"
     return "source of the programs in images of your own" if name.startswith(f"{user_images.TOOLS_IMAGE}:") else ""
 
 

@@ -23,7 +23,17 @@ from docker.types import Mount
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import get_start_command, list_written_paths
-from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
+from assay.cluster.docker import (
+    code_archive,
+    disk,
+    image,
+    image_contents,
+    layer,
+    network,
+    preload,
+    software,
+    target_container,
+)
 from assay.cluster.docker.disk import DockerDisk
 from assay.cluster.docker.engine import (
     CALL_TIMEOUT,
@@ -193,6 +203,8 @@ class DockerCluster(SshCluster):
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads.get(item.role, ())
             self._make_container(item, images[item.role].id, net, hosts, archives, journal)
+            if images[item.role].target is not None:
+                self._make_target(item, images[item.role], journal)
 
         with self._step(f"creating the containers {names}"):
             await gather_all(self._in_thread(make, item) for item in self._plans)
@@ -230,10 +242,11 @@ class DockerCluster(SshCluster):
             raise errors[0]
         return []
 
-    @staticmethod
-    async def _connect(node: SshNode, deadline: float) -> None:
+    async def _connect(self, node: SshNode, deadline: float) -> None:
         await node.connect(deadline)
         await node.prepare()
+        if self._has_target(node):
+            await node.find_target(self._images[node.role].user)
 
     async def _require_links(self) -> None:
         """Raises :class:`DockerEngineError` if the first node does not reach the second on the run's network."""
@@ -346,7 +359,8 @@ class DockerCluster(SshCluster):
             self._library_gaps[preload.SLOWNESS] = disk.explain_missing_folder(self._system)
         archives: dict[str, list[bytes]] = {}
         wanted = [library for library, gap in self._library_gaps.items() if gap is None]
-        roles = {item.role for item in self._plans if self._is_server(item)} if wanted else ()
+        servers = [item for item in self._plans if self._is_server(item) and not self._has_target(item)]
+        roles = {item.role for item in servers} if wanted else ()
         architectures = {role: layer.image_architecture(self._images[role].id) for role in sorted(roles)}
         for library in wanted:
             try:
@@ -356,6 +370,25 @@ class DockerCluster(SshCluster):
                 self._library_gaps[library] = str(error)
                 self._progress(f"this run has no {library.effect}: {error}")
         return archives
+
+    def _has_target(self, node: Node | PlannedNode) -> bool:
+        """Returns whether the node's image runs in a container of its own."""
+        found = self._images.get(node.role)
+        return found is not None and found.target is not None
+
+    def _name_containers(self, item: Node | PlannedNode) -> list[str]:
+        """Returns the names of the node's containers: first the one with the system's files, last that with tools."""
+        holder = self._name_container(item.name)
+        return [f"{holder}{target_container.SUFFIX}", holder] if self._has_target(item) else [holder]
+
+    def _make_target(self, item: PlannedNode, found: software.NodeImage, journal: undo_journal.UndoJournal) -> None:
+        assert found.target is not None, "the caller has looked"
+        hold = target_container.compile_hold(found.target, self._progress)
+        name, holder = self._name_containers(item)
+        labels = run_labels(self.run_id, self._owner, self._state)
+        journal.append(undo_journal.RemoveContainer(name))
+        with open_docker() as client:
+            target_container.start_target(client, holder, found.target, found.user, labels, hold)
 
     @staticmethod
     def _is_server(node: Node | PlannedNode) -> bool:
@@ -373,7 +406,8 @@ class DockerCluster(SshCluster):
         mounts: Sequence[Mount] = (),
     ) -> None:
         name = self._name_container(item.name)
-        memory = MEMORY if self._own_memory and self._is_server(item) else None
+        memory = MEMORY if self._own_memory and self._is_server(item) and not self._has_target(item) else None
+        capabilities = [*CAPABILITIES, *(target_container.CAPABILITIES if self._has_target(item) else ())]
         journal.append(undo_journal.RemoveContainer(name))
         with open_docker() as client:
             container = client.api.create_container(
@@ -382,7 +416,7 @@ class DockerCluster(SshCluster):
                 hostname=item.name,
                 labels=run_labels(self.run_id, self._owner, self._state),
                 host_config=client.api.create_host_config(
-                    cap_add=list(CAPABILITIES),
+                    cap_add=capabilities,
                     extra_hosts=dict(hosts),  # name resolution must not depend on the network
                     mem_limit=memory,
                     memswap_limit=memory,
@@ -400,16 +434,22 @@ class DockerCluster(SshCluster):
     def _create_ssh_node(self, item: PlannedNode, login: Login, journal: undo_journal.UndoJournal) -> SshNode:
         container = self._name_container(item.name)
         undo_log = NodeUndoLog(journal, lambda _, argv: undo_journal.RunInContainer(container, tuple(argv)))
-        freezer = DockerFreezer(journal, container, item.name)
+        freezer = DockerFreezer(journal, self._name_containers(item), item.name)
         node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
-        node.set_missing_preloads(
-            clock=self._library_gaps[preload.CLOCK], slowness=self._library_gaps[preload.SLOWNESS]
-        )
+        clock, slowness = self._library_gaps[preload.CLOCK], self._library_gaps[preload.SLOWNESS]
+        if self._has_target(item):
+            clock = slowness = target_container.NO_SHELL
+        node.set_missing_preloads(clock=clock, slowness=slowness)
         return node
 
     def _make_program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.server_command(), zookeeper.DATA, {})
+        owned = [*self._files[node.name], *list_written_paths(self._system, node)]  # paths that the user must own
+        if self._has_target(node):  # the environment and the folder are those of the image
+            argv, given = get_start_command(self._system, node), software.require_software(self._system, node.role)
+            main = Program(argv, "", given.environment, self._images[node.role].user, owned)
+            return add_sidecars(main, find_sidecars(self._system, node))
         # The hash seed is fixed per run, so that the order of sets is equal at every start.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         found = self._images[node.role]
@@ -425,12 +465,11 @@ class DockerCluster(SshCluster):
             environment["LD_PRELOAD"] = ":".join([*libraries, *([own_preload] if own_preload else [])])
         if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
             environment[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
-        owned = [*self._files[node.name], *list_written_paths(self._system, node)]  # paths that the user must own
         main = Program(get_start_command(self._system, node), found.folder or HOME, environment, found.user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
     def _list_libraries(self, node: Node) -> list[str]:
-        if not self._is_server(node) or node.name in self._unable_to_load:
+        if not self._is_server(node) or node.name in self._unable_to_load or self._has_target(node):
             return []
         return [library.path for library, gap in self._library_gaps.items() if gap is None]
 
@@ -440,7 +479,8 @@ class DockerCluster(SshCluster):
             node.set_disk_unavailable(obstacle)
         elif self._is_server(node) and isinstance(self._system, SupportsDataFolder):
             name, folder = f"{self.run_id}.{node.name}.ext4", self._system.data_folder(node)
-            await node.give_disk(DockerDisk(self._disk_container, self._name_container(node.name), name, folder))
+            container, *_ = self._name_containers(node)
+            await node.give_disk(DockerDisk(self._disk_container, container, name, folder))
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
         with open_docker() as client:
@@ -448,7 +488,7 @@ class DockerCluster(SshCluster):
         return {
             "engine": f"{name_engine(version)} {version['Version']}",
             "image": image.image_reference(),
-            "image digest": ", ".join(sorted({found.id for found in images.values()})),
+            "image digest": ", ".join(sorted({found.target or found.id for found in images.values()})),
             **{
                 f"image of {role}": found.user_image
                 for role, found in sorted(images.items())

@@ -430,31 +430,36 @@ def _remove_earlier_disk(image: Path) -> bool:
 
 
 class DockerFreezer:
-    """Freezes one container. Satisfies :class:`assay.cluster.ssh.node.Freezer`. Raises :class:`NodeError`."""
+    """Freezes the containers of one node. Satisfies :class:`assay.cluster.ssh.node.Freezer`.
 
-    def __init__(self, journal: UndoJournal, container: str, node: str) -> None:
+    Raises :class:`NodeError`.
+    """
+
+    def __init__(self, journal: UndoJournal, containers: Sequence[str], node: str) -> None:
         self._journal = journal
-        self._container = container
+        self._containers = containers
         self._node = node
-        self._entry: int | None = None
+        self._entries: list[int] = []
 
     def freeze(self) -> None:
-        if self._entry is None:
-            self._entry = self._journal.append(Unpause(self._container))
+        if not self._entries:
+            self._entries = [self._journal.append(Unpause(container)) for container in self._containers]
         try:
             with open_docker() as client:
-                client.containers.get(self._container).pause()
+                for container in self._containers:
+                    client.containers.get(container).pause()
         except DockerEngineError as error:
             raise self._error("frozen", error) from error
 
     def thaw(self) -> None:
         try:
             with open_docker() as client:
-                unpause(client, self._container)
+                for container in reversed(self._containers):
+                    unpause(client, container)
         except DockerEngineError as error:
             raise self._error("thawed", error) from error
-        entry, self._entry = self._entry, None
-        if entry is not None:
+        entries, self._entries = self._entries, []
+        for entry in entries:
             self._journal.mark_done(entry)
 
     def find_obstacle(self) -> str | None:
@@ -469,7 +474,7 @@ class DockerFreezer:
     def frozen(self) -> bool:
         try:
             with open_docker() as client:
-                return client.containers.get(self._container).status == "paused"
+                return all(client.containers.get(container).status == "paused" for container in self._containers)
         except DockerEngineError as error:
             raise self._error("asked whether it is frozen", error) from error
 

@@ -74,8 +74,12 @@ class ImagePython:
         return ["--only-binary=:all:", *python, "-d", str(folder)]
 
 
+class NoShellError(ImageError):
+    """The image has no shell, so nothing can be run or installed in it."""
+
+
 def examine_image(image: str, display_name: str) -> ImageContents:
-    """Examines an image. Raises :class:`ImageError` if it has no shell; ``display_name`` is the user's name of it."""
+    """Examines an image. Raises :class:`NoShellError` if it has no shell; ``display_name`` is the user's name of it."""
     lines = [line.partition(" ")[::2] for line in _run(image, display_name, EXAMINE_SCRIPT).splitlines()]
     missing = {value for kind, value in lines if kind == "missing"}
     return ImageContents(
@@ -119,9 +123,9 @@ def _run(image: str, display_name: str, script: str) -> str:
     argv = ["docker", "run", "--rm", "--network=none", "--user=0", "--entrypoint=/bin/sh", image, "-c", script]
     done = layer.run_command(argv, check=False, timeout=120)
     if done.returncode == 127 and '"/bin/sh"' in done.stderr:  # the engine's words
-        raise ImageError(
-            f"{display_name} has no shell (/bin/sh), which the harness needs on a node: build it FROM an image "
-            "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"
+        raise NoShellError(
+            f"{display_name} has no shell (/bin/sh), which is needed here: build it FROM an image that has one, such "
+            "as debian:bookworm-slim or busybox, and copy your program into that"
         )
     if layer.FOREIGN in done.stderr:
         raise ImageError(layer.describe_foreign(display_name))

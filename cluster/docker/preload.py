@@ -1,8 +1,9 @@
-"""Compiles the libraries that the servers' processes preload, for the processors of a node's image.
+"""Compiles C sources for the processors of a node's image: the libraries that the servers' processes preload.
 
-This machine's compiler does it in a fraction of a second, if this machine is a Linux with the same processors.
-Otherwise a container of the engine does it. The image of that container is the node image with a compiler, and is built
-once. The library is kept in the state folder, so that later runs need no container.
+``target_container`` compiles its program with the same functions. This machine's compiler does it in a fraction of a
+second, if this machine is a Linux with the same processors. Otherwise a container of the engine does it. The image of
+that container is the node image with a compiler, and is built once. The result is kept in the state folder, so that
+later runs need no container.
 """
 
 import functools
@@ -37,10 +38,32 @@ class PreloadError(OSError):
 
 
 @dataclass(frozen=True)
-class PreloadLibrary:
-    """A preloaded library. Its source is next to this module.
+class CSource:
+    """A C source next to this module. ``name``: of the file, without ``.c``."""
 
-    - ``name``: of the source file, without ``.c``
+    name: str
+
+    @property
+    def source(self) -> Path:
+        return Path(__file__).with_name(f"{self.name}.c")
+
+    def command(self, compiler: str, source: str, target: str) -> list[str]:
+        """Returns the compiler's command."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StaticProgram(CSource):
+    """A program that needs no library of its image."""
+
+    def command(self, compiler: str, source: str, target: str) -> list[str]:
+        return [compiler, "-O2", "-static", "-o", target, source]
+
+
+@dataclass(frozen=True)
+class PreloadLibrary(CSource):
+    """A preloaded library.
+
     - ``path``: of the library on a node
     - ``file``: of the file on a node that controls the library
     - ``macro``: the preprocessor macro with the path of ``file``
@@ -48,16 +71,11 @@ class PreloadLibrary:
     - ``effect``: the possible effects, for messages
     """
 
-    name: str
     path: str
     macro: str
     file: str
     zero: bytes
     effect: str = ""
-
-    @property
-    def source(self) -> Path:
-        return Path(__file__).with_name(f"{self.name}.c")
 
     def archive(self, architecture: str, progress: Progress) -> bytes:
         """Returns the archive of files for a node. Raises :class:`PreloadError`."""
@@ -65,7 +83,6 @@ class PreloadLibrary:
         return code_archive.archive_files({self.path: (0o755, compiled), self.file: (0o666, self.zero)})
 
     def command(self, compiler: str, source: str, target: str) -> list[str]:
-        """Returns the compiler's command."""
         options = ["-O2", "-shared", "-fPIC", f'-D{self.macro}="{self.file}"']
         return [compiler, *options, "-o", target, source, "-ldl"]
 
@@ -83,7 +100,7 @@ SLOWNESS = PreloadLibrary(
 )
 
 
-def compile_library(library: PreloadLibrary, architecture: str, progress: Progress) -> bytes:
+def compile_library(library: CSource, architecture: str, progress: Progress) -> bytes:
     """Returns the content of the shared object for these processors. Raises :class:`PreloadError`.
 
     ``architecture``: the processors of the nodes' image, as Docker names them. The library uses little of the C
@@ -91,7 +108,7 @@ def compile_library(library: PreloadLibrary, architecture: str, progress: Progre
     """
     if compiles_here(architecture):
         return compile_here(library)
-    return _compile_in_container(library, architecture, progress)
+    return compile_in_container(library, architecture, progress)
 
 
 def compiles_here(architecture: str) -> bool:
@@ -104,8 +121,8 @@ def _has_processors(architecture: str) -> bool:
 
 
 @functools.cache
-def compile_here(library: PreloadLibrary, compiler: str = COMPILER) -> bytes:
-    """Returns the content of the shared object, made by a compiler of this machine. Raises :class:`PreloadError`."""
+def compile_here(library: CSource, compiler: str = COMPILER) -> bytes:
+    """Returns the library or program, made by a compiler of this machine. Raises :class:`PreloadError`."""
     if shutil.which(compiler) is None:
         raise PreloadError(f"there is no C compiler ({compiler}): `apt install gcc libc6-dev`")
     with tempfile.TemporaryDirectory(prefix="assay-preload-") as folder:
@@ -129,8 +146,8 @@ def is_ready(architecture: str) -> bool:
     return cached or layer.exists(compiler_reference())
 
 
-def cached_path(library: PreloadLibrary, architecture: str) -> Path:
-    """Returns the path of a library that a container has compiled, or will compile."""
+def cached_path(library: CSource, architecture: str) -> Path:
+    """Returns the path of a library or program that a container has compiled, or will compile."""
     parts = (*library.command("gcc", "", ""), architecture, compiler_reference(), library.source.read_text())
     return state_folder() / "preloads" / f"{library.name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.so"
 
@@ -139,7 +156,8 @@ def _dockerfile() -> str:
     return DOCKERFILE.replace("@REFERENCE@", image.image_reference())
 
 
-def _compile_in_container(library: PreloadLibrary, architecture: str, progress: Progress) -> bytes:
+def compile_in_container(library: CSource, architecture: str, progress: Progress) -> bytes:
+    """Returns the library or program, made by a container. Raises :class:`PreloadError`."""
     cached = cached_path(library, architecture)
     if cached.exists():
         return cached.read_bytes()
@@ -168,13 +186,13 @@ def _ensure_compiler(architecture: str, progress: Progress) -> None:
     with image.hold_build_lock():
         if not layer.exists(reference):
             BuildStep(progress)(
-                "image with a C compiler, for wrong clocks and slow disks",
+                "image with a C compiler, for wrong clocks, slow disks and images without a shell",
                 lambda: layer.build(_dockerfile(), reference, {"NODE": node}, network="host"),
             )
 
 
-def _run_compiler(library: PreloadLibrary) -> bytes:
-    """Compiles a library in a container, which gets the source on its standard input."""
+def _run_compiler(library: CSource) -> bytes:
+    """Compiles a source in a container, which gets the source on its standard input."""
     script = 'cat > /tmp/source.c && "$@" >&2 && cat /tmp/library.so'
     argv = ["docker", "run", "--rm", "-i", "--network=none", "--entrypoint=/bin/sh", compiler_reference()]
     argv += ["-c", script, "sh", *library.command("gcc", "/tmp/source.c", "/tmp/library.so")]

@@ -12,8 +12,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.docker import image, image_contents, image_usage, layer, tools, user_images, wheels
-from assay.cluster.docker.image_contents import ImagePython
+from assay.cluster.docker import (
+    image,
+    image_contents,
+    image_usage,
+    layer,
+    target_container,
+    tools,
+    user_images,
+    wheels,
+)
+from assay.cluster.docker.image_contents import ImagePython, NoShellError
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.sidecars import USER
 from assay.cluster.system import (
@@ -48,8 +57,10 @@ RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils
 class NodeImage:
     """An image that nodes run: its id (digest), and its settings for processes.
 
-    ``user_image``: the user's image or Dockerfile that it was built on. ``below``: ids of the images that it was built
-    on.
+    - ``user_image``: the user's image or Dockerfile that it was built on
+    - ``below``: ids of the images that it was built on
+    - ``target``: id of the user's image if that has no shell. Then ``id`` is the node image, and the user's image runs
+      unchanged in a container of its own (:mod:`assay.cluster.docker.target_container`)
     """
 
     id: str
@@ -58,6 +69,7 @@ class NodeImage:
     user: str | None = None
     user_image: str | None = None
     below: tuple[str, ...] = ()
+    target: str | None = None
 
 
 def require_software(system: System, role: str) -> Software:
@@ -102,10 +114,10 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     found, built = {}, {}
     for role, software in wanted.items():
         # Roles share an image unless their software differs in more than the settings of processes.
-        content = str(replace(software, environment={}, user=None))
+        content = role == CLIENT_ROLE, str(replace(software, environment={}, user=None))
         try:
             if content not in built:
-                built[content] = _ensure_image(base, software, progress)
+                built[content] = _ensure_image(base, software, progress, may_lack_shell=role != CLIENT_ROLE)
             found[role] = replace(built[content], user=software.user or built[content].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
@@ -121,7 +133,7 @@ def ensure_software_image(software: Software, progress: Progress) -> NodeImage:
     return _ensure_image(image.ensure_node_image(progress), software, progress)
 
 
-def _ensure_image(base: str, software: Software, progress: Progress) -> NodeImage:
+def _ensure_image(base: str, software: Software, progress: Progress, may_lack_shell: bool = False) -> NodeImage:
     if software.image is None and software.dockerfile is None:
         return NodeImage(_ensure_with_packages(base, software, progress), below=(base,))
     with image.hold_build_lock():
@@ -129,11 +141,27 @@ def _ensure_image(base: str, software: Software, progress: Progress) -> NodeImag
             own = user_images.find_or_pull(software.image, progress)
         else:
             own = user_images.build_dockerfile(Path(software.dockerfile or "").resolve(), progress)
-        tag = user_images.ensure_extended(own, NAME, software.packages, BuildStep(progress))
+        try:
+            tag = user_images.ensure_extended(own, NAME, software.packages, BuildStep(progress))
+        except NoShellError as error:
+            if not may_lack_shell:
+                raise
+            return _take_unchanged(base, own, software, progress, error)
         lower = layer.image_id(tag)
         image_id = _ensure_with_wheels(tag, own, software, progress) if software.python else lower
     settings = image_contents.read_settings(own.id)
     return NodeImage(image_id, settings.environment, settings.folder, settings.user, own.display_name, (own.id, lower))
+
+
+def _take_unchanged(
+    base: str, own: user_images.UserImage, software: Software, progress: Progress, error: NoShellError
+) -> NodeImage:
+    """Returns the node image, beside which the user's image runs as it is. Raises ``ImageError``."""
+    if added := [*software.packages, *software.python]:
+        raise ImageError(f"{', '.join(added)} cannot be installed: {error}") from error
+    target_container.compile_hold(own.id, progress)  # later runs need no network
+    user = image_contents.read_settings(own.id).user
+    return NodeImage(base, user=user, user_image=own.display_name, below=(own.id,), target=own.id)
 
 
 def _ensure_with_packages(base: str, software: Software, progress: Progress) -> str:

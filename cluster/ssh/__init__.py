@@ -5,6 +5,7 @@
 - ``ssh_address``: how to reach a machine, as plain data
 - ``process``: shell commands for one process
 - ``node_processes``: all processes of a node, or one alone
+- ``target``: files and starts of processes of an image without a shell
 - ``second_copy``: a second copy of the main process
 - ``tracing``: counts the changes that the copy makes
 - ``firewall``: drops and rejects packets by peer

@@ -1,6 +1,7 @@
 """Shell commands that list, remove, copy and restore a node's data folder, and parsers of their output.
 
-The copy lies next to the folder. If the folder is a separate disk, the copy is on another disk.
+The copy lies next to the folder. If the folder is a separate disk, the copy is on another disk. A folder of a target
+(:mod:`assay.cluster.ssh.target`) is a path without symbolic links below the ``root`` of the target, ``/proc/PID/root``.
 """
 
 import re
@@ -11,7 +12,8 @@ from typing import Final
 
 SUFFIX = ".assay-copy"
 """The copy's path is that of the folder with this suffix."""
-MOUNTS: Final = "/proc/self/mountinfo"
+MOUNTS: Final = "mountinfo"
+"""Name of the file in ``/proc/PID`` with the mounts that a process sees."""
 MOUNT_INSIDE: Final = 26
 
 
@@ -29,7 +31,7 @@ def contents_command(folder: str, kept: Collection[str] = ()) -> str:
     return f"[ ! -d {quoted} ] || find {quoted} -type f {_find_exclusions(kept)} -exec cksum {{}} +"
 
 
-def remove_command(folder: str, kept: Collection[str] = ()) -> str:
+def remove_command(folder: str, kept: Collection[str] = (), root: str = "") -> str:
     """Returns the command that removes everything except the files ``kept`` and their parent folders.
 
     It removes nothing, and exits with ``MOUNT_INSIDE``, if something is mounted inside of the folder.
@@ -39,20 +41,23 @@ def remove_command(folder: str, kept: Collection[str] = ()) -> str:
     if kept:
         parents = {str(parent) for path in kept for parent in PurePosixPath(path).parents}
         remove = f"find {quoted} -mindepth 1 -depth {_find_exclusions({*kept, *parents})} -delete"
-    return f"[ ! -d {quoted} ] || {{ {_exit_at_mounts(folder)}; {remove} && sync -f {quoted}; }}"
+    return f"[ ! -d {quoted} ] || {{ {_exit_at_mounts(folder, root)}; {remove} && sync -f {quoted}; }}"
 
 
-def _exit_at_mounts(folder: str) -> str:
+def _exit_at_mounts(folder: str, root: str) -> str:
     """Returns the command that ends the shell before files are deleted that are mounted inside of the folder.
 
     They are not the system's data. The folder itself may be a mount, such as a separate disk.
     """
-    said = f"is mounted inside of {folder}, so nothing is deleted there: unmount it"
+    shown = folder.removeprefix(root)
+    said = f"is mounted inside of {shown}, so nothing is deleted there: unmount it"
+    real = shlex.quote(shown) if root else f"$(cd -- {shlex.quote(folder)} && pwd -P)"
+    mounts = f"{root.rpartition('/')[0] or '/proc/self'}/{MOUNTS}"
     return (
-        f"real=$(cd -- {shlex.quote(folder)} && pwd -P) || exit; "
+        f"real={real} || exit; "
         "while read -r _ _ _ _ point _; do point=$(printf '%b' \"$point\"); "
         f'case $point in "$real"/*) printf "%s %s\\n" "$point" {shlex.quote(said)} >&2; exit {MOUNT_INSIDE};; esac; '
-        f"done < {MOUNTS} || exit"
+        f"done < {mounts} || exit"
     )
 
 
@@ -67,9 +72,11 @@ def copy_command(folder: str, kept: Collection[str] = ()) -> str:
     return f"rm -rf {copy} && cp -a {quoted} {copy} && {remove_kept}{contents_command(folder + SUFFIX)}"
 
 
-def restore_command(folder: str, kept: Collection[str] = ()) -> str:
+def restore_command(folder: str, kept: Collection[str] = (), root: str = "") -> str:
     quoted, copy = shlex.quote(folder), shlex.quote(folder + SUFFIX)
-    return f"[ -d {copy} ] && {{ {remove_command(folder, kept)}; }} && cp -a {copy}/. {quoted}/ && sync -f {quoted}"
+    return (
+        f"[ -d {copy} ] && {{ {remove_command(folder, kept, root)}; }} && cp -a {copy}/. {quoted}/ && sync -f {quoted}"
+    )
 
 
 def _find_exclusions(paths: Collection[str]) -> str:
@@ -78,13 +85,13 @@ def _find_exclusions(paths: Collection[str]) -> str:
     return " ".join(f"! -path {shlex.quote(path)}" for path in plain)
 
 
-def parse_contents(output: str, folder: str) -> dict[str, str]:
+def parse_contents(output: str, folder: str, shown: str | None = None) -> dict[str, str]:
     """Parses the output of :func:`contents_command`: path to size and checksum.
 
-    Paths of a copy become those of the folder.
+    Paths of a copy become those of the folder. ``shown``: the folder in the returned paths; default: ``folder``.
     """
     found = {}
     for line in output.splitlines():
         checksum, size, path = line.split(" ", 2)
-        found[folder + path.removeprefix(folder).removeprefix(SUFFIX)] = f"{size} {checksum}"
+        found[(shown or folder) + path.removeprefix(folder).removeprefix(SUFFIX)] = f"{size} {checksum}"
     return dict(sorted(found.items()))

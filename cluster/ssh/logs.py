@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -25,6 +24,8 @@ COMMANDS: Final = "assay-commands.log"
 """Commands of a user's system, fault or workload that changed something on the node."""
 GROWTH: Final = "growth.json"
 """File in the folder of logs. For each node and log, it has pairs of time (seconds of the loop) and size."""
+OWN_LOGS: Final = f"{process.LOG.rpartition('/')[0]}/*.log"
+"""Pattern of the shell for the logs of processes that :func:`collect` copies."""
 MAX_SIZES: Final = 20_000
 """Maximum number of sizes kept for one log. If there are more, every second one is dropped."""
 
@@ -137,11 +138,10 @@ class LogGrowthRecorder:
 
     async def _follow(self, node: SshNode) -> None:
         loop, sizes = asyncio.get_running_loop(), self._sizes[node.name]
-        async for line in node.log_sizes(log_patterns(self._system, node)):
+        async for line in node.log_sizes(OWN_LOGS, list_system_logs(self._system, node)):
             sizes.add_line(line, loop.time())
 
 
-def log_patterns(system: System, node: SshNode) -> list[str]:
-    """Returns the text logs that :func:`collect` copies, as quoted words or patterns of the shell."""
-    own = f"{process.LOG.rpartition('/')[0]}/*.log"
-    return [own] if node.role == ZOOKEEPER_ROLE else [own, *map(shlex.quote, system.logs(node))]
+def list_system_logs(system: System, node: SshNode) -> Sequence[str]:
+    """Returns the paths of the text logs of the system itself."""
+    return () if node.role == ZOOKEEPER_ROLE else system.logs(node)

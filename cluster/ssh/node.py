@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import shlex
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -18,18 +18,25 @@ from signal import Signals
 from typing import Protocol, TypeVar
 
 from assay.cluster.node import CommandResult, DiskRoom, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
-from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, process
+from assay.cluster.second_copy import SECOND_COPY
+from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, process, target
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node_processes import Program
 from assay.cluster.ssh.preloaded import PreloadMethods
 from assay.cluster.ssh.second_copy import SecondCopyMethods
 from assay.cluster.ssh.stream import Command, LineStream, follow_command, size_watch_command
+from assay.cluster.ssh.target import Target
 from assay.cluster.ssh.usage import usage_watch_command
 
 T = TypeVar("T")
 
 NO_FREEZER = "it is known by SSH alone, and a machine cannot freeze itself; use stop"
 """Why a machine cannot be frozen."""
+NO_SHELL_NO_COPY = "its image has no shell, and the program that traces the copy needs one"
+NO_SHELL_NO_MEMORY = (
+    "its image has no shell, and the program that takes the memory runs in another container, with a limit of its own"
+)
+"""Why a node with a target lacks an ability."""
 
 
 class UndoLog(Protocol):
@@ -118,6 +125,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self.wall_ahead = 0.0
         """Seconds by which the node's unshifted wall clock, which times its logs, is ahead of this machine's."""
         self._streams: set[LineStream] = set()
+        self._target: Target | None = None
+        """The container with the system's files, if its image has no shell; None if the files are the machine's."""
         self.changes: list[str] = []
         """Commands of the user's code that changed something: for each, a line with time and result."""
 
@@ -131,6 +140,34 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     async def prepare(self) -> None:
         """Creates the firewall chain for network faults. Idempotent."""
         await self.shell(firewall.set_up_command(self._iptables))
+
+    async def find_target(self, user: str | None) -> None:
+        """Makes the files of the node those of its target. ``user``: the user with whom the target was made."""
+        self._target = Target(**json.loads(await self.shell(target.command("look"))), user=user)
+        await self._locate("/")  # fails if this machine may not enter the target's files
+
+    async def _locate(self, *paths: str) -> list[str]:
+        """Returns the paths by which commands on this machine find the node's files.
+
+        They have no symbolic links. Logs of processes are files of this machine in any case.
+        """
+        if self._target is None:
+            return list(paths)
+        own = {process.log_path(one) for one in (process.MAIN, SECOND_COPY, *self.sidecars)}
+        wanted = [path for path in paths if path not in own]
+        asked = target.command("resolve", self._target.root, *wanted)
+        found = dict(zip(wanted, json.loads(await self.shell(asked)) if wanted else (), strict=True))
+        return [self._target.root + found[path] if path in found else path for path in paths]
+
+    async def _locate_folder(self, folder: str, kept: Collection[str]) -> tuple[str, list[str]]:
+        """Returns a folder and files inside of it as :meth:`_locate` does."""
+        (place,) = await self._locate(folder)
+        return place, [place + path.removeprefix(folder) if path.startswith(f"{folder}/") else path for path in kept]
+
+    @property
+    def _root(self) -> str:
+        """The target's root folder; empty if there is no target."""
+        return "" if self._target is None else self._target.root
 
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """Returns a command's standard output. Raises :class:`NodeError` if it fails or exceeds ``timeout`` s."""
@@ -173,12 +210,14 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def write_file(self, path: str, data: bytes) -> None:
         self._require_reachable()
-        await self._in_thread(self._connection.write, path, data)
-        await self._make_durable(path)
+        (place,) = await self._locate(path)
+        await self._in_thread(self._connection.write, place, data)
+        await self._make_durable(path, place)
 
     async def read_file(self, path: str) -> bytes:
         self._require_reachable()
-        return await self._in_thread(self._connection.read, path)
+        (place,) = await self._locate(path)
+        return await self._in_thread(self._connection.read, place)
 
     async def copy_file(self, path: str, local: Path) -> None:
         """Copies a file of the node to this machine (:meth:`SshConnection.copy`)."""
@@ -186,52 +225,69 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         await self._in_thread(self._connection.copy, path, local)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
-        return process.parse_files(await self.shell(process.files_command(pattern)))
+        command = process.files_command(pattern)
+        if self._target is None:
+            return process.parse_files(await self.shell(command))
+        found: dict[str, int] = json.loads(await self.shell(target.command("find", self._root, pattern)))
+        return dict(sorted(found.items()))
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         self._require_reachable()
-        return await self._in_thread(self._connection.read_range, path, position, size)
+        (place,) = await self._locate(path)
+        return await self._in_thread(self._connection.read_range, place, position, size)
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
         await self._require_dead(path)
-        await self._in_thread(self._connection.write_range, path, position, data)
-        await self._make_durable(path)
+        (place,) = await self._locate(path)
+        await self._in_thread(self._connection.write_range, place, position, data)
+        await self._make_durable(path, place)
 
     async def truncate_file(self, path: str, size: int) -> None:
         await self._require_dead(path)
-        await self._in_thread(self._connection.truncate, path, size)
-        await self._make_durable(path)
+        (place,) = await self._locate(path)
+        await self._in_thread(self._connection.truncate, place, size)
+        await self._make_durable(path, place)
 
     async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        return data_folders.parse_contents(await self.shell(data_folders.contents_command(folder, kept)), folder)
+        place, spared = await self._locate_folder(folder, kept)
+        command = data_folders.contents_command(place, spared)
+        return data_folders.parse_contents(await self.shell(command), place, folder)
 
     async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._require_dead(folder)
-        await self.shell(data_folders.remove_command(folder, kept))
+        place, spared = await self._locate_folder(folder, kept)
+        await self.shell(data_folders.remove_command(place, spared, self._root))
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         # Each part is one process of the node: the main one or a sidecar.
         alive = [self.part(process_name) for process_name in await self._alive()]
         running = [part for part in alive if (await part.process()).state is ProcessState.RUNNING]
-        await self._record_undo("copy", data_folders.undo_copy(folder))
+        place, spared = await self._locate_folder(folder, kept)
+        await self._record_undo("copy", data_folders.undo_copy(place))
         async with contextlib.AsyncExitStack() as stopped:
             for part in running:
                 stopped.push_async_callback(part.resume)  # needed even if the stop may have failed
                 await part.stop()
-            return data_folders.parse_contents(await self.shell(data_folders.copy_command(folder, kept)), folder)
+            command = data_folders.copy_command(place, spared)
+            return data_folders.parse_contents(await self.shell(command), place, folder)
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._require_dead(folder)
-        await self.shell(data_folders.restore_command(folder, kept))
+        place, spared = await self._locate_folder(folder, kept)
+        await self.shell(data_folders.restore_command(place, spared, self._root))
 
     async def discard(self, folder: str) -> None:
-        await self.shell(shlex.join(data_folders.undo_copy(folder)))
+        (place,) = await self._locate(folder)
+        await self.shell(shlex.join(data_folders.undo_copy(place)))
         await self._mark_undone("copy")
 
-    async def _make_durable(self, path: str) -> None:
-        """Syncs a file that the harness has written, because it must survive a power loss."""
+    async def _make_durable(self, path: str, place: str) -> None:
+        """Syncs a file that the harness has written, because it must survive a power loss.
+
+        ``place``: as :meth:`_locate` returns it.
+        """
         if not isinstance(self._disk, str) and path.startswith(f"{self._disk.folder}/"):
-            await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
+            await self.shell(f"sync {shlex.quote(place)} {shlex.quote(place.rpartition('/')[0])}")
 
     async def _require_dead(self, path: str) -> None:
         if alive := await self._alive():
@@ -247,6 +303,32 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     def _main_program(self) -> Program:
         return self._program(self)
 
+    async def _launch(self, process_name: str, program: Program) -> None:
+        if (found := self._target) is None:
+            return await super()._launch(process_name, program)
+        if program.user != found.user:
+            raise NodeError(
+                f"{self.name}: {process_name} cannot run as user {program.user}, because its image has no shell, so "
+                f"that all its processes have one user ({found.user or 'root'}): leave the user of the sidecar out"
+            )
+        try:
+            start = target.describe_start(
+                program.argv,
+                program.environment,
+                owned=program.owned,
+                needed=program.needed,
+                pid_file=process.pid_path(process_name),
+                log=process.log_path(process_name),
+                target=found,
+            )
+        except ValueError as error:
+            raise NodeError(f"{self.name}: {process_name} cannot be started: {error}") from error
+        command = process.launch_elsewhere_command(target.command("launch", found.root), process_name)
+        await self.shell(command, stdin=start)
+
+    def second_unavailable(self) -> str | None:
+        return super().second_unavailable() if self._target is None else NO_SHELL_NO_COPY
+
     def event_log_path(self) -> str | None:
         return self._event_log(self)
 
@@ -257,7 +339,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         """
         try:
             await self._in_thread(disk.try_out)
-            probe = f"{disk.folder}/{disk_filling.PROBE}"
+            (folder,) = await self._locate(disk.folder)
+            probe = f"{folder}/{disk_filling.PROBE}"
             await self.shell(f"touch {shlex.quote(probe)} && rm {shlex.quote(probe)}")
         except NodeError as error:
             self._disk = f"{error}; `assay doctor` says more"
@@ -280,6 +363,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         return await self._in_thread(self._disk.lose_power)
 
     async def memory_unavailable(self) -> str | None:
+        if self._target is not None:
+            return NO_SHELL_NO_MEMORY
         try:
             await self.shell(memory.command("look"))
         except NodeError as error:
@@ -287,22 +372,26 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         return None
 
     async def exhaust_memory(self) -> Exhaustion:
+        if self._target is not None:
+            raise NodeError(f"{self.name} cannot run out of memory: {NO_SHELL_NO_MEMORY}")
         found = json.loads(await self.shell(process.ending_command(memory.command("exhaust", "$pid"))))
         await self._mark_undone("stop")  # the process has ended, so that its stop needs no undo
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
-        folder = self._require_disk("filled")
+        (folder,) = await self._locate(self._require_disk("filled"))
         await self._record_undo("fill", disk_filling.undo_command(folder))
         await self.shell(disk_filling.fill_command(folder))
 
     async def free_disk(self) -> None:
         if not isinstance(self._disk, str):
-            await self.shell(shlex.join(disk_filling.undo_command(self._disk.folder)))
+            (folder,) = await self._locate(self._disk.folder)
+            await self.shell(shlex.join(disk_filling.undo_command(folder)))
             await self._mark_undone("fill")
 
     async def room(self) -> DiskRoom:
-        output = await self.shell(disk_filling.probe_command(self._require_disk("looked at")))
+        (folder,) = await self._locate(self._require_disk("looked at"))
+        output = await self.shell(disk_filling.probe_command(folder))
         return DiskRoom(*disk_filling.parse_room(output))
 
     def _require_disk(self, what: str) -> str:
@@ -394,25 +483,51 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     def events(self) -> AsyncIterator[str]:
         """Yields all lines of the event log until the node is closed. Yields none if the node has no event log."""
         path = self._event_log(self)
-        return self._lines(None if path is None else follow_command(path), f"tail {path}")
 
-    def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
-        """Yields the output of :func:`assay.cluster.ssh.stream.size_watch_command` until the node is closed."""
-        return self._lines(size_watch_command(words), f"sizes of logs on {self.name}")
+        async def follow() -> Command | None:
+            return None if path is None else follow_command(*await self._locate(path))
+
+        return self._lines(follow, f"tail {path}")
+
+    def log_sizes(self, pattern: str, paths: Sequence[str]) -> AsyncIterator[str]:
+        """Yields the output of :func:`assay.cluster.ssh.stream.size_watch_command` until the node is closed.
+
+        ``pattern``: of the processes' logs; ``paths``: those of the system's logs
+        """
+        shown: dict[str, str] = {}
+
+        async def watch() -> Command:
+            shown.update(zip(places := await self._locate(*paths), paths, strict=True))
+            return size_watch_command([pattern, *map(shlex.quote, places)])
+
+        def translate(line: str) -> str:
+            size, _, place = line.partition(" ")
+            return f"{size} {shown[place]}" if place in shown else line
+
+        return self._lines(watch, f"sizes of logs on {self.name}", translate)
 
     def usage(self, folder: str | None, every: float, rounds: int) -> AsyncIterator[str]:
         """Yields the output of :func:`assay.cluster.ssh.usage.usage_watch_command` until the node is closed."""
-        command = usage_watch_command((process.MAIN, *self.sidecars), folder, every, rounds)
-        return self._lines(command, f"usage of {self.name}")
 
-    async def _lines(self, command: Command | None, name: str) -> AsyncIterator[str]:
-        if command is None:
+        async def watch() -> Command:
+            place = None if folder is None else (await self._locate(folder))[0]
+            return usage_watch_command((process.MAIN, *self.sidecars), place, every, rounds)
+
+        return self._lines(watch, f"usage of {self.name}")
+
+    async def _lines(
+        self,
+        make_command: Callable[[], Awaitable[Command | None]],
+        name: str,
+        translate: Callable[[str], str] = lambda line: line,
+    ) -> AsyncIterator[str]:
+        if (command := await make_command()) is None:
             return
         stream = LineStream(self._connection, command, asyncio.get_running_loop(), name)
         self._streams.add(stream)
         try:
             while (line := await stream.queue.get()) is not None:
-                yield line
+                yield translate(line)
         finally:
             self._streams.discard(stream)
             await self._in_thread(stream.close)

@@ -29,9 +29,14 @@ def log_path(process: str) -> str:
     return LOG if process == MAIN else f"{LOG.rpartition('/')[0]}/{process}.log"
 
 
+def pid_path(process: str) -> str:
+    """Returns the path of a process's pid file."""
+    return f"{FOLDER}/{process}.pid"
+
+
 def _identify(process: str) -> str:
     """Returns commands that set ``$pid``, ``$began`` and ``$state``. ``$state`` is empty without a process."""
-    pid = f"{FOLDER}/{process}.pid"
+    pid = pid_path(process)
     return f"""
 pid= began=
 [ -s {pid} ] && read -r pid began < {pid}
@@ -77,17 +82,15 @@ def launch_command(
       root only the folders are created, because root can create files anywhere.
     - ``needed``: like ``owned``, but only their folders are created, and their owner does not change.
     """
-    pid, output = f"{FOLDER}/{process}.pid", log_path(process)
+    pid, output = pid_path(process), log_path(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     record = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     record += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
     reset = f"python3 -Ic {shlex.quote(RESET_SIGNALS)} " if stop_signal in IGNORED else ""
     folders = _make_folders([*needed, *owned] if user is None else needed)
     become = "" if user is None else _become(user, [*owned, output])
-    return f"""{_identify(process)}
-case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
-mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
-rm -f {pid}
+    return f"""{_require_ended(process)}
+mkdir -p {shlex.quote(folder)}
 cd {shlex.quote(folder)} || exit 18
 who= as=
 {folders}
@@ -99,6 +102,26 @@ until [ -s {pid} ]; do
   sleep 0.01
 done
 cat {pid}
+"""
+
+
+def launch_elsewhere_command(command: str, process: str = MAIN) -> str:
+    """Returns the command that starts a process by ``command``, which writes the pid file.
+
+    It fails if the process is alive already. It reads its standard input, text for ``command``, in any case.
+    """
+    return f"""given=$(cat)
+{_require_ended(process)}
+printf %s "$given" | {command}
+"""
+
+
+def _require_ended(process: str) -> str:
+    """Returns commands that exit if the process is alive, and otherwise remove its pid file."""
+    return f"""{_identify(process)}
+case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
+mkdir -p {FOLDER} {LOG.rpartition("/")[0]}
+rm -f {pid_path(process)}
 """
 
 

@@ -39,7 +39,7 @@ def build_images(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.PASS
     system = _add_client_nodes(find_system(arguments.system), arguments.client)
     for role, node_image in software.ensure_images(system, system.roles, progress).items():
-        print(role, node_image.id)
+        print(role, node_image.target or node_image.id)
     return ExitCode.PASS
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from assay.cluster.node import Node, NodeError
 from assay.cluster.second_copy import second_log
 from assay.cluster.ssh import logs
-from assay.cluster.ssh.logs import LogGrowthRecorder, LogSizes, collect, log_patterns
+from assay.cluster.ssh.logs import OWN_LOGS, LogGrowthRecorder, LogSizes, collect, list_system_logs
 from assay.cluster.ssh.stream import follow_command, size_watch_command
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.reports.node_logs import GROWTH
@@ -73,8 +73,9 @@ def test_the_logs_are_those_that_are_brought_home() -> None:
         def __init__(self, role: str) -> None:
             self.role = role
 
-    assert log_patterns(Own(), cast(Any, Named("server"))) == ["/var/log/assay/*.log", "'/var/log/my server.log'"]
-    assert log_patterns(Own(), cast(Any, Named(ZOOKEEPER_ROLE))) == ["/var/log/assay/*.log"]
+    assert OWN_LOGS == "/var/log/assay/*.log"
+    assert list_system_logs(Own(), cast(Any, Named("server"))) == ["/var/log/my server.log"]
+    assert list_system_logs(Own(), cast(Any, Named(ZOOKEEPER_ROLE))) == ()
 
 
 class Talking:
@@ -86,7 +87,7 @@ class Talking:
     def __init__(self, name: str, *, breaks: bool) -> None:
         self.name, self.breaks, self.printed = name, breaks, asyncio.Event()
 
-    async def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
+    async def log_sizes(self, pattern: str, paths: Sequence[str]) -> AsyncIterator[str]:
         for line in self.said:
             yield line
         self.printed.set()

@@ -192,7 +192,7 @@ def test_a_freezer_says_before_the_run_whether_the_engine_can_freeze(
     monkeypatch.setenv("DOCKER_HOST", LOCAL_SOCKET)
     monkeypatch.setattr(module, "_connect", lambda endpoint, timeout: client)
     undo = journal.UndoJournal(tmp_path, "r1", owner.current_owner(), None)
-    obstacle = module.DockerFreezer(undo, "assay-r1-n1", "n1").find_obstacle()
+    obstacle = module.DockerFreezer(undo, ["assay-r1-n1"], "n1").find_obstacle()
     assert container.status == "running"
     assert journal.read_journal(undo.path).actions == ()
     if can_pause:

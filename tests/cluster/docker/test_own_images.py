@@ -175,10 +175,21 @@ def test_what_fails_names_the_role_the_file_the_step_and_the_last_lines(tmp_path
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("nothing_left")
-def test_an_image_without_a_shell_or_that_is_nowhere_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    path = dockerfile(tmp_path, "FROM scratch\nCOPY greeting /greeting\n")
-    with pytest.raises(ImageError, match=rf"{path} has no shell \(/bin/sh\).*build it FROM an image that has one"):
-        ensure(Software(dockerfile=path))
+def test_an_image_without_a_shell_is_taken_as_it_is_and_gets_no_packages(tmp_path: Path) -> None:
+    path = dockerfile(tmp_path, "FROM scratch\nCOPY greeting /greeting\nENV GREETING=hello\nUSER 7:8\n")
+    found, _ = ensure(Software(dockerfile=path))
+    assert (found.id, found.user) == (image.ensure_node_image(lambda line: None), "7:8")
+    assert found.below == (found.target,)
+    refused = rf"tabulate cannot be installed: {path} has no shell \(/bin/sh\).*build it FROM an image that has one"
+    with pytest.raises(ImageError, match=refused):
+        ensure(Software(dockerfile=path, python=("tabulate",)))
+    with pytest.raises(ImageError, match=rf"{path} has no shell"):
+        software.ensure_software_image(Software(dockerfile=path), lambda line: None)
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("nothing_left")
+def test_an_image_that_is_nowhere_is_refused_with_the_remedy() -> None:
     # Port 9 of this machine: no registry answers there.
     with pytest.raises(ImageError, match=r"(?s)docker pull.*localhost:9/no/such:image is not on this engine either"):
         ensure(Software(image="localhost:9/no/such:image"))

@@ -1,0 +1,71 @@
+"""The container of a user's image that has no shell: the image as it is, beside the node's own container.
+
+A node whose image has a shell is one container. A node whose image has none consists of two:
+
+- The *holder* runs the node image. It owns the network and the process namespace, and has the tools.
+- The *target* runs the user's image, in both namespaces of the holder. Its entrypoint is ``hold`` (``hold.c``), a
+  static program that is copied into the container. ``hold`` starts the system's processes on request of the holder
+  (:mod:`assay.cluster.ssh.target`), and outlives them.
+
+So the image keeps its digest, user, environment, working folder and files. The processes are in the target's mount
+namespace and control group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import docker
+
+from assay.cluster.docker import code_archive, layer, preload
+from assay.cluster.docker.layer import ImageError, Progress
+from assay.cluster.docker.preload import PreloadError, StaticProgram
+from assay.cluster.ssh import target
+
+HOLD = StaticProgram("hold")
+HOLD_PATH = "/.assay-hold"
+"""Path of the program in the target."""
+CAPABILITIES = ("SYS_PTRACE", "SYS_CHROOT")
+"""Rights of a holder in addition to those of a node: to enter the folders of processes of other users."""
+SUFFIX = "-target"
+"""The target's name is the holder's with this suffix."""
+NO_SHELL = "its image has no shell, and the library that would do it is not loaded by static programs"
+"""Why a node with a target has no wrong clock, and no slow or failing disk."""
+
+
+def compile_hold(image: str, progress: Progress) -> bytes:
+    """Returns ``hold`` for the processors of an image. Raises :class:`ImageError`.
+
+    This machine's compiler may lack the static C library. Then a container compiles it.
+    """
+    architecture = layer.image_architecture(image)
+    try:
+        if preload.compiles_here(architecture):
+            try:
+                return preload.compile_here(HOLD)
+            except PreloadError:
+                pass
+        return preload.compile_in_container(HOLD, architecture, progress)
+    except PreloadError as error:
+        raise ImageError(f"the program that starts processes in it could not be compiled: {error}") from error
+
+
+def start_target(
+    client: docker.DockerClient, holder: str, image: str, user: str | None, labels: Mapping[str, str], hold: bytes
+) -> None:
+    """Starts the target of a running holder. Its removal must be in the journal before.
+
+    - ``holder``: name of the holder's container
+    - ``hold``: the result of :func:`compile_hold`
+    """
+    container = client.api.create_container(
+        image,
+        name=f"{holder}{SUFFIX}",
+        user=user,
+        entrypoint=[HOLD_PATH, target.SOCKET],
+        healthcheck={"test": ["NONE"]},
+        labels=dict(labels),
+        host_config=client.api.create_host_config(network_mode=f"container:{holder}", pid_mode=f"container:{holder}"),
+    )
+    client.api.put_archive(container["Id"], "/", code_archive.archive_files({HOLD_PATH: (0o755, hold)}))
+    client.api.start(container["Id"])
