@@ -49,6 +49,8 @@ PART_BYTES = 1 << 15
 """Bytes that one request of SFTP asks for. Servers need not answer with more."""
 WINDOW_BYTES = 64 * PART_BYTES
 """Bytes of a file that are asked for at once, so that a slow network delays all of them together."""
+LINE_BYTES = 16 << 20
+"""Maximum size of a line of a streamed command."""
 TAIL_LINES = 5
 PARTIAL_SUFFIX = ".assay-part"
 """Suffix of a file that is being written."""
@@ -59,6 +61,10 @@ SUDO_SFTP = (
     "/usr/lib/ssh/sftp-server; do [ -x $one ] && exec sudo -n $one; done; exit 127"
 )
 """Paths on Debian, Red Hat, the BSDs and Arch."""
+
+
+class LongLineError(NodeError):
+    """A command printed a line that is too long to be one of the system's events."""
 
 
 class _LocalFile:
@@ -202,17 +208,25 @@ class SshConnection:
         return CommandResult(code, output, errors)
 
     def lines(self, command: str, on_channel: Callable[[paramiko.Channel], None]) -> Iterator[str]:
-        """Yields each line as the command writes it, until it ends or the channel given to ``on_channel`` is closed."""
+        """Yields each line as the command writes it, until it ends or the channel given to ``on_channel`` is closed.
+
+        Raises :class:`LongLineError` at a line of more than ``LINE_BYTES``, and ``NodeError`` if the connection breaks.
+        """
         channel = self._open_channel()
         try:
             on_channel(channel)
             with _limit_waiting(channel, COMMAND_TIMEOUT):
                 channel.exec_command(self._wrap_command(command))
-            rest = b""
+            rest = bytearray()
             while data := channel.recv(65536):
-                *complete_lines, rest = (rest + data).split(b"\n")
-                for line in complete_lines:
-                    yield line.decode("utf-8", "replace")
+                *ends, begin = data.split(b"\n")
+                for end in ends:
+                    rest += end
+                    yield rest.decode("utf-8", "replace")
+                    rest.clear()
+                rest += begin
+                if len(rest) > LINE_BYTES:
+                    raise LongLineError(f"{self._name}: a line has more than {LINE_BYTES >> 20} MiB: `{command}`")
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._command_error(command, f"the stream broke: {error!r}") from error
         finally:

@@ -526,7 +526,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         stream = LineStream(self._connection, command, asyncio.get_running_loop(), name)
         self._streams.add(stream)
         try:
-            while (line := await stream.queue.get()) is not None:
+            while (line := await stream.next_line()) is not None:
                 yield translate(line)
         finally:
             self._streams.discard(stream)

@@ -13,10 +13,13 @@ from typing import Final
 import paramiko
 
 from assay.cluster.node import NodeError
-from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.connection import LongLineError, SshConnection
 
 POLL_SECONDS: Final = 0.5
 """Seconds between two reads of the sizes. Each read costs a node two processes of a millisecond."""
+
+MOST_WAITING: Final = 50_000
+"""Maximum number of lines that wait. If there are as many, no further line is read from the node."""
 
 Command = Callable[[int], str]
 """Returns the shell command that continues after the given number of delivered lines."""
@@ -39,13 +42,14 @@ def size_watch_command(words: Sequence[str], every: float = POLL_SECONDS) -> Com
 
 
 class LineStream:
-    """The lines of one command, read by a separate thread and put into ``queue``.
+    """The lines of one command, read by a separate thread.
 
     After a broken connection the command is run again, and continues after the lines that were already delivered.
     """
 
     def __init__(self, connection: SshConnection, command: Command, loop: asyncio.AbstractEventLoop, name: str) -> None:
-        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._room = threading.Semaphore(MOST_WAITING)
         self.error: NodeError | None = None
         self._connection = connection
         self._command = command
@@ -55,6 +59,12 @@ class LineStream:
         self._delivered = 0
         self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
         self._thread.start()
+
+    async def next_line(self) -> str | None:
+        """Returns the next line; None at the end. ``error`` then has the error that ended the lines, if any."""
+        line = await self._queue.get()
+        self._room.release()
+        return line
 
     def close(self) -> None:
         self._closing.set()
@@ -74,7 +84,12 @@ class LineStream:
                 for line in self._connection.lines(self._command(self._delivered), self._opened):
                     self._delivered += 1
                     failures = 0
+                    while not self._room.acquire(timeout=0.05) and not self._closing.is_set():
+                        pass  # the node waits, too, because nothing more is read from it
                     self._hand_over(line)
+            except LongLineError as error:
+                self.error = error
+                break
             except NodeError as error:
                 failures += 1
                 if failures > 3 and not self._closing.is_set():
@@ -85,4 +100,4 @@ class LineStream:
 
     def _hand_over(self, line: str | None) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.queue.put_nowait, line)
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
