@@ -29,7 +29,7 @@ CAPABILITIES = ("SYS_PTRACE", "SYS_CHROOT")
 """Rights of a holder in addition to those of a node: to enter the folders of processes of other users."""
 SUFFIX = "-target"
 """The target's name is the holder's with this suffix."""
-NO_SHELL = "its image has no shell, and the library that would do it is not loaded by static programs"
+NO_SHELL = "its image has no shell, and no library is preloaded in such an image, because a static program loads none"
 """Why a node with a target has no wrong clock, and no slow or failing disk."""
 
 

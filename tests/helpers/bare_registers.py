@@ -32,6 +32,7 @@ COPY root/ /
 ENV GREETING=hello PATH=/srv
 LABEL mine=yes
 WORKDIR /work
+VOLUME /run/registers
 USER {UID}:{GID}
 """
 

@@ -7,18 +7,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from assay.checkers.judging.verdict import Verdict
-from assay.cluster import leftovers
 from assay.cluster.docker import DockerCluster
 from assay.cluster.docker.engine import list_owned, open_docker
-from assay.cluster.node import NodeError, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.sidecars import Sidecar
+from assay.cluster.ssh.logs import OWN_LOGS
+from assay.cluster.ssh.usage import parse_usage
 from assay.harness.run.settings import DOCKER, Settings
 from assay.nemesis.faults.clock import Clock
 
@@ -119,6 +122,32 @@ def test_a_path_through_an_absolute_link_of_the_image_is_a_file_of_the_image(liv
         assert await n1.shell("ls -d /run/new 2>/dev/null || true") == ""
         with pytest.raises(FileNotFoundError):
             await n1.read_file("/var/run/nothing")
+
+    live.run(body())
+
+
+def test_event_log_and_sizes_of_logs_are_those_of_the_image(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        _, n2 = live.cluster.nodes
+        await restarted(n2, live.cluster._system)
+        await ask(n2, 9)
+        monkeypatch.setattr(n2, "_event_log", lambda node: FILE)
+        events = n2.events()
+        assert await anext(events) == "r0 9 1"
+        await ask(n2, 10)
+        assert await anext(events) == "r0 10 2"
+        await events.aclose()
+        sizes = n2.log_sizes(OWN_LOGS, [FILE])
+        lines = [await anext(sizes) for _ in range(3)]
+        assert [line.partition(" ")[2] for line in lines] == [OUTPUT, FILE, ""]
+        assert lines[1] == f"15 {FILE}"
+        await sizes.aclose()
+        usages = n2.usage(LINKED, 0.1, 3)
+        usage = parse_usage(await anext(usages))
+        assert usage is not None
+        assert usage.memory is not None
+        assert usage.disk is not None
+        await usages.aclose()
 
     live.run(body())
 
@@ -224,6 +253,7 @@ async def main():
     )
     await cluster.start()
     await cluster.nodes[0].start()
+    await cluster.nodes[0].freeze()
     print("up", flush=True)
     await asyncio.sleep(600)
 
@@ -231,26 +261,35 @@ asyncio.run(main())
 """
 
 
+HEAL = (
+    "import sys; from assay.cluster import leftovers; print(leftovers.heal(state=leftovers.Path(sys.argv[1])).failed)"
+)
+
+
 def list_left(run_id: str) -> list[str]:
-    """Returns the names of a run's containers and networks, and of all volumes."""
+    """Returns the names of a run's containers and networks, and of the volumes of the containers."""
     with open_docker() as client:
-        volumes = [str(volume.name) for volume in client.volumes.list()]
-        return [one.name for one in list_owned(client) if one.run_id == run_id] + volumes
+        names = [one.name for one in list_owned(client) if one.run_id == run_id]
+        containers = [client.containers.get(name) for name in names if not name.endswith("-net")]
+        return names + [mount["Name"] for container in containers for mount in container.attrs["Mounts"]]
 
 
 def test_after_the_death_of_the_harness_heal_leaves_nothing(bare: str, tmp_path: Path) -> None:
     run_id = run_of_its_own("test-bare-killed")
-    before = list_left(run_id)
     tests = str(Path(__file__).parents[2])
     argv = [sys.executable, "-c", CHILD, tests, bare, str(tmp_path), run_id]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         child.kill()
-    assert len(list_left(run_id)) == len(before) + 3, "two containers and a network"
-    report = leftovers.heal(state=tmp_path)
-    assert not report.failed
-    assert list_left(run_id) == before
+    before = list_left(run_id)
+    assert len(before) == 4, "two containers, a network, and the volume that the image declares"
+    # In a process of its own, because heal also ends the clusters of its own process.
+    healed = subprocess.run([sys.executable, "-c", HEAL, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert healed.stdout == "[]\n", healed.stderr
+    assert list_left(run_id) == []
+    with open_docker() as client, pytest.raises(NotFound):
+        client.volumes.get(before[-1])
 
 
 def make_step(at: float, fault: str, duration: float = 0.5, **parameters: Any) -> dict[str, Any]:
@@ -306,6 +345,46 @@ def test_unsynced_bytes_of_an_image_without_a_shell_are_lost_with_the_power(bare
             assert (await node.room()).refused
             await node.free_disk()
             assert not (await node.room()).refused
+        finally:
+            await cluster.close()
+
+    asyncio.run(body())
+
+
+class Attended(BareRegisters):
+    """A server with an agent."""
+
+    agent_user: str | None = None
+
+    def sidecars(self, node: Node) -> Mapping[str, Sidecar]:
+        return {"agent": Sidecar(["registers", "7001", "/dev/shm/agent"], {"GREETING": "bye"}, user=self.agent_user)}
+
+
+@pytest.mark.long
+def test_a_sidecar_runs_in_the_image_and_what_ends_it_is_said(bare: str, tmp_path: Path) -> None:
+    async def body() -> None:
+        run = run_of_its_own("test-bare-agent")
+        system = Attended(bare)
+        cluster = DockerCluster(system, {"server": 1}, run_id=run, seed=1, state_dir=tmp_path)
+        try:
+            await cluster.start()
+            (node,) = cluster.nodes
+            await restarted(node, system)
+            agent = node.part("agent")
+            assert (await node.read_file("/var/log/assay/agent.log")).decode() == f"{UID}:{GID} bye / in /work\n"
+            await agent.kill()
+            assert (await agent.process()).state is ProcessState.DEAD
+            assert (await node.process()).state is ProcessState.RUNNING
+            system.agent_user = "4321"
+            with pytest.raises(NodeError, match=r"agent cannot run as user 4321, because its image has no shell"):
+                await agent.start()
+            with open_docker() as client:
+                client.containers.get(f"assay-{run}-n1-target").kill()
+            with pytest.raises(NodeError, match="the container of the image has ended"):
+                await node.find_files(f"{LINKED}/*")
+            with pytest.raises(NodeError, match="the container of the image has ended"):
+                await node.read_file(FILE)
+            assert (await node.process()).state is ProcessState.DEAD
         finally:
             await cluster.close()
 
