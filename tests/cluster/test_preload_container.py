@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker import image, image_contents, layer, preload
+from assay.cluster.docker import image, image_contents, layer, preload, target_container
 
 HERE = {machine: name for name, machine in image_contents.MACHINES.items()}.get(platform.machine(), platform.machine())
 OTHER = "amd64" if HERE == "arm64" else "arm64"
@@ -93,3 +93,22 @@ def test_the_reason_is_said_if_no_container_can_compile(
     FakeEngine(monkeypatch, node, failure)
     with pytest.raises(preload.PreloadError, match=message):
         preload.compile_library(preload.CLOCK, wanted, said)
+
+
+def test_a_machine_without_the_static_c_library_compiles_hold_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: preload.CSource) -> bytes:
+        raise preload.PreloadError("cannot find -lc")
+
+    monkeypatch.setattr(layer, "image_architecture", lambda image: HERE)
+    monkeypatch.setattr(preload, "compiles_here", lambda architecture: True)
+    monkeypatch.setattr(preload, "compile_here", fail)
+    monkeypatch.setattr(preload, "compile_in_container", lambda source, *_: source.name.encode())
+    assert target_container.compile_hold("mine", said) == b"hold"
+    monkeypatch.setattr(preload, "compile_in_container", lambda source, *_: fail(source))
+    with pytest.raises(layer.ImageError, match="the program that starts processes in it could not be compiled: cannot"):
+        target_container.compile_hold("mine", said)
+
+
+def test_hold_is_compiled_without_the_libraries_of_its_image() -> None:
+    assert "-static" in target_container.HOLD.command("cc", "hold.c", "hold")
+    assert target_container.HOLD.source.read_text().startswith("/*")

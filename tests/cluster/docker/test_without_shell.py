@@ -85,6 +85,7 @@ def test_the_image_is_as_it_was_and_its_process_has_its_user_environment_and_fol
     async def body() -> None:
         n1, n2 = live.cluster.nodes
         await asyncio.gather(restarted(n1, live.cluster._system), restarted(n2, live.cluster._system))
+        assert f"{n2.address}\tn2\n" in (await n1.read_file("/etc/hosts")).decode(), "names need no network"
         said = (await n1.read_file(OUTPUT)).decode().splitlines()
         assert said[-1] == f"{UID}:{GID} hello / in /work"
         pid = str((await n1.process()).incarnation).partition(".")[0]

@@ -38,9 +38,9 @@ class Machine:
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> str:
         words = shlex.split(command)
-        if words[:2] == ["python3", "-c"] and words[3] == "look":
+        if words[:2] == ["python3", "-ISc"] and words[3] == "look":
             return json.dumps({"pid": TARGET.pid, "uid": TARGET.uid, "gid": TARGET.gid})
-        if words[:2] == ["python3", "-c"] and words[3] == "resolve":
+        if words[:2] == ["python3", "-ISc"] and words[3] == "resolve":
             assert words[4] == ROOT
             return json.dumps([self.follow(path) for path in words[5:]])
         self.commands.append(command)
