@@ -222,7 +222,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     async def copy_file(self, path: str, local: Path) -> None:
         """Copies a file of the node to this machine (:meth:`SshConnection.copy`)."""
         self._require_reachable()
-        await self._in_thread(self._connection.copy, path, local)
+        (place,) = await self._locate(path)
+        await self._in_thread(self._connection.copy, place, local)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         command = process.files_command(pattern)

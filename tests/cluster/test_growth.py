@@ -136,8 +136,9 @@ class WithFiles(Talking):
     said = ("1 /var/log/one/error.log", "2 /var/log/other/error.log", "")
     changes: Sequence[str] = ()
 
-    async def read_file(self, path: str) -> bytes:
-        return path.encode()
+    async def copy_file(self, path: str, local: Path) -> None:
+        local.parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(local.write_text, path)
 
 
 def test_logs_of_one_name_are_both_kept_each_with_its_own_sizes(tmp_path: Path) -> None:
@@ -174,10 +175,10 @@ class SecondRefused(WithFiles):
 
     had_second_copy = True
 
-    async def read_file(self, path: str) -> bytes:
+    async def copy_file(self, path: str, local: Path) -> None:
         if path == second_log(EVENTS):
             raise FileNotFoundError(path)
-        return await super().read_file(path)
+        await super().copy_file(path, local)
 
 
 class WithEvents(TwoOfOneName):

@@ -127,7 +127,9 @@ def test_a_path_through_an_absolute_link_of_the_image_is_a_file_of_the_image(liv
     live.run(body())
 
 
-def test_event_log_and_sizes_of_logs_are_those_of_the_image(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_log_and_sizes_of_logs_are_those_of_the_image(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def body() -> None:
         _, n2 = live.cluster.nodes
         await restarted(n2, live.cluster._system)
@@ -143,6 +145,8 @@ def test_event_log_and_sizes_of_logs_are_those_of_the_image(live: Live, monkeypa
         assert [line.partition(" ")[2] for line in lines] == [OUTPUT, FILE, ""]
         assert lines[1] == f"15 {FILE}"
         await sizes.aclose()
+        await n2.copy_file(FILE, tmp_path / "copy")
+        assert (tmp_path / "copy").read_text() == "r0 9 1\nr0 10 2\n"
         usages = n2.usage(LINKED, 0.1, 3)
         usage = parse_usage(await anext(usages))
         assert usage is not None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -60,6 +62,9 @@ class Machine:
     def read(self, path: str) -> bytes:
         self.paths.append(path)
         return b""
+
+    def copy(self, path: str, local: Path) -> None:
+        self.paths.append(path)
 
     def read_range(self, path: str, position: int, size: int) -> bytes:
         self.paths.append(path)
@@ -122,10 +127,11 @@ def test_a_file_is_that_of_the_image_without_links_but_for_logs_of_processes(pat
         machine.output = ""  # the process is dead
         await node.write_file(path, b"")
         await node.read_file(path)
+        await node.copy_file(path, Path("unused"))
         await node.read_range(path, 0, 1)
         await node.write_range(path, 0, b"x")
         await node.truncate_file(path, 0)
-        assert machine.paths == [place] * 5
+        assert machine.paths == [place] * 6
 
         plain = make_node(machine)
         machine.paths.clear()
@@ -133,6 +139,12 @@ def test_a_file_is_that_of_the_image_without_links_but_for_logs_of_processes(pat
         assert machine.paths == [path], "a node without a target has its own files"
 
     asyncio.run(body())
+
+
+def test_each_call_for_a_file_gets_a_path_that_was_looked_up() -> None:
+    calls = re.findall(r"self\._in_thread\(self\._connection\.(\w+), (\w+)", inspect.getsource(SshNode))
+    assert {name for name, _ in calls} >= {"write", "read", "copy", "read_range", "write_range", "truncate"}
+    assert {argument for name, argument in calls if name != "connect"} == {"place"}
 
 
 @pytest.mark.parametrize("kept", [(), ("/data/lock", "/data/deep/lock")])
