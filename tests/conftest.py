@@ -54,8 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """After collection, because importing some packages starts processes. The xdist controller starts workers."""
+    """After collection, because importing some packages starts processes. The xdist controller starts workers, whose
+    own loop is the first result of this hook.
+    """
     if session.config.getoption("--fast") and hasattr(session.config, "workerinput"):
         sys.addaudithook(_no_process)
 

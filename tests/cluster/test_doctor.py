@@ -24,6 +24,7 @@ def test_without_an_engine_a_docker_cluster_is_not_available() -> None:
     assert not doctor.docker_available()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_engine")
 def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
     findings = list(doctor.diagnose())
@@ -36,6 +37,7 @@ def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
             assert finding.enables, finding
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_engine")
 def test_each_finding_is_there_before_the_next_step_begins() -> None:
     order: list[str] = []
@@ -46,6 +48,7 @@ def test_each_finding_is_there_before_the_next_step_begins() -> None:
     assert order[-4:] == ["asking java for its version", "java", "zookeeper", "chromium"]
 
 
+@pytest.mark.slow
 def test_each_trial_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     good = DoctorFinding("any", True, "found")
     monkeypatch.setattr(doctor, "_find_machine", lambda: None)
@@ -62,6 +65,7 @@ def test_each_trial_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order[first : first + len(trials)] == trials
 
 
+@pytest.mark.slow
 def test_the_names_of_findings_fit_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     names = [*(one.name for one in doctor.diagnose()), doctor._image().name, doctor._preloads(None).name]
@@ -91,6 +95,7 @@ def test_an_engine_error_says_how_to_get_one() -> None:
         pytest.fail("there is no engine to talk to")
 
 
+@pytest.mark.slow
 def test_an_engine_elsewhere_is_named_and_the_advice_is_not_to_start_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     found = {finding.name: finding for finding in doctor.diagnose()}
@@ -99,11 +104,13 @@ def test_an_engine_elsewhere_is_named_and_the_advice_is_not_to_start_one_here(mo
     assert found["disk"].detail == "not examined: the engine is at tcp://127.0.0.1:1 (from DOCKER_HOST)"
 
 
+@pytest.mark.slow
 def test_a_missing_program_is_an_error_with_a_remedy() -> None:
     with pytest.raises(layer.ImageError, match="no-such-program-of-assay is not installed"):
         layer.run_command(["no-such-program-of-assay"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run", [layer.run_command, lambda argv: layer.docker_build([], lambda step: None)], ids=["any", "docker"]
 )
@@ -117,6 +124,7 @@ def test_a_program_that_this_user_may_not_run_is_an_error_with_a_remedy(
         run(["docker"])
 
 
+@pytest.mark.slow
 def test_a_failed_command_shows_its_last_lines() -> None:
     with pytest.raises(layer.ImageError, match="exited 3:\nthe very last line"):
         layer.run_command(["sh", "-c", "echo the very last line; exit 3"])
@@ -147,6 +155,7 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
         assert engine.remove_container(client, left[0].name)
 
 
+@pytest.mark.slow
 def test_a_java_that_hangs_or_cannot_start_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "java"
     monkeypatch.setenv("PATH", str(tmp_path))

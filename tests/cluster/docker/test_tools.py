@@ -158,6 +158,7 @@ BUILDKIT = """\
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "steps"),
     [(CLASSIC, ["step 3/4, COPY a /a", "step 4/4, RUN make"]), (BUILDKIT, ["step 3/3, RUN make"])],
@@ -176,6 +177,7 @@ def test_steps_that_are_done_are_shown_and_the_one_that_fails_is_named(
     assert shown == steps
 
 
+@pytest.mark.slow
 def test_a_build_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho 'Step 1/2 : FROM x'\nexec sleep 1000\n")
@@ -197,6 +199,7 @@ def test_an_image_for_other_processors_is_named_with_the_remedy(monkeypatch: pyt
         image_contents.examine_image("sha256:1", "theirs:1")
 
 
+@pytest.mark.slow
 def test_a_build_on_a_base_for_other_processors_names_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -20,6 +20,8 @@ from assay.cluster.ssh.connection import BULK_SIZE, Login, RefusedError, SshConn
 
 from helpers.ssh_machine import Machine, machine
 
+pytestmark = pytest.mark.slow
+
 RELAY = """
 import os, socket, sys, threading
 with open(sys.argv[2], "a") as file:

@@ -14,6 +14,8 @@ from assay.cluster.ssh.stream import LineStream, follow_command
 
 from helpers.ssh_machine import machine
 
+pytestmark = pytest.mark.slow
+
 
 async def read_lines(connection: SshConnection, command: str, count: int) -> tuple[list[str | None], LineStream]:
     lines = LineStream(connection, lambda delivered: command, asyncio.get_running_loop(), "lines")
