@@ -1,6 +1,7 @@
 """``assay serve STORE``: serves the page of a store and the files of its runs over HTTP, only to this machine."""
 
 import argparse
+import errno
 import hashlib
 import io
 import os
@@ -27,6 +28,11 @@ MIN_PAUSE: Final = 3.0
 PAUSE_FACTOR: Final = 5.0
 """The pause between two readings is at least this multiple of the duration of one."""
 
+MOST_CONNECTIONS: Final = 64
+REQUEST_SECONDS: Final = 30.0
+"""Maximum seconds of silence of a client, in its request or while it takes the answer."""
+WAIT_SECONDS: Final = 0.5
+"""Seconds that the server waits at a time for the end of a connection."""
 LIVE: Final = b'data-live="1"'
 """Mark of a page that a server renews. The server replaces the 1 by a hash of the page."""
 SANDBOX: Final = "sandbox allow-scripts allow-downloads"
@@ -69,7 +75,30 @@ def open_server(root: Path, render: "Callable[[], RenderedPage]", port: int) -> 
 
 
 class PageServer(ThreadingHTTPServer):
-    """Server with a thread for each request."""
+    """Server with a thread for each connection, and at most ``MOST_CONNECTIONS`` of them.
+
+    A further connection waits until another one ends, which takes at most ``REQUEST_SECONDS`` if its client is silent.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self._room = threading.Semaphore(MOST_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def get_request(self) -> Any:
+        if not self._room.acquire(timeout=WAIT_SECONDS):
+            raise BlockingIOError(errno.EAGAIN, "all connections are in use")  # the server's loop tries again
+        try:
+            return super().get_request()
+        except BaseException:
+            self._room.release()
+            raise
+
+    def shutdown_request(self, request: Any) -> None:
+        """Ends a connection. The server calls it once for each connection that it has accepted."""
+        try:
+            super().shutdown_request(request)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores clients that hang up, as browsers do when a page is left early."""
@@ -116,6 +145,7 @@ class PageCache:
 class StoreRequestHandler(SimpleHTTPRequestHandler):
     """Serves the page, and only files below ``root`` after links are resolved. Files of runs are sandboxed."""
 
+    timeout = REQUEST_SECONDS
     path = ""
     """The base class sets it for each request line that it can parse."""
 

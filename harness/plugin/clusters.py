@@ -32,6 +32,18 @@ def check_cluster(options: Options) -> None:
         _check_hosts(str(options.cluster), options.settings.hosts)
 
 
+def check_temporary_folder(store: Path, basetemp: str | None) -> None:
+    """Raises ``SettingsError`` if the store is in the folder of ``--basetemp``, whose content pytest deletes."""
+    if not basetemp:
+        return
+    folder, store = Path(basetemp).resolve(), store.resolve()
+    if folder == store or folder in store.parents:
+        raise SettingsError(
+            f"--store={store} is in the folder of --basetemp={folder}, and pytest deletes what is there: name another "
+            "folder for one of them"
+        )
+
+
 def check_writable(store: Path) -> str | None:
     """Returns an error if the store is not writable, else None. Leaves no files there."""
     if to_encodable(str(store)) != str(store):

@@ -116,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if options.explore is not None:
             _check_search(options)
         if not config.option.collectonly:
+            clusters.check_temporary_folder(options.settings.store, config.option.basetemp)
             clusters.check_cluster(options)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None

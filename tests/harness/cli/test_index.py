@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import http.client
 import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ import msgspec
 import pytest
 
 from assay.cluster.owner import current_owner
+from assay.harness.cli import serve
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.cli.serve import PageCache, PageServer, open_server
@@ -304,6 +307,23 @@ def test_an_error_of_the_server_is_news(
         client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert handled.wait(60)
     assert "ZeroDivisionError: no page" in capsys.readouterr().err
+
+
+def test_silent_clients_take_the_page_from_others_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(serve, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(serve.StoreRequestHandler, "timeout", 1.0)
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(serving(tmp_path, lambda: SimpleNamespace(html="page")))
+        for _ in range(20):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.sendall(b"GET / HTTP/1.1\r\n")
+        time.sleep(0.3)
+        assert threading.active_count() - before == 1 + 4
+        assert answer(port, "/")[0] == 200
 
 
 def test_the_server_is_on_the_loopback_address_alone(tmp_path: Path) -> None:

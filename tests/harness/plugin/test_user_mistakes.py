@@ -42,6 +42,17 @@ def test_a_store_that_cannot_be_written(toy_project: pytest.Pytester, place: str
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(("place", "refused"), [("t", True), ("t/store", True), ("store", False), ("tt", False)])
+def test_a_store_that_pytest_would_delete(toy_project: pytest.Pytester, place: str, refused: bool) -> None:
+    earlier = toy_project.path / place / "test" / "run"
+    earlier.mkdir(parents=True)
+    (earlier / "kept").touch()
+    result = toy_project.runpytest_inprocess(*SIM, f"--store={place}", "--basetemp=t")
+    assert (earlier / "kept").exists()
+    assert (result.ret == pytest.ExitCode.USAGE_ERROR) is refused
+    assert ("is in the folder of --basetemp=" in everything(result)) is refused
+
+
 def test_a_store_whose_path_is_not_utf8(toy_project: pytest.Pytester) -> None:
     place = os.fsdecode(b"st\xff\xfe")
     result = toy_project.runpytest_inprocess(*SIM, f"--store={place}")
