@@ -21,7 +21,12 @@ def make_announcer(config: pytest.Config) -> Callable[[str], None]:
         return lambda text: None
     if reporter.isatty:
         return lambda text: reporter.rewrite(text, erase=True, bold=True)
-    return lambda text: reporter.write_line(text)
+
+    def write(text: str) -> None:
+        reporter.write_line(text)
+        reporter.flush()
+
+    return write
 
 
 def make_progress(config: pytest.Config) -> "Progress":
@@ -48,5 +53,6 @@ def make_progress(config: pytest.Config) -> "Progress":
             if terminal.width_of_current_line:  # the letter of a test whose cluster is being removed
                 terminal.line()
             reporter.write_line(text)
+            reporter.flush()  # a pipe would show the lines of several minutes at once
 
     return PlainProgress(write)

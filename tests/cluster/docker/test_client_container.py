@@ -46,7 +46,7 @@ def far_engine(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize(
     ("fault", "interval", "seconds"),
-    [("partition", 4, 6), pytest.param("power-loss", 14, 18, marks=pytest.mark.long)],
+    [("partition", 12, 16), pytest.param("power-loss", 14, 18, marks=pytest.mark.long)],
 )
 def test_a_workload_under_a_fault_passes_on_an_engine_that_cannot_be_reached(
     far_engine: SecondEngine, tmp_path: Path, fault: str, interval: int, seconds: int
