@@ -309,6 +309,11 @@ def test_who_is_read_behind_a_greeting() -> None:
     assert upkeep.parse_who(shell(upkeep.WHO_COMMAND).stdout)[0] == str(os.getuid())
 
 
+RUN = f"run-of-{os.getpid()}"
+"""Run id of the tests that clean this machine. Cleaning ends each process with this id, also in containers."""
+OTHER_RUN = f"other-{RUN}"
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host's files below a folder, and no rules to lift."""
@@ -335,7 +340,7 @@ def created_paths(removed: list[str], emptied: list[str], folders: list[str]) ->
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
 def test_a_data_folder_that_was_there_gets_its_owner_and_mode_back(place: Path) -> None:
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     data = place / "the data"
     data.mkdir()
     os.chown(data, 12, 34)
@@ -344,56 +349,56 @@ def test_a_data_folder_that_was_there_gets_its_owner_and_mode_back(place: Path) 
     os.chown(data, 56, 78)
     data.chmod(0o700)
     (data / "x").touch()
-    assert done(upkeep.clean_command("run-1", made)) == 0
+    assert done(upkeep.clean_command(RUN, made)) == 0
     found = data.stat()
     assert (found.st_uid, found.st_gid, oct(found.st_mode & 0o7777)) == (12, 34, "0o2750")
     assert list(data.iterdir()) == []
 
 
 def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(place: Path) -> None:
-    assert shell(upkeep.claim_command("run-1")).returncode == 0
-    second = shell(upkeep.claim_command("run-2"))
-    assert (second.returncode, second.stderr) == (22, "run-1\n")
+    assert shell(upkeep.claim_command(RUN)).returncode == 0
+    second = shell(upkeep.claim_command(OTHER_RUN))
+    assert (second.returncode, second.stderr) == (22, f"{RUN}\n")
     (place / "new/folder/data").mkdir(parents=True)
     (place / "new/folder/of another").write_text("came meanwhile")
     (place / "was empty/x").mkdir(parents=True)
     made = created_paths([f"{place}/new/folder/data"], [f"{place}/was empty"], [f"{place}/new/folder", f"{place}/new"])
-    assert done(upkeep.guard_command("run-2", ("touch", f"{place}/undone"))) == 0
-    assert done(upkeep.clean_command("run-2", made)) == 0
+    assert done(upkeep.guard_command(OTHER_RUN, ("touch", f"{place}/undone"))) == 0
+    assert done(upkeep.clean_command(OTHER_RUN, made)) == 0
     assert not (place / "undone").exists()
     assert (place / "was empty/x").exists()
     for _ in range(2):
-        assert done(upkeep.clean_command("run-1", made)) == 0
+        assert done(upkeep.clean_command(RUN, made)) == 0
         assert [path.name for path in (place / "new/folder").iterdir()] == ["of another"]
         assert list((place / "was empty").iterdir()) == []
         assert not (place / "claim").exists()
-    assert shell(upkeep.claim_command("run-2")).returncode == 0
+    assert shell(upkeep.claim_command(OTHER_RUN)).returncode == 0
 
 
 def test_folders_that_were_made_for_it_go_with_it(place: Path) -> None:
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     (place / "new/folder").mkdir(parents=True)
     (place / "new/folder/file").write_text("")
     made = created_paths([f"{place}/new/folder/file"], [], upkeep.list_parents([f"{place}/new/folder/file"])[:2])
-    assert done(upkeep.clean_command("run-1", made)) == 0
+    assert done(upkeep.clean_command(RUN, made)) == 0
     assert not (place / "new").exists()
 
 
 def test_what_cannot_be_removed_keeps_the_claim_for_another_try(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     made = created_paths([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
-    assert done(upkeep.clean_command("run-1", made)) != 0
+    assert done(upkeep.clean_command(RUN, made)) != 0
     assert (place / "claim").exists()
 
 
 def test_files_of_another_file_system_than_at_the_start_stay(place: Path) -> None:
     """A disk that is mounted since a reboot hides the files of the run, and has the files of others."""
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     (place / "data").mkdir()
     (place / "data/precious").write_text("")
     for made in (created_paths([f"{place}/data"], [], []), created_paths([], [f"{place}/data"], [])):
         elsewhere = replace(made, file_systems={f"{place}/data": "/dev/other /"})
-        ended = subprocess.run(upkeep.clean_command("run-1", elsewhere), check=False, capture_output=True, text=True)
+        ended = subprocess.run(upkeep.clean_command(RUN, elsewhere), check=False, capture_output=True, text=True)
         assert ended.returncode == 26
         assert f"{place}/data is on " in ended.stderr
         assert "was on /dev/other / at the start of the run: unmount it" in ended.stderr
@@ -403,18 +408,18 @@ def test_files_of_another_file_system_than_at_the_start_stay(place: Path) -> Non
 
 def test_files_of_a_mount_inside_of_a_path_stay(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of the same device that is mounted there looks like a folder of the path."""
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     (place / "my data/inner").mkdir(parents=True)
     (place / "my data/inner/precious").write_text("")
     (place / "mounts").write_text(f"36 35 98:0 / {place}/my\\040data/inner rw - ext4 /dev/root rw\n")
     monkeypatch.setattr(upkeep, "MOUNTS", f"{place}/mounts")
     made = created_paths([f"{place}/my data"], [], [])
-    ended = subprocess.run(upkeep.clean_command("run-1", made), check=False, capture_output=True, text=True)
+    ended = subprocess.run(upkeep.clean_command(RUN, made), check=False, capture_output=True, text=True)
     assert ended.returncode == 26
     assert f"{place}/my data/inner is mounted inside of {place}/my data: unmount it" in ended.stderr
     assert (place / "my data/inner/precious").exists()
     (place / "mounts").write_text(f"36 35 98:0 / {place}/my\\040data\\040too rw - ext4 /dev/root rw\n")
-    assert done(upkeep.clean_command("run-1", made)) == 0
+    assert done(upkeep.clean_command(RUN, made)) == 0
     assert not (place / "my data").exists()
 
 
@@ -425,7 +430,7 @@ MAY_MOUNT = shell("unshare -m mount -t tmpfs none /mnt").returncode == 0
 @pytest.mark.parametrize("bound", [True, False])
 @pytest.mark.parametrize("point", ["data", "", "data/inner"])
 def test_a_disk_that_is_mounted_after_the_start_keeps_its_files(place: Path, point: str, bound: bool) -> None:
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     at = place / "host" / point
     for folder in (at, place / "disk/data"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -434,16 +439,16 @@ def test_a_disk_that_is_mounted_after_the_start_keeps_its_files(place: Path, poi
     data = f"{place}/host/data"
     made = created_paths([], [data], []) if (place / "host/data").exists() else created_paths([data], [], [])
     mount = f"--bind {place}/disk {at}" if bound else f"-t tmpfs none {at} && cp -r {place}/disk/. {at}/"
-    script = f"mount {mount}\n{shlex.join(upkeep.clean_command('run-1', made))}\necho $?; find {at} -name precious"
+    script = f"mount {mount}\n{shlex.join(upkeep.clean_command(RUN, made))}\necho $?; find {at} -name precious"
     ended = subprocess.run(["unshare", "-m", "sh", "-c", script], check=False, capture_output=True, text=True)
     assert set(ended.stdout.split()) == {"26", f"{at}/data/precious", f"{at}/precious"}, ended.stderr
 
 
 def test_an_unreadable_claim_is_not_that_of_no_run(place: Path) -> None:
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     (place / "claim").unlink()
     (place / "claim").mkdir()
-    assert done(upkeep.clean_command("run-1", created_paths([], [], []))) != 0
+    assert done(upkeep.clean_command(RUN, created_paths([], [], []))) != 0
 
 
 class Here:
@@ -458,14 +463,14 @@ class Here:
 @pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
 def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Path) -> None:
     echo = Echo(place / "echo")
-    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id=RUN, seed=1, state_dir=place / "state")
     node: Any = Here()
     made = asyncio.run(hosts._plan_created_paths(node, "n1", {f"{place}/etc/settings": b""}))
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     (place / "etc").mkdir()
     (place / "etc/settings.assay-part").write_text("half of")
     ours = [path for path in made.removed if path.startswith(f"{place}/")]
-    assert done(upkeep.clean_command("run-1", replace(made, removed=ours, emptied=[]))) == 0
+    assert done(upkeep.clean_command(RUN, replace(made, removed=ours, emptied=[]))) == 0
     assert not (place / "etc").exists()
 
 
@@ -481,7 +486,7 @@ def test_a_copy_beside_the_data_folder_that_is_there_already_is_named(place: Pat
     (place / "data.assay-copy").mkdir()
     (place / "data.assay-copy/precious").touch()
     echo = StoringEcho(place)
-    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id=RUN, seed=1, state_dir=place / "state")
     node: Any = Here()
     with pytest.raises(NodeError, match=rf"n1 has {place}/data.assay-copy already"):
         asyncio.run(hosts._plan_created_paths(node, "n1", {}))
@@ -491,22 +496,22 @@ def test_a_copy_beside_the_data_folder_that_is_there_already_is_named(place: Pat
 def test_a_run_does_not_begin_on_a_host_whose_files_cannot_be_read(place: Path) -> None:
     (place / "a").symlink_to("a")
     echo = Echo(place / "echo")
-    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id=RUN, seed=1, state_dir=place / "state")
     node: Any = Here()
     with pytest.raises(NodeError, match=rf"n1: {place}/a/settings, .* cannot be read, so a run cannot know"):
         asyncio.run(hosts._plan_created_paths(node, "n1", {f"{place}/a/settings": b""}))
 
 
 def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
-    shell(upkeep.claim_command("run-1"))
+    shell(upkeep.claim_command(RUN))
     started = {
         run: subprocess.Popen(["sleep", "60"], env={upkeep.RUN_VARIABLE: run}, start_new_session=True)
-        for run in ("run-1", "run-10", "my-run-1")
+        for run in (RUN, f"{RUN}0", f"my-{RUN}")
     }
     try:
-        assert done(upkeep.clean_command("run-1", created_paths([], [], []))) == 0
-        assert started["run-1"].wait(timeout=10) == -signal.SIGKILL
-        assert [one.poll() for run, one in started.items() if run != "run-1"] == [None, None]
+        assert done(upkeep.clean_command(RUN, created_paths([], [], []))) == 0
+        assert started[RUN].wait(timeout=10) == -signal.SIGKILL
+        assert [one.poll() for run, one in started.items() if run != RUN] == [None, None]
     finally:
         for one in started.values():
             one.kill()
@@ -563,8 +568,8 @@ time.sleep(60)
 
 
 def test_what_is_started_while_a_run_is_ended_is_ended_as_well(place: Path) -> None:
-    shell(upkeep.claim_command("run-1"))
-    mark = {upkeep.RUN_VARIABLE: f"run-1 {place}", "PATH": os.environ["PATH"]}
+    shell(upkeep.claim_command(RUN))
+    mark = {upkeep.RUN_VARIABLE: f"{RUN} {place}", "PATH": os.environ["PATH"]}
     shell(f"rm -f {place}/claim")
     shell(upkeep.claim_command(mark[upkeep.RUN_VARIABLE]))
     started = subprocess.Popen([sys.executable, "-c", REPLACED, str(place / "up")], env=mark, start_new_session=True)
