@@ -43,7 +43,9 @@ def make_progress(config: pytest.Config) -> "Progress":
     suspend_capture: Callable[[], AbstractContextManager[Any]]
     suspend_capture = nullcontext if capture is None else capture.global_and_fixture_disabled
     if reporter.isatty:
-        return TerminalProgress(Console(), suspend_capture)
+        with suspend_capture():  # a console that is made while output is captured shows no live line ever after
+            console = Console()
+        return TerminalProgress(console, suspend_capture)
 
     terminal = config.get_terminal_writer()
 

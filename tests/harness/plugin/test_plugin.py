@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -75,6 +78,26 @@ def test_a_chosen_engine_that_does_not_answer_is_not_replaced_by_the_simulation(
     result.stderr.fnmatch_lines(
         ["ERROR: no Docker engine answers: *nonexistent*DOCKER_HOST*give --cluster=sim for the simulation"]
     )
+
+
+def test_a_terminal_shows_a_live_line_during_a_run(toy_project: pytest.Pytester) -> None:
+    """The line bypasses pytest's capturing, although output is captured when the console is made."""
+    own_end, terminal = pty.openpty()
+    session = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *SIM, NO_PAGE, "--time-limit=2"],
+        cwd=toy_project.path,
+        env={**os.environ, "TERM": "xterm-256color"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    shown = b""
+    with session, os.fdopen(own_end, "rb", buffering=0) as screen, contextlib.suppress(OSError):  # EIO at the end
+        while data := screen.read(4096):
+            shown += data
+    assert session.returncode == 0, shown.decode()
+    assert re.search(rb"\r\x1b\[2Kmain +\d\.\d s  ok \d+ ", shown), shown.decode()
 
 
 def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Pytester) -> None:
