@@ -2,7 +2,8 @@
 
 Time begins at 0 and only advances when nothing is ready: it jumps to the exact time of the next timer. Timers due at
 the same time run in creation order. A step takes no time. But a program that never waits advances the time by a
-millisecond per :data:`STEPS_PER_MILLISECOND` steps. So a busy loop with a deadline ends as on a real machine.
+millisecond per :data:`STEPS_PER_MILLISECOND` steps. So a loop of ``sleep(0)`` ends at its deadline, as on a real
+machine. A step that never ends is noticed by ``assay.harness.run.loop_watchdog``.
 
 Everything that asyncio leaves to chance has an order here. Tasks and futures hash in creation order
 (:class:`SimFuture`). There are no threads and no executor. The network draws its latencies from the loop's seed.

@@ -4,6 +4,7 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Outcome
@@ -194,6 +195,18 @@ def find_location(error: BaseException | None) -> str:
         if not _is_foreign(frame.f_globals.get("__name__", ""), frame.f_code.co_filename)
     ]
     return own[-1] if own else ""
+
+
+def find_frame_location(frame: FrameType) -> str:
+    """Returns `` at test_bank.py:17 in transfer``, the innermost line of the user's code on a stack.
+
+    If the stack has no code of the user's, it is the innermost line.
+    """
+    at: FrameType | None = frame
+    while at is not None and _is_foreign(at.f_globals.get("__name__", ""), at.f_code.co_filename):
+        at = at.f_back
+    found = at or frame
+    return f" at {Path(found.f_code.co_filename).name}:{found.f_lineno} in {found.f_code.co_qualname}"
 
 
 def _is_foreign(module: str, file: str) -> bool:

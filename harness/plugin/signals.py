@@ -3,8 +3,8 @@
 1. During a run, the first signal asks the run to heal, check and report; then the session ends.
 2. While a run is reported or its fixtures are torn down, the first signal lets that finish; then the session ends.
 3. Everywhere else, such as during collection, a signal raises ``KeyboardInterrupt``.
-4. After a signal in a test with a run, the next signal ends the process at once. Before that, the process prints from
-   its undo journals what it leaves behind.
+4. After a signal in a test with a run, the next signal ends the process at once. Before that, the process prints its
+   stack, and from its undo journals what it leaves behind.
 
 The controller of pytest-xdist passes a signal on to its workers and waits, because each has a run to heal. A worker
 that is between two tests starts no further test. In a session without experiments, pytest-xdist handles its workers.
@@ -18,8 +18,10 @@ import shutil
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -33,12 +35,10 @@ WORKER_FILES: Final = "assay_runs"
 
 The file's name is the worker's process id. The controller needs the folder, because it collects no tests itself.
 """
+MOST_FRAMES: Final = 20
+"""Maximum number of frames of the stack that is printed at a second signal: those of the test, not those of pytest."""
 _EXIT: Final = os._exit
 """Ends this process, even while a run has replaced ``os._exit`` (``assay.cluster.sim.process.ExitCalls``)."""
-
-
-def _record_only(number: signal.Signals) -> None:
-    """Does nothing at a first signal in code that must finish: ``StopSignals.received`` has recorded it."""
 
 
 class SessionSignals:
@@ -46,6 +46,7 @@ class SessionSignals:
 
     def __init__(self, config: pytest.Config, is_experiment: Callable[[pytest.Item], bool]) -> None:
         self.signals = StopSignals(raise_interrupt, self._end_at_once)
+        self.signals.acknowledge = self._acknowledge
         self._config = config
         self._is_experiment = is_experiment
         self._worker_files: Path | None = None
@@ -60,7 +61,7 @@ class SessionSignals:
             with self.signals.handling_first(raise_interrupt):
                 return (yield)
         try:
-            with self.signals.installed(), self.signals.handling_first(_record_only):
+            with self.signals.installed(), self.signals.handling_first(self._acknowledge):
                 return (yield)
         finally:
             if self.signals.received is not None and not item.session.shouldstop:
@@ -92,7 +93,7 @@ class SessionSignals:
             return (yield)
         self._config.pluginmanager.register(NoFurtherTests(self.signals), f"{PLUGIN}-no-further-tests")
         own_file = Path(self._input[WORKER_FILES]) / str(os.getpid())
-        with self.signals.installed(), self.signals.handling_first(_record_only):
+        with self.signals.installed(), self.signals.handling_first(self._acknowledge):
             own_file.touch()
             try:
                 return (yield)
@@ -109,6 +110,13 @@ class SessionSignals:
             self._config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         node.workerinput[WORKER_FILES] = str(self._worker_files)
 
+    def _acknowledge(self, number: signal.Signals) -> None:
+        """Says that a first signal arrived, in code that must finish. ``StopSignals.received`` has recorded it."""
+        if self._input is None:  # the controller of pytest-xdist speaks for its workers
+            self._print(
+                f"assay: {number.name}: the run is ended, checked and reported; a second signal ends it at once"
+            )
+
     def _end_workers(self, number: signal.Signals) -> None:
         if not self._pass_on(number):
             raise_interrupt(number)
@@ -121,7 +129,7 @@ class SessionSignals:
                 self.signals.before_abort(number)
         if self._worker_files is not None:
             shutil.rmtree(self._worker_files, ignore_errors=True)
-        self._print(f"assay: a second signal, {number.name}: ended at once; {describe_leftovers()}")
+        self._print(f"assay: a second signal, {number.name}: ended at once; {describe_leftovers()}\n{_format_stack()}")
         _EXIT(128 + number)
 
     def _pass_on(self, number: signal.Signals) -> bool:
@@ -158,6 +166,15 @@ class NoFurtherTests:
             return None
         item.session.shouldstop = STOP_REASON
         return True
+
+
+def _format_stack() -> str:
+    """Returns the stack of the code that a signal has interrupted, without the handlers of signals."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") in (__name__, StopSignals.__module__):
+        frame = frame.f_back
+    lines = traceback.format_stack(frame, MOST_FRAMES)
+    return "".join(["the code was here (most recent call last):\n", *lines]).rstrip()
 
 
 def register(config: pytest.Config, is_experiment: Callable[[pytest.Item], bool]) -> StopSignals:

@@ -26,7 +26,7 @@ The execution:
 - ``observers``: record what operations do not show: leaders, invariants, processes, snapshots of the system at rest,
   and how long the tester itself was paused.
 - ``resource_recorder``: samples memory and disk space.
-- ``drain_watchdog``: ends a drain that would never end.
+- ``drain_watchdog``: ends a drain that would never end. ``loop_watchdog``: ends a simulation whose code never awaits.
 - ``interrupt``: requests to stop.
 - ``progress``: progress for a user. ``node_logs``: logs of simulated processes, and the last log lines for errors.
 - ``process_group``: commands in process groups of their own. ``full_disk``: handling of a full disk.

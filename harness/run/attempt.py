@@ -41,6 +41,7 @@ from assay.harness.run.full_disk import is_full, translate_full_disk
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import add_doubts, judge_run
 from assay.harness.run.live_judging import FOUND_LIVE_ONLY, LiveJudge
+from assay.harness.run.loop_watchdog import PATIENCE, LoopWatchdog, StandstillError
 from assay.harness.run.node_logs import read_last_lines
 from assay.harness.run.observers import read_clock_difference
 from assay.harness.run.progress import Progress, RunTally, SilentProgress
@@ -99,6 +100,7 @@ class Attempt:
     - ``reports``: which runs get an HTML page.
     - ``histories``: which runs keep their histories.
     - ``engines``: the session's engines, which judge the run.
+    - ``patience``: real seconds that a step of the simulation may take.
     """
 
     experiment: Experiment
@@ -111,9 +113,11 @@ class Attempt:
     histories: HistoryPolicy = HistoryPolicy.ALL
     engines: Engines = field(default_factory=Engines)
     registry: Registry = field(default_factory=Registry.standard)
+    patience: float = PATIENCE
     judgement: Judgement | None = None
     _folder: RunFolder | None = None
     _world: World | None = None
+    _watchdog: LoopWatchdog | None = None
     _trial: Trial | None = None
     _tally: RunTally = field(default_factory=RunTally)
     _live_judge: LiveJudge | None = None
@@ -224,12 +228,13 @@ class Attempt:
             trial.resources = ResourceRecorder(folder.path, trial.system)
             world, self.experiment = trial.world, trial.experiment
             self._world = world
+            watchdog = self._watchdog = LoopWatchdog(world.loop, self.progress.note, self.patience)
             trial.prepare()
         except Exception as error:
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
             raise
         try:
-            world.loop.run_until_complete(trial.set_up())
+            watchdog.run(trial.set_up())
         except FaultUnavailableError as error:
             self._end(store.ERROR, problem=str(error))
             raise
@@ -237,7 +242,7 @@ class Attempt:
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
             raise InfrastructureError(
                 f"the cluster did not start: {explain_start_failure(error)}\n"
-                f"{self._describe_last_logs(world, trial, error)}"
+                f"{self._describe_last_logs(watchdog, trial, error)}"
             ) from error
         folder.write_json("settings.json", self._describe_settings(trial))
 
@@ -261,9 +266,14 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
+        watchdog = self._watchdog
+        assert watchdog is not None, "set_up comes first"
         try:
             with translate_full_disk(self.settings.store):
-                end = self._world.loop.run_until_complete(self._trial.run())
+                end = watchdog.run(self._trial.run())
+        except StandstillError as error:
+            end = TrialEnd("", interrupted=True, notes=(str(error),), problems=(watchdog.stack,))
+            self._cancel_run(watchdog, self._world)
         except BaseException as error:
             if not self._hides_failure(error):
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
@@ -280,7 +290,8 @@ class Attempt:
             problem="; ".join(end.problems) or None,
         )
         described = dict(self._trial.cluster.description)
-        self._world.loop.run_until_complete(self._trial.keep_logs())
+        with contextlib.suppress(StandstillError):  # the run was ended for another one
+            watchdog.run(self._trial.keep_logs())
         if self._trial.cluster.description != described:  # the cluster has measured the clocks once more
             self.folder.write_json("settings.json", self._describe_settings(self._trial))
         if not self._world.outlives_process and self._tally.operations >= MANY_OPERATIONS:
@@ -342,19 +353,30 @@ class Attempt:
         gc.collect()
         return_free_memory()
 
-    def _remove_cluster(self, world: World) -> None:
-        try:
-            # After a second Ctrl-C the run's tasks still exist. Cancelling them makes them heal active faults.
+    def _cancel_run(self, watchdog: LoopWatchdog, world: World) -> None:
+        """Cancels the tasks of a run, which makes them heal active faults and write the history so far."""
+        with contextlib.suppress(StandstillError), watchdog.watching():
             cancel_tasks(world.loop, world.tasks())
-            if self._trial is not None:
-                world.loop.run_until_complete(self._trial.tear_down(keep=self._keeps_cluster()))
-        finally:
-            close_loop(world.loop)
 
-    def _describe_last_logs(self, world: World, trial: Trial, error: Exception) -> str:
+    def _remove_cluster(self, world: World) -> None:
+        watchdog = self._watchdog
+        assert watchdog is not None, "it was made with the world"
+        # If the run was ended for code that never awaits, its copies in other processes are no further error.
+        known = contextlib.suppress(StandstillError) if watchdog.stack else contextlib.nullcontext()
+        try:
+            with known, watchdog.watching():
+                # After a second Ctrl-C the run's tasks still exist. Cancelling them makes them heal active faults.
+                cancel_tasks(world.loop, world.tasks())
+                if self._trial is not None:
+                    world.loop.run_until_complete(self._trial.tear_down(keep=self._keeps_cluster()))
+        finally:
+            with known, watchdog.watching():
+                close_loop(world.loop)
+
+    def _describe_last_logs(self, watchdog: LoopWatchdog, trial: Trial, error: Exception) -> str:
         """Returns the last log lines of the nodes before a start failed, and the folder with all logs."""
         with contextlib.suppress(Exception):  # an unreadable log must not hide the error that it should explain
-            world.loop.run_until_complete(trial.keep_logs())
+            watchdog.run(trial.keep_logs())
         return "\n".join([*read_last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
     def _hides_failure(self, error: BaseException) -> bool:
@@ -495,7 +517,7 @@ def describe_skip(error: BaseException) -> str:
 
 def explain_start_failure(error: Exception) -> str:
     """Returns the error on one line; with file and line if the user's code failed, such as ``ready``."""
-    if isinstance(error, NodeError | DeploymentError):
+    if isinstance(error, NodeError | DeploymentError | StandstillError):
         return f"{error}{find_location(error.__cause__)}"
     return f"{type(error).__name__}: {error}{find_location(error)}"
 

@@ -317,7 +317,9 @@ def cancel_tasks(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Cancels all tasks of a loop, and closes it."""
-    cancel_tasks(loop, asyncio.all_tasks(loop))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
+    try:
+        cancel_tasks(loop, asyncio.all_tasks(loop))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()

@@ -84,6 +84,8 @@ class StopSignals:
         """The signal of the first request."""
         self.before_abort: Callable[[signal.Signals], None] | None = None
         """Called before a second request ends the process at once, so that the current run can be marked."""
+        self.acknowledge: Callable[[signal.Signals], None] = lambda number: None
+        """Called at a first request that does not end the code at once, so that its user knows that it arrived."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -154,17 +156,21 @@ class Interrupt:
         before = self._signals.before_abort, self._signals.current_interrupt
         self._signals.before_abort, self._signals.current_interrupt = before_abort, self
         try:
-            with self._signals.installed(), self._signals.handling_first(lambda number: self.request()):
+            with self._signals.installed(), self._signals.handling_first(self._record_request):
                 yield
         finally:
             self._signals.before_abort, self._signals.current_interrupt = before
+
+    def _record_request(self, number: signal.Signals) -> None:
+        self.request()
+        self._signals.acknowledge(number)
 
     @contextmanager
     def raising_requests(self) -> Iterator[None]:
         """Takes a first signal as a request, and raises ``KeyboardInterrupt`` in the running code."""
 
         def request_and_raise(number: signal.Signals) -> None:
-            self.request()
+            self._record_request(number)
             raise_interrupt(number)
 
         with self._signals.installed(), self._signals.handling_first(request_and_raise):

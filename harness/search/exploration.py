@@ -26,6 +26,7 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.import_by_name import find_packages
 from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.loop_watchdog import PATIENCE
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive_seed
@@ -36,7 +37,7 @@ from assay.harness.search.code_coverage.source import SourceModule, find_modules
 from assay.harness.search.coverage_report import CoverageReport, store_report
 from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.explore import Explorer, FoundFailure
-from assay.harness.search.fork_player import PATIENCE, ForkPlayer
+from assay.harness.search.fork_player import ForkPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.shrink import write_shrink_note
 from assay.harness.search.strategies import SHORTEST_RUN, TIME_LIMITS, SearchSpace
@@ -178,7 +179,9 @@ class Exploration:
 
     def _describe_endless(self, example: Example) -> str:
         headline = f"UNKNOWN: an example did not end in {PATIENCE:g} s and was killed: is there code that never waits?"
-        return self._describe_unended(example, ENDLESS, headline, "a second Ctrl-C shows where it is")
+        return self._describe_unended(
+            example, ENDLESS, headline, f"if a step never ends, it names the line after {PATIENCE:g} s"
+        )
 
     def _describe_death(self, example: Example) -> str:
         headline = "UNKNOWN: the process that played an example died: is memory used up, or did a library crash?"

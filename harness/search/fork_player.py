@@ -18,6 +18,7 @@ from assay.cluster.system import SupportsTurningPoints
 from assay.harness.core.history.reader import InMemoryHistoryReader
 from assay.harness.run.attempt import ReportPolicy
 from assay.harness.run.judging import UnjudgedRun, judge_together
+from assay.harness.run.loop_watchdog import PATIENCE
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.harness.search.archive import Archive, ArchiveEntry
 from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
@@ -41,8 +42,6 @@ reason.
 MAX_DEPTH: Final = 2
 """Maximum depth of branches: a branch of a branch has depth 2."""
 
-PATIENCE: Final = 120.0
-"""Real seconds that a run may take, although most take only a few. A longer run is considered endless."""
 MAX_DEATHS: Final = 5
 """If this many processes die in a row, each with another run, the search ends. The cause is then no single run."""
 

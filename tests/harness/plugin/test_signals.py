@@ -135,11 +135,19 @@ def twice():
     assert result.ret == 128 + signal.SIGHUP
     result.stderr.fnmatch_lines(
         [
+            "assay: SIGTERM: the run is ended, checked and reported; a second signal ends it at once",
+            "",
             "assay: a second signal, SIGHUP: ended at once; these changes are left; `assay heal` or the next *:",
             "  container the-container",
             "  network the-network",
+            "the code was here (most recent call last):",
+            "*toy_log.py*, line * in invoke",
+            "*conftest.twice()",
+            "*conftest.py*, line *, in twice",
+            "*send(signal.SIGHUP)",
         ]
     )
+    assert "interrupt.py" not in result.stderr.str()
     assert latest(toy_project)["status"] == "error"
     assert latest(toy_project)["problem"] == "interrupted twice: ended at once by SIGHUP"
 

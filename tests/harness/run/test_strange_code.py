@@ -11,10 +11,12 @@ import io
 import json
 import logging
 import os
+import pdb
 import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,9 +38,10 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.nightly.outcome import SEARCHED
 from assay.harness.plugin import pass_remarks
-from assay.harness.run import store
+from assay.harness.run import loop_watchdog, store
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy, SkippedTooLateError
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.progress import SilentProgress
 from assay.harness.run.settings import Settings
 
 COUNTS = Contract(forbidden=("counter-duplicate",), minimum_operations=3, minimum_during_fault=0)
@@ -662,3 +665,92 @@ def test_other_handlers_keep_no_log_records_of_simulated_processes(tmp_path: Pat
     finally:
         for logger in loggers:
             logger.removeHandler(keeper)
+
+
+class Notes(SilentProgress):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+async def spin(*_: Any) -> None:
+    """Swallows most exceptions, as loops of servers do."""
+    while True:
+        with contextlib.suppress(Exception):
+            json.dumps([1])
+
+
+async def block(*_: Any) -> None:
+    """Waits in a system call, and not for the event loop."""
+    time.sleep(1000)  # noqa: ASYNC251 - the mistake of a user
+
+
+def unending(tmp_path: Path, system: Mapping[str, Any], client: Mapping[str, Any], **settings: Any) -> Attempt:
+    run = attempt(tmp_path, system, client, **settings)
+    run.patience, run.progress = 2.0, Notes()
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("never_awaits", [spin, block])
+def test_a_client_that_never_awaits_ends_its_run_which_names_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_awaits: Any
+) -> None:
+    async def invoke(self: Counting, operation: Operation) -> Completion:
+        number = next(self.drawn)
+        if number == 10:
+            await never_awaits()
+        await asyncio.sleep(0.01)
+        return Completion(Outcome.OK, number)
+
+    monkeypatch.setattr(loop_watchdog, "NOTICE_INTERVAL", 1.0)
+    handler = signal.getsignal(loop_watchdog.SIGNAL)
+    run = unending(tmp_path, {}, {"invoke": invoke})
+    try:
+        run.set_up()
+        text = run.run() or ""
+    finally:
+        run.tear_down()
+    where = rf"the test's own code has not awaited for \d s at test_strange_code.py:\d+ in {never_awaits.__name__}"
+    assert re.search(rf"^UNKNOWN: .*{where}; no other .*`await asyncio.sleep\(0\)`", text), text
+    assert isinstance(run.progress, Notes)
+    assert [line for line in run.progress.lines if re.match(f"{where}; the run is ended after 2 s", line)]
+    assert f"in {never_awaits.__name__}\n" in (run.problem or "")
+    assert run.judgement is not None
+    assert run.judgement.operations >= 9, "the history until then is kept"
+    assert not run.interrupted, "other tests follow"
+    assert signal.getsignal(loop_watchdog.SIGNAL) is handler
+
+
+@pytest.mark.slow
+def test_servers_that_never_await_end_their_start_and_are_removed(tmp_path: Path) -> None:
+    run = unending(tmp_path, {"entry": spin}, {}, nodes=3)
+    try:
+        with pytest.raises(InfrastructureError) as raised:
+            run.set_up()
+    finally:
+        run.tear_down()
+    said = str(raised.value).splitlines()[0]
+    assert re.match(r"the cluster did not start: the code of n\d\S* has not awaited for 2 s at test_strange_code", said)
+
+
+@pytest.mark.slow
+def test_a_debugger_in_the_code_of_a_client_has_all_the_time_that_its_user_takes(tmp_path: Path) -> None:
+    async def invoke(self: Counting, operation: Operation) -> Completion:
+        number = next(self.drawn)
+        if number == 10:
+            debugger = pdb.Pdb(stdin=io.StringIO("continue\n"), stdout=io.StringIO(), nosigint=True, readrc=False)
+            debugger.preloop = lambda: time.sleep(5)  # type: ignore[method-assign]
+            debugger.set_trace()
+        return Completion(Outcome.OK, number)
+
+    run = unending(tmp_path, {}, {"invoke": invoke})
+    try:
+        run.set_up()
+        text = run.run()
+    finally:
+        run.tear_down()
+        sys.settrace(None)
+    assert text is None
