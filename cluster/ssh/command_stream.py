@@ -6,7 +6,7 @@ does not end by itself is killed.
 """
 
 import contextlib
-import shutil
+import math
 import socket
 import subprocess
 import tempfile
@@ -58,6 +58,12 @@ def listen_at(file: Path) -> socket.socket:
     return listener
 
 
+class BytesSource(Protocol):
+    """An open file, or anything else from which a file can be copied."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 @dataclass(frozen=True)
 class StreamCommand:
     """The command and what belongs to it.
@@ -81,8 +87,13 @@ class StreamCommand:
         return " ".join(self.argv)
 
 
-def copy_printed_file(command: StreamCommand, path: str, target: BytesTarget, timeout: float) -> None:
-    """Copies a file's content, printed by the command's ``print_file``. Raises ``OSError`` with its last line."""
+def copy_printed_file(
+    command: StreamCommand, path: str, target: BytesTarget, timeout: float, most: int | None = None
+) -> None:
+    """Copies a file's content, printed by the command's ``print_file``. Raises ``OSError`` with its last line.
+
+    ``most``: maximum number of bytes, because a file may grow while it is copied.
+    """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [*command.print_file, path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
@@ -95,7 +106,8 @@ def copy_printed_file(command: StreamCommand, path: str, target: BytesTarget, ti
         try:
             assert process.stdout is not None
             with process.stdout as printed:
-                shutil.copyfileobj(printed, target, CHUNK_BYTES)
+                if not copy_at_most(printed, target, most):
+                    return
             status = process.wait()
         finally:
             limit.cancel()
@@ -107,6 +119,18 @@ def copy_printed_file(command: StreamCommand, path: str, target: BytesTarget, ti
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             raise OSError(lines[-1][:LINE_LENGTH] if lines else f"`{command.print_file[0]}` exited {status}")
+
+
+def copy_at_most(source: BytesSource, target: BytesTarget, most: int | None) -> bool:
+    """Copies a file in pieces, at most ``most`` bytes. Returns whether its end was reached."""
+    left = math.inf if most is None else most
+    while left > 0:
+        data = source.read(int(min(left, CHUNK_BYTES)))
+        if not data:
+            return True
+        target.write(data)
+        left -= len(data)
+    return False
 
 
 class _StreamSocket(socket.socket):

@@ -11,7 +11,6 @@ import logging
 import math
 import posixpath
 import shlex
-import shutil
 import socket
 import threading
 import time
@@ -22,8 +21,9 @@ from types import TracebackType
 
 import paramiko
 
+from assay.cluster.log_excerpt import MAX_LOG_BYTES, plan_omission
 from assay.cluster.node import CommandResult, NodeError, join_host_port
-from assay.cluster.ssh.command_stream import BytesTarget, CommandStream, StreamCommand, copy_printed_file
+from assay.cluster.ssh.command_stream import BytesTarget, CommandStream, StreamCommand, copy_at_most, copy_printed_file
 
 # paramiko logs a failed login with a traceback, and then raises an error, which is reported. Without a handler, Python
 # would print the log on standard error.
@@ -258,8 +258,10 @@ class SshConnection:
         self._copy(path, content)
         return content.getvalue()
 
-    def copy(self, path: str, local: Path) -> None:
-        """Copies a file to this machine, in pieces. Creates parent folders, and leaves no incomplete copy behind.
+    def copy_log(self, path: str, local: Path) -> None:
+        """Copies a log to this machine, in pieces; of a large one, an excerpt (:mod:`assay.cluster.log_excerpt`).
+
+        Creates parent folders, and leaves no incomplete copy behind.
 
         Raises ``FileNotFoundError`` if there is no such file, ``OSError`` if the copy cannot be written here, and else
         ``NodeError``.
@@ -267,7 +269,7 @@ class SshConnection:
         local.parent.mkdir(parents=True, exist_ok=True)
         with _LocalFile(local) as target:
             try:
-                self._copy(path, target)
+                self._copy(path, target, MAX_LOG_BYTES)
             except FileNotFoundError:
                 raise
             except OSError as error:
@@ -275,22 +277,26 @@ class SshConnection:
                     raise
                 raise NodeError(f"{self._name}: {path} could not be read: {error}") from error
 
-    def _copy(self, path: str, target: BytesTarget) -> None:
+    def _copy(self, path: str, target: BytesTarget, most: int | None = None) -> None:
+        """Copies a file. If it has more than ``most`` bytes, copies an excerpt of it."""
         stream = self._login.stream
         with self._hold_sftp() as sftp:
             size = sftp.stat(path).st_size or 0
+            left_out = None if most is None else plan_omission(size)
+            if left_out is not None:
+                with sftp.open(path, "rb") as file:
+                    _copy_range(file, 0, left_out.begin, target)
+                    target.write(left_out.line)
+                    _copy_range(file, left_out.end, size, target)
+                return
             if stream is None or not stream.print_file or size < BULK_SIZE:
                 with sftp.open(path, "rb") as file:
-                    for begin in range(0, size, WINDOW_BYTES):
-                        end = min(begin + WINDOW_BYTES, size)
-                        parts = [(at, min(PART_BYTES, end - at)) for at in range(begin, end, PART_BYTES)]
-                        for data in file.readv(parts):
-                            target.write(data)
+                    _copy_range(file, 0, size, target)
                     file.seek(size)
-                    shutil.copyfileobj(file, target, PART_BYTES)  # written meanwhile
+                    copy_at_most(file, target, None if most is None else most - size)  # written meanwhile
                 return
         try:
-            copy_printed_file(stream, path, target, BULK_TIMEOUT)
+            copy_printed_file(stream, path, target, BULK_TIMEOUT, most)
         except OSError as error:
             if isinstance(target, _LocalFile) and error is target.error:
                 raise
@@ -534,3 +540,11 @@ def _last_lines(text: str) -> str:
 def _shorten(command: str) -> str:
     flat = " ".join(command.split())
     return flat if len(flat) <= 160 else flat[:157] + "..."
+
+
+def _copy_range(file: paramiko.SFTPFile, begin: int, end: int, target: BytesTarget) -> None:
+    """Copies the bytes from ``begin`` to ``end``, many parts at once."""
+    for start in range(begin, end, WINDOW_BYTES):
+        stop = min(start + WINDOW_BYTES, end)
+        for data in file.readv([(at, min(PART_BYTES, stop - at)) for at in range(start, stop, PART_BYTES)]):
+            target.write(data)

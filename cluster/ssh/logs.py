@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from assay.cluster.log_excerpt import read_omission
 from assay.cluster.naming import choose_log_names
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND_COPY, second_log
@@ -55,7 +56,7 @@ async def _collect_node(system: System, node: SshNode, folder: Path) -> list[str
     optional = None if events is None else second_log(events)  # a second copy may end before it opens its log
     for path, name in local_log_names(system, node).items():
         try:
-            await node.copy_file(path, folder / name)
+            await node.copy_log(path, folder / name)
         except FileNotFoundError:
             if path != optional:
                 missing.append(f"{node.name}: {path} does not exist")
@@ -131,7 +132,10 @@ class LogGrowthRecorder:
         for node in self._nodes:
             names, seen = local_log_names(self._system, node), self._sizes[node.name].seen
             if seen:
-                known[node.name] = {names.get(path, PurePosixPath(path).name): sizes for path, sizes in seen.items()}
+                by_name = {names.get(path, PurePosixPath(path).name): sizes for path, sizes in seen.items()}
+                known[node.name] = {
+                    name: _to_excerpt_sizes(sizes, folder / node.name / name) for name, sizes in by_name.items()
+                }
         if known:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / GROWTH).write_text(json.dumps(known))
@@ -140,6 +144,15 @@ class LogGrowthRecorder:
         loop, sizes = asyncio.get_running_loop(), self._sizes[node.name]
         async for line in node.log_sizes(OWN_LOGS, list_system_logs(self._system, node)):
             sizes.add_line(line, loop.time())
+
+
+def _to_excerpt_sizes(sizes: list[tuple[float, int]], excerpt: Path) -> list[tuple[float, int]]:
+    """Returns observed sizes of a log as positions in its stored excerpt."""
+    left_out = read_omission(excerpt)
+    if left_out is None:
+        return sizes
+    positions = [(time, left_out.to_excerpt_offset(size)) for time, size in sizes]
+    return [(time, position) for time, position in positions if position is not None]
 
 
 def list_system_logs(system: System, node: SshNode) -> Sequence[str]:

@@ -219,11 +219,11 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         (place,) = await self._locate(path)
         return await self._in_thread(self._connection.read, place)
 
-    async def copy_file(self, path: str, local: Path) -> None:
-        """Copies a file of the node to this machine (:meth:`SshConnection.copy`)."""
+    async def copy_log(self, path: str, local: Path) -> None:
+        """Copies a log of the node to this machine (:meth:`SshConnection.copy_log`)."""
         self._require_reachable()
         (place,) = await self._locate(path)
-        await self._in_thread(self._connection.copy, place, local)
+        await self._in_thread(self._connection.copy_log, place, local)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         command = process.files_command(pattern)

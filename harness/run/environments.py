@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from assay.cluster.log_excerpt import cut_log
 from assay.cluster.naming import choose_log_names
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import RandomSources
@@ -200,7 +201,7 @@ class SimWorld:
                     continue
                 target = folder / node.name / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(data)
+                target.write_bytes(cut_log(data))
         return missing
 
     def step(self, what: str) -> AbstractContextManager[None]:

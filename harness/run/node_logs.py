@@ -17,10 +17,63 @@ from assay.cluster.sim.process import PROCESS
 
 NAME: Final = "assay"
 """Name of the logger above all loggers of the system and the harness."""
-MAX_LINES: Final = 20_000
-"""Number of newest lines that are kept per node."""
+HEAD_LINES: Final = 2_000
+"""Maximum number of first lines that are kept per simulated process."""
+HEAD_BYTES: Final = 1 << 20
+"""Maximum number of their bytes."""
+TAIL_LINES: Final = 18_000
+"""Maximum number of last lines that are kept per simulated process."""
+TAIL_BYTES: Final = 7 << 20
+"""Maximum number of their bytes."""
+LINE_BYTES: Final = 64 << 10
+"""Bytes of a longer line that are kept: half at its beginning, half at its end."""
 HARNESS: Final = "harness"
 FILE: Final = "process.log"
+
+
+class LogBuffer:
+    """The first and the last lines of a log in memory. A line between them says what was left out."""
+
+    def __init__(self) -> None:
+        self._head: list[bytes] = []
+        self._head_bytes = 0
+        self._tail: deque[tuple[float, bytes]] = deque()
+        self._tail_bytes = 0
+        self._left_out = 0
+        self._left_out_bytes = 0
+        self._left_out_at = 0.0
+        """The time of the last line that was left out."""
+
+    def add(self, time: float, text: str) -> None:
+        """Adds a line. ``time``: virtual seconds."""
+        line = _shorten(f"{time:11.6f} {text}".encode(errors="backslashreplace"))
+        if not self._tail and len(self._head) < HEAD_LINES and self._head_bytes + len(line) <= HEAD_BYTES:
+            self._head.append(line)
+            self._head_bytes += len(line)
+            return
+        self._tail.append((time, line))
+        self._tail_bytes += len(line)
+        while len(self._tail) > TAIL_LINES or self._tail_bytes > TAIL_BYTES:
+            self._left_out_at, dropped = self._tail.popleft()
+            self._tail_bytes -= len(dropped)
+            self._left_out += 1
+            self._left_out_bytes += len(dropped)
+
+    def read(self) -> bytes:
+        """Returns the lines."""
+        lines = list(self._head)
+        if self._left_out:
+            text = f"assay: {self._left_out} lines of {self._left_out_bytes} bytes were left out here"
+            lines.append(f"{self._left_out_at:11.6f} {text}".encode())
+        return b"\n".join([*lines, *(line for _, line in self._tail), b""])
+
+
+def _shorten(line: bytes) -> bytes:
+    if len(line) <= LINE_BYTES:
+        return line
+    half = LINE_BYTES // 2
+    begin, end = (part.decode(errors="ignore").encode() for part in (line[:half], line[-half:]))  # whole characters
+    return b"%b ... assay: %d bytes were left out here ... %b" % (begin, len(line) - len(begin) - len(end), end)
 
 
 class SimLogs(logging.Handler):
@@ -33,7 +86,7 @@ class SimLogs(logging.Handler):
     def __init__(self, loop: SimLoop) -> None:
         super().__init__(logging.INFO)
         self._loop = loop
-        self._lines: dict[str, deque[str]] = {}
+        self._buffers: dict[str, LogBuffer] = {}
         self._logger_state: tuple[int, bool] | None = None
         self._others: list[logging.Handler] = []
         """The other handlers of the system's loggers."""
@@ -82,15 +135,18 @@ class SimLogs(logging.Handler):
 
     def add(self, node: str, line: str) -> None:
         """Adds a line to a node's log."""
-        self._lines.setdefault(node, deque(maxlen=MAX_LINES)).append(f"{self._loop.time():11.6f} {line}")
+        buffer = self._buffers.get(node)
+        if buffer is None:
+            buffer = self._buffers[node] = LogBuffer()
+        buffer.add(self._loop.time(), line)
 
     def save(self, folder: Path) -> None:
         """Writes ``NODE/process.log`` for every node with output, and a file for each further process of a node."""
-        for name, lines in self._lines.items():
+        for name, buffer in self._buffers.items():
             node, _, process = name.partition("/")
             path = folder / node / (f"{process}.log" if process else FILE)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
+            path.write_bytes(buffer.read())
 
 
 def _is_of_harness(record: logging.LogRecord) -> bool:

@@ -9,6 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from assay.cluster import log_excerpt
+from assay.cluster.log_excerpt import cut_log
 from assay.cluster.node import Node, NodeError
 from assay.cluster.second_copy import second_log
 from assay.cluster.ssh import logs
@@ -120,6 +124,34 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
         assert moment > 0
 
 
+def test_the_sizes_of_a_log_of_which_an_excerpt_is_kept_are_positions_in_the_excerpt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Plain(System):
+        name, roles = "plain", ("server",)
+
+    monkeypatch.setattr(log_excerpt, "HEAD_BYTES", 100)
+    monkeypatch.setattr(log_excerpt, "MAX_LOG_BYTES", 300)
+    node = Talking("n1", breaks=False)
+    node.said = [line for size in (40, 100, 500, 900, 1000) for line in (f"{size} /var/log/assay/process.log", "")]
+    stored = tmp_path / "n1" / "process.log"
+    stored.parent.mkdir()
+    stored.write_bytes(cut_log(bytes(1000)))
+
+    async def body() -> None:
+        found = LogGrowthRecorder(Plain(), cast(Any, [node]))
+        found.start()
+        await node.printed.wait()
+        await asyncio.sleep(0)
+        await found.stop()
+        found.save(tmp_path)
+
+    asyncio.run(body())
+    sizes = [size for _, size in json.loads((tmp_path / GROWTH).read_text())["n1"]["process.log"]]
+    end = stored.stat().st_size
+    assert sizes == [40, 100, end - 100, end]
+
+
 EVENTS = "/var/log/assay/events.jsonl"
 
 
@@ -136,7 +168,7 @@ class WithFiles(Talking):
     said = ("1 /var/log/one/error.log", "2 /var/log/other/error.log", "")
     changes: Sequence[str] = ()
 
-    async def copy_file(self, path: str, local: Path) -> None:
+    async def copy_log(self, path: str, local: Path) -> None:
         local.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(local.write_text, path)
 
@@ -175,10 +207,10 @@ class SecondRefused(WithFiles):
 
     had_second_copy = True
 
-    async def copy_file(self, path: str, local: Path) -> None:
+    async def copy_log(self, path: str, local: Path) -> None:
         if path == second_log(EVENTS):
             raise FileNotFoundError(path)
-        await super().copy_file(path, local)
+        await super().copy_log(path, local)
 
 
 class WithEvents(TwoOfOneName):

@@ -145,7 +145,7 @@ def test_event_log_and_sizes_of_logs_are_those_of_the_image(
         assert [line.partition(" ")[2] for line in lines] == [OUTPUT, FILE, ""]
         assert lines[1] == f"15 {FILE}"
         await sizes.aclose()
-        await n2.copy_file(FILE, tmp_path / "copy")
+        await n2.copy_log(FILE, tmp_path / "copy")
         assert (tmp_path / "copy").read_text() == "r0 9 1\nr0 10 2\n"
         usages = n2.usage(LINKED, 0.1, 3)
         usage = parse_usage(await anext(usages))

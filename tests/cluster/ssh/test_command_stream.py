@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.cluster import log_excerpt
 from assay.cluster.node import NodeError
+from assay.cluster.ssh import connection as connection_module
 from assay.cluster.ssh.command_stream import CommandStream, StreamCommand
 from assay.cluster.ssh.connection import BULK_SIZE, Login, RefusedError, SshConnection, UnansweredError
 
@@ -149,7 +151,7 @@ def test_a_copied_file_is_never_in_memory_as_a_whole(by_command: bool, tmp_path:
             connection.connect(time.monotonic() + 10)
             tracemalloc.start()
             try:
-                connection.copy(str(file), copy)
+                connection.copy_log(str(file), copy)
                 _, most = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
@@ -157,6 +159,59 @@ def test_a_copied_file_is_never_in_memory_as_a_whole(by_command: bool, tmp_path:
             connection.close()
     assert filecmp.cmp(file, copy, shallow=False)
     assert most < size // 4
+
+
+@pytest.mark.parametrize("by_command", [True, False], ids=["printed by a command", "by the connection"])
+def test_of_a_large_log_the_beginning_and_the_end_are_copied(
+    by_command: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_excerpt, "HEAD_BYTES", 100_000)
+    monkeypatch.setattr(log_excerpt, "MAX_LOG_BYTES", 300_000)
+    log, copy = tmp_path / "log", tmp_path / "copy"
+    data = b"".join(b"line %d\n" % number for number in range(300_000))
+    log.write_bytes(data)
+    with machine() as there:
+        stream = relayed(there, tmp_path / "pids").stream
+        assert stream is not None
+        printing = replace(stream, print_file=("cat", "--") if by_command else ())
+        connection = SshConnection("n1", replace(there.login, stream=printing))
+        try:
+            connection.connect(time.monotonic() + 10)
+            connection.copy_log(str(log), copy)
+            whole = connection.read(str(log))
+        finally:
+            connection.close()
+    assert copy.read_bytes() == log_excerpt.cut_log(data)
+    assert copy.stat().st_size < 301_000
+    assert whole == data, "other files are read as a whole"
+
+
+@pytest.mark.parametrize("by_command", [True, False], ids=["printed by a command", "by the connection"])
+def test_a_log_that_grows_without_end_while_it_is_copied_is_cut(
+    by_command: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "MAX_LOG_BYTES", 3_000_000)
+    log, copy = tmp_path / "log", tmp_path / "copy"
+    log.write_bytes(bytes(BULK_SIZE))
+    print_file = ("sh", "-c", "cat /dev/zero") if by_command else ()
+    if not by_command:
+        real = connection_module._copy_range
+
+        def grow(*given: object) -> None:
+            real(*given)  # type: ignore[arg-type]
+            log.write_bytes(bytes(9_000_000))
+
+        monkeypatch.setattr(connection_module, "_copy_range", grow)
+    with machine() as there:
+        stream = relayed(there, tmp_path / "pids").stream
+        assert stream is not None
+        connection = SshConnection("n1", replace(there.login, stream=replace(stream, print_file=print_file)))
+        try:
+            connection.connect(time.monotonic() + 10)
+            connection.copy_log(str(log), copy)
+        finally:
+            connection.close()
+    assert copy.stat().st_size == 3_000_000
 
 
 @pytest.mark.parametrize("size", [BULK_SIZE - 1, BULK_SIZE])
@@ -171,9 +226,9 @@ def test_a_copy_that_cannot_be_written_here_is_an_error_of_this_machine(size: in
         try:
             connection.connect(time.monotonic() + 10)
             with pytest.raises(OSError, match="No space left") as raised:
-                connection.copy(str(file), full)
+                connection.copy_log(str(file), full)
             with pytest.raises(FileNotFoundError):
-                connection.copy(str(tmp_path / "missing"), other)
+                connection.copy_log(str(tmp_path / "missing"), other)
         finally:
             connection.close()
     assert raised.value.errno == errno.ENOSPC

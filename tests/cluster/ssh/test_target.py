@@ -63,7 +63,7 @@ class Machine:
         self.paths.append(path)
         return b""
 
-    def copy(self, path: str, local: Path) -> None:
+    def copy_log(self, path: str, local: Path) -> None:
         self.paths.append(path)
 
     def read_range(self, path: str, position: int, size: int) -> bytes:
@@ -127,7 +127,7 @@ def test_a_file_is_that_of_the_image_without_links_but_for_logs_of_processes(pat
         machine.output = ""  # the process is dead
         await node.write_file(path, b"")
         await node.read_file(path)
-        await node.copy_file(path, Path("unused"))
+        await node.copy_log(path, Path("unused"))
         await node.read_range(path, 0, 1)
         await node.write_range(path, 0, b"x")
         await node.truncate_file(path, 0)
@@ -143,7 +143,7 @@ def test_a_file_is_that_of_the_image_without_links_but_for_logs_of_processes(pat
 
 def test_each_call_for_a_file_gets_a_path_that_was_looked_up() -> None:
     calls = re.findall(r"self\._in_thread\(self\._connection\.(\w+), (\w+)", inspect.getsource(SshNode))
-    assert {name for name, _ in calls} >= {"write", "read", "copy", "read_range", "write_range", "truncate"}
+    assert {name for name, _ in calls} >= {"write", "read", "copy_log", "read_range", "write_range", "truncate"}
     assert {argument for name, argument in calls if name != "connect"} == {"place"}
 
 
