@@ -110,7 +110,7 @@ ONE_EACH = (
 STAND_ALONE = {
     "cluster/sim/zookeeper/wire", "cluster/ssh/disk_filling",
     "harness/core/generator/describe", "harness/core/history/lookup",
-    "harness/plugin/terminal", "system_under_test/client/draft_consumer",
+    "system_under_test/client/draft_consumer",
     "system_under_test/groups/session_timers",
     "system_under_test/replication/request_dedup",
 }  # fmt: skip
