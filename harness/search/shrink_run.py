@@ -192,6 +192,8 @@ class _Runner:
     def estimate_rate(self, example: Example, runs: int, *, unlimited: bool = False) -> FailureRate:
         self.tried = FailureRate(0, 0)
         for turn in range(runs):
+            so_far = f", {self.tried.failed} of {turn} failed" if turn else ""
+            self.note(f"estimating the failure rate: run {turn + 1} of {runs}{so_far}")
             failed = self.fails(self._vary_seed(example, turn), unlimited=unlimited)
             self.tried = FailureRate(self.tried.failed + failed, turn + 1)
         return self.tried

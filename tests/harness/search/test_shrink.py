@@ -179,6 +179,29 @@ def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
     assert [run.exists() for run in (found, other, tolerated, crashed)] == [True, True, False, True]
 
 
+def test_each_run_of_an_estimate_is_announced_before_it_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    runner = _Runner(FIRST, "t.py::t", Settings(seed=1), tmp_path, frozenset({"lost-write"}), said.append, None)
+    verdicts = iter([True, False, True])
+
+    def fails(self: _Runner, example: Example, *, unlimited: bool = False) -> bool:
+        said.append("played")
+        return next(verdicts)
+
+    monkeypatch.setattr(_Runner, "fails", fails)
+    assert runner.estimate_rate(example(KILL), 3).failed == 2
+    assert said == [
+        "estimating the failure rate: run 1 of 3",
+        "played",
+        "estimating the failure rate: run 2 of 3, 1 of 1 failed",
+        "played",
+        "estimating the failure rate: run 3 of 3, 1 of 2 failed",
+        "played",
+    ]
+
+
 def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_simpler(tmp_path: Path) -> None:
     first, second, third = (
         FaultStep(at=float(at), fault="kill", target=ONE, duration=4.0, seed=at) for at in (1, 2, 3)
