@@ -13,8 +13,8 @@ DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of assay. Every other folder is kept, and a line
 names it. Symbolic links are kept in the same way. Runs that contain another run, a mount point, a FIFO, a socket, a
 device, a link to a folder elsewhere, or a file beside run.json that assay did not make are kept, too.
-A run that starts more than a day in the future, because of a wrong clock, is kept, and a line names it. It does not
-count as one of the newest.
+A run that starts more than a day in the future or before 2000, because of a wrong clock, is kept, and a line names it.
+It does not count as one of the newest.
 A run in a wrong place, such as STORE/X/TEST/RUN or a folder named latest, is kept, and a line names it.
 The newest runs of each test, those that latest links point at, and those in use are kept, too. A run is in use until
 its session has judged it and has written its report. A run may still be in use if another machine began it, or if a

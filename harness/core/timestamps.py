@@ -6,10 +6,21 @@ many events happen at one instant.
 """
 
 import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import msgspec
 
 NANOSECONDS = 1_000_000_000
+FIRST_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""No run or night can have begun before. A clock that was never set begins in 1970."""
+MAX_AHEAD: Final = timedelta(days=1)
+"""How far in the future a run or a night may begin or end, because the clocks of machines differ."""
+
+
+def is_possible_time(time: datetime, now: datetime) -> bool:
+    """Returns whether a run or a night can have begun at ``time``. Otherwise its clock was wrong."""
+    return FIRST_TIME < time <= now + MAX_AHEAD
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
@@ -35,6 +35,7 @@ from assay.harness.core.files import (
     write_atomically,
 )
 from assay.harness.core.printable import count_noun
+from assay.harness.core.timestamps import MAX_AHEAD, is_possible_time
 from assay.harness.run.store import NIGHTS, to_safe_name
 from assay.reports.index import entry
 
@@ -497,12 +498,12 @@ def find_unreadable(store: Path) -> list[str]:
 
 def find_misdated(nights: Iterable[Night]) -> list[str]:
     """Returns a sentence for each night that began or ended by a wrong clock, so that its order in time is unknown."""
-    latest = (datetime.now(UTC) + timedelta(seconds=DAY)).isoformat()
+    now = datetime.now(UTC)
     sentences = []
     for one in nights:
-        if not entry.FIRST_TIME < to_utc(one.started) <= latest:
+        if not is_possible_time(_parse_time(one.started), now):
             sentences.append(f"the night {one.folder_name} began at {one.started}, so its clock was wrong")
-        elif one.ended is not msgspec.UNSET and to_utc(one.ended) > latest:
+        elif one.ended is not msgspec.UNSET and _parse_time(one.ended) > now + MAX_AHEAD:
             sentences.append(f"the night {one.folder_name} ended at {one.ended}, so its clock was wrong")
     return sentences
 

@@ -38,7 +38,7 @@ from assay.harness.core.files import (
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.history.in_memory import HistoryInMemory
 from assay.harness.core.printable import join_some, to_encodable
-from assay.harness.core.timestamps import Origin
+from assay.harness.core.timestamps import Origin, is_possible_time
 from assay.harness.run.full_disk import DiskReserve, is_full
 
 SCHEMA_VERSION: Final = FORMAT
@@ -65,8 +65,6 @@ WRONG_NAME: Final = f"it is a run, but {LATEST} is the name of a link: rename it
 DELETED_PREFIX: Final = ".assay-deleted-"
 DELETED_NAME: Final = re.compile(rf"{re.escape(DELETED_PREFIX)}[0-9a-f]{{16}}-.+", re.DOTALL)
 """The name of a folder that ``gc`` is deleting. Such a folder is never a run, and files in it may be missing."""
-MAX_AHEAD: Final = timedelta(days=1)
-"""How far in the future a run may start. A later start shows that a clock was wrong."""
 FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
@@ -534,13 +532,13 @@ def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now
     """Returns what ``gc`` would delete: all but the ``keep`` newest runs of each test, if older than ``older_than``.
 
     It never includes folders that are no runs of ours, runs with a special file in them, runs in use, and runs that a
-    ``latest`` link points at. A run that starts in the future is not included, and does not count as one of the newest.
+    ``latest`` link points at. A run with an impossible time is not included, and does not count as one of the newest.
     """
     latest = {follow_links(link) for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     collectable: list[Path] = []
     for test in _list_folders(root, links=False) if root.is_dir() else []:
         folders = [] if test.name == NIGHTS else filter(is_own_run, _list_folders(test, links=False))
-        runs = [run for run in folders if not _explain_future(run, now)]
+        runs = [run for run in folders if not _explain_impossible_time(run, now)]
         collectable += [
             run
             for run in runs[: max(0, len(runs) - keep)]
@@ -599,7 +597,7 @@ def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
     - folders that are no runs of ours; if a test folder has no run, it is listed in place of its content
     - symbolic links
     - runs that contain other runs, a mount point, or files of the user
-    - runs that start in the future
+    - runs with an impossible time
     - runs that may be in use on another machine
 
     For runs with special files see :func:`find_special_files`.
@@ -624,21 +622,25 @@ def _explain_kept(folder: Path, now: datetime) -> str:
         return ""
     if not is_own_run(folder):
         return FOREIGN
-    return find_foreign_content(folder) or _explain_elsewhere(folder) or _explain_future(folder, now)
+    return find_foreign_content(folder) or _explain_elsewhere(folder) or _explain_impossible_time(folder, now)
 
 
-def _explain_future(run: Path, now: datetime) -> str:
-    """Returns an explanation if a run starts in the future, else an empty string.
+def _explain_impossible_time(run: Path, now: datetime) -> str:
+    """Returns an explanation if a run cannot have begun when it says, else an empty string.
 
     The time in the folder's name counts, too, because runs are sorted by it.
     """
     info = read_info(run)
     started = None if info is None else _parse_started(info)
-    latest = max((time for time in (started, _parse_run_name(run.name)) if time is not None), default=now)
-    if latest <= now + MAX_AHEAD:
+    times = [time for time in (started, _parse_run_name(run.name)) if time is not None]
+    wrong = [time for time in times if not is_possible_time(time, now)]
+    if not wrong:
         return ""
+    when = f"in the future ({max(wrong).isoformat(timespec='seconds')})"
+    if max(wrong) < now:
+        when = f"at {min(wrong).isoformat(timespec='seconds')}, so its clock was wrong"
     remedy = "delete this folder by hand, or set the clock of this machine if that one is wrong"
-    return f"it starts in the future ({latest.isoformat(timespec='seconds')}): {remedy}"
+    return f"it starts {when}: {remedy}"
 
 
 def _parse_run_name(name: str) -> datetime | None:

@@ -6,11 +6,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
 from assay.harness.core.printable import to_printable
+from assay.harness.core.timestamps import FIRST_TIME
 
 T = TypeVar("T")
 
-FIRST_TIME: Final = "2000"
-"""A night cannot have begun before this year. A clock that was never set begins in 1970."""
 LONGEST_TEXT: Final = 300
 """Maximum number of characters of a text from a run."""
 LONGEST_COMMAND: Final = 100_000
@@ -168,7 +167,7 @@ def find_newest(nights: Sequence[T], get_times: Callable[[T], tuple[str, str | N
         if end is None:
             unended.append((start, one))
         else:
-            ended.append((end if end > FIRST_TIME else start, start, one))
+            ended.append((end if end > FIRST_TIME.isoformat() else start, start, one))
     latest = max(reversed(unended), key=lambda some: some[0], default=None)
     last = max(ended, key=lambda some: some[0], default=None)
     if latest is not None and (last is None or latest[0] >= last[1]):

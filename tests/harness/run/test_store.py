@@ -229,6 +229,21 @@ def test_a_run_of_the_future_is_named_and_does_not_count_as_the_newest(tmp_path:
     assert store.list_kept_by_gc(tmp_path, NOW) == [(future.path, reason)]
 
 
+@pytest.mark.parametrize("field", ["folder", "run.json"])
+def test_a_run_of_a_clock_that_was_never_set_is_named_and_not_taken_for_old(tmp_path: Path, field: str) -> None:
+    wrong = datetime(1972, 1, 1, tzinfo=UTC)
+    run = store.create_run_folder(tmp_path, "a.py::t", wrong if field == "folder" else NOW)
+    newest = store.create_run_folder(tmp_path, "a.py::t", NOW)
+    run.write_run(info(wrong if field == "run.json" else NOW))
+    newest.write_run(info(NOW))
+    month = timedelta(days=30)
+    assert store.find_collectable(tmp_path, keep=0, older_than=month, now=NOW + timedelta(days=1)) == []
+    assert store.find_collectable(tmp_path, keep=0, older_than=month, now=NOW + 2 * month) == [newest.path]
+    remedy = "delete this folder by hand, or set the clock of this machine if that one is wrong"
+    reason = f"it starts at 1972-01-01T00:00:00+00:00, so its clock was wrong: {remedy}"
+    assert store.list_kept_by_gc(tmp_path, NOW) == [(run.path, reason)]
+
+
 def test_gc_keeps_and_names_a_run_with_files_of_the_user(tmp_path: Path) -> None:
     run, other = (store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(days=day)) for day in range(2))
     for one in (run, other):
