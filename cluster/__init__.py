@@ -18,6 +18,7 @@
 - ``docker_endpoint``: where the Docker engine answers
 - ``owner``: the process that owns a container, a network or a journal
 - ``operating_system``: look-ups in ``/proc``, or by psutil on other systems
+- ``temporary_folders``: temporary folders whose owner is known
 - ``log_excerpt``: the beginning and the end of a large log
 - ``regular_files``: reads files that may be anything, such as a FIFO
 - ``file_lock``: file locks among processes

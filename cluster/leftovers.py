@@ -1,4 +1,4 @@
-"""Cleans up after dead runs: replays their undo journals, and removes their containers and networks.
+"""Cleans up after dead runs: replays their undo journals, and removes their containers, networks and temporary folders.
 
 :func:`sweep` runs at a session's start and :func:`heal` by ``assay heal``. At its end, a run replays its own journal
 (``SshCluster.close``). Containers and networks have a label that names their owner. So they are found even if the
@@ -39,6 +39,7 @@ from assay.cluster.journal import (
     state_folder,
 )
 from assay.cluster.node import NodeError
+from assay.cluster.temporary_folders import delete_left_folders
 
 __all__ = ["SweepReport", "heal", "state_folder", "sweep"]
 
@@ -143,7 +144,8 @@ def _heal(
     """
     state = state or state_folder()
     found, broken = read_journals(state)
-    report = SweepReport(failed=broken)
+    deleted, errors = delete_left_folders()
+    report = SweepReport(undone=deleted, failed=[*broken, *errors])
     elsewhere = [] if everything else [journal for journal in found if journal.may_be_of_other_machine()]
     report.possibly_alive = [_describe_left(journal) for journal in elsewhere]
     spared = {journal.run_id for journal in found if (journal.kept and not kept_too) or journal in elsewhere}

@@ -8,7 +8,6 @@ copied when a cluster starts, so an edit needs no rebuild. ``user_images`` exten
 import contextlib
 import hashlib
 import importlib.metadata
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.wheels import PIP
 from assay.cluster.file_lock import BUILD_LOCK_SECONDS, LockHeldError, hold_lock
 from assay.cluster.journal import state_folder
+from assay.cluster.temporary_folders import temporary_folder
 
 __all__ = ["ImageError", "ensure_node_image", "exists", "hold_build_lock", "image_reference"]
 
@@ -97,8 +97,7 @@ def hold_build_lock() -> Iterator[None]:
 
 def _build(step: BuildStep) -> None:
     lower = layer.ensure_layer(step.progress)
-    with tempfile.TemporaryDirectory(prefix="assay-image-") as folder:
-        context = Path(folder)
+    with temporary_folder("image") as context:
         (context / "wheels").mkdir()
         (context / "sshd_config").write_text(SSHD_CONFIG)
         interpreter = find_interpreter(lower)

@@ -159,8 +159,8 @@ def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str,
 
     ``network``: ``host`` if the build must reach a mirror, ``none`` if it must not.
     """
-    with tempfile.TemporaryDirectory(prefix="assay-build-") as empty:
-        path = Path(empty) / "Dockerfile"
+    with _temporary_folder("build") as empty:
+        path = empty / "Dockerfile"
         path.write_text(dockerfile)
         options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
         options += [f"--network={network}", "-f", str(path), "-t", tag]
@@ -313,9 +313,22 @@ def _registry_answers() -> bool:
         return False
 
 
+@contextlib.contextmanager
+def _temporary_folder(what: str) -> Iterator[Path]:
+    """Creates a folder for the block, which is found if this process is killed; not if this module is a script."""
+    try:
+        from assay.cluster.temporary_folders import temporary_folder
+    except ImportError:
+        with tempfile.TemporaryDirectory(prefix=f"assay-{what}-") as folder:
+            yield Path(folder)
+    else:
+        with temporary_folder(what) as found:
+            yield found
+
+
 def _debootstrap() -> str:
-    with tempfile.TemporaryDirectory(prefix="assay-debootstrap-") as folder:
-        root = Path(folder) / "root"
+    with _temporary_folder("debootstrap") as folder:
+        root = folder / "root"
         # The caller's TMPDIR may not exist in the chroot.
         argv = ["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)]
         done = run_command(argv, check=False, timeout=LONG_SECONDS)

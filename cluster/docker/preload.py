@@ -20,6 +20,7 @@ from assay.cluster.docker import code_archive, image, image_contents, layer, too
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.journal import state_folder
 from assay.cluster.ssh import preloaded
+from assay.cluster.temporary_folders import temporary_folder
 
 COMPILER = "cc"
 IMAGE = "assay-compiler"
@@ -125,8 +126,8 @@ def compile_here(library: CSource, compiler: str = COMPILER) -> bytes:
     """Returns the library or program, made by a compiler of this machine. Raises :class:`PreloadError`."""
     if shutil.which(compiler) is None:
         raise PreloadError(f"there is no C compiler ({compiler}): `apt install gcc libc6-dev`")
-    with tempfile.TemporaryDirectory(prefix="assay-preload-") as folder:
-        target = Path(folder) / "library.so"
+    with temporary_folder("preload") as folder:
+        target = folder / "library.so"
         argv = library.command(compiler, str(library.source), str(target))
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         if done.returncode != 0:

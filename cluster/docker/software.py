@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from assay.cluster.system import (
     SupportsSoftware,
     System,
 )
+from assay.cluster.temporary_folders import temporary_folder
 
 NAME = "assay-software"
 PACKAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(=[A-Za-z0-9.+:~-]+)?")
@@ -197,8 +197,7 @@ def _ensure_with_wheels(lower: str, own: user_images.UserImage, software: Softwa
 
 
 def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: ImagePython, step: BuildStep) -> None:
-    with tempfile.TemporaryDirectory(prefix="assay-software-") as folder:
-        context = Path(folder)
+    with temporary_folder("software") as context:
         if software.python:
             (context / "wheels").mkdir()
             what = f"wheels of {', '.join(software.python)} for Python {interpreter.version}"

@@ -7,7 +7,6 @@ changes, and unchanged steps need no network.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from assay.cluster.docker import image, image_contents, layer, tools
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.journal import state_folder
 from assay.cluster.owner import find_machine_label
+from assay.cluster.temporary_folders import temporary_folder
 
 NAME = "assay-own"
 """Name of images built from a user's Dockerfile. The tag is a hash of the machine's label and the path there."""
@@ -106,20 +106,20 @@ def _build(own: UserImage, tag: str, packages: Sequence[str], step: BuildStep) -
         raise ImageError(str(error)) from error
     if copied:
         _ensure_bundle(step)
-    with tempfile.TemporaryDirectory(prefix="assay-own-") as folder:
+    with temporary_folder("own") as folder:
         for file, data in (
             ("sshd_config", image.SSHD_CONFIG),
             ("settle", tools.SETTLE_SCRIPT),
             ("node", tools.NODE_SCRIPT),
         ):
-            (Path(folder) / file).write_text(data)
+            (folder / file).write_text(data)
         arguments = {"NODE": image.image_reference(), "OWN": own.id}
         added = ", ".join((*found.missing, *packages))
         additions = f"{added} ({found.manager or 'copied from the node image'})" if added else "an init"
         try:
             step(
                 f"{own.display_name} ({found.system}) with {additions}",
-                lambda: layer.build(text, tag, arguments, network="host", context=Path(folder)),
+                lambda: layer.build(text, tag, arguments, network="host", context=folder),
             )
         except ImageError as error:
             if found.manager is None:

@@ -17,7 +17,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any, Final
 
 import pytest
 
+from assay.cluster.temporary_folders import create_temporary_folder
 from assay.harness.run.interrupt import StopSignals, handle_stop_signals, raise_interrupt
 
 PLUGIN: Final = "assay-signals"
@@ -106,7 +106,7 @@ class SessionSignals:
         if not node.gateway.spec.popen:
             return
         if self._worker_files is None:
-            self._worker_files = folder = Path(tempfile.mkdtemp(prefix="assay-workers-"))
+            self._worker_files = folder = create_temporary_folder("workers")
             self._config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         node.workerinput[WORKER_FILES] = str(self._worker_files)
 

@@ -10,7 +10,6 @@ import functools
 import os
 import shutil
 import sys
-import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from assay.cluster.temporary_folders import create_temporary_folder
 from assay.harness.core.printable import to_printable
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress, RunTally
@@ -94,7 +94,7 @@ class LiveJudge:
     _stopping: bool = False
 
     async def start(self) -> None:
-        self._temporary = Path(tempfile.mkdtemp(prefix="assay-live-"))
+        self._temporary = create_temporary_folder("live")
         self.process = await asyncio.create_subprocess_exec(
             *make_watch_command(self.run),
             env={**os.environ, "TMPDIR": str(self._temporary)},

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from assay.cluster.system import (
     SupportsTurningPoints,
     System,
 )
+from assay.cluster.temporary_folders import create_temporary_folder
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
@@ -97,7 +97,7 @@ class Exploration:
             )
         except ValueError as error:
             return f"UNKNOWN: {error}"
-        scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
+        scratch, started = create_temporary_folder("explore"), datetime.now(UTC)
         try:
             with self.interrupt.raising_requests():
                 result = run_search(
