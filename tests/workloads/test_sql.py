@@ -107,6 +107,13 @@ def test_without_enough_money_nothing_is_moved() -> None:
     assert asked == ["select", "rollback"]
 
 
+@pytest.mark.parametrize("shown", [[], [("0", 20)], [("1", 20)]])
+def test_without_an_account_nothing_is_moved(shown: list[tuple[str, int]]) -> None:
+    completion, asked = done(TRANSFER, select=shown)
+    assert (completion.outcome, completion.error) == (Outcome.FAIL, "no-account")
+    assert asked == ["select", "rollback"]
+
+
 @pytest.mark.parametrize("where", ["select", "update", "commit"])
 def test_what_the_database_has_broken_off_did_nothing_and_of_all_else_it_is_not_known(where: str) -> None:
     answers: dict[str, Any] = {"select": [("0", 20), ("1", 3)]}
@@ -124,8 +131,8 @@ def test_a_session_that_is_gone_when_it_is_rolled_back_is_followed_by_another(an
 
 
 def test_a_slip_of_the_client_is_none_of_the_databases_errors() -> None:
-    with pytest.raises(KeyError):
-        done(TRANSFER, select=[("7", 1)])
+    with pytest.raises(TypeError):
+        done(Operation(bank.TRANSFER, bank.BANK, ["0", "1", "5"]), select=[("0", 20), ("1", 3)])
 
 
 def test_lists_are_appended_to_and_read_in_order() -> None:

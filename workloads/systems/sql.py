@@ -16,6 +16,10 @@ class InsufficientFunds(Exception):
     """The balance of the source account is too low. Nothing was moved."""
 
 
+class MissingAccount(Exception):
+    """The database shows no such account, such as after an opening that failed. Nothing was moved."""
+
+
 def to_unknown(error: Exception) -> Completion:
     return Completion(Outcome.INFO, error=f"{type(error).__name__}: {error}"[:200])
 
@@ -63,6 +67,8 @@ class SqlClient:
             return Completion(Outcome.OK, result)
         except InsufficientFunds:
             return self._roll_back("insufficient-funds")
+        except MissingAccount:
+            return self._roll_back("no-account")
         except self.errors as error:
             return self._roll_back("broken-off") if self.is_rolled_back(error) else to_unknown(error)
 
@@ -100,6 +106,8 @@ class SqlClient:
         """Moves money like an application that reads both balances, and then writes new ones."""
         source, target, amount = argument
         balances = self._balances(None)
+        if missing := {source, target} - balances.keys():
+            raise MissingAccount(missing)
         if balances[source] < amount:
             raise InsufficientFunds
         for account, change in ((source, -amount), (target, amount)):
