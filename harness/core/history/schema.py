@@ -1,6 +1,8 @@
 """Arrow schemas and batches of the data sets. ``data_sets`` describes the columns, and loads no Arrow."""
 
 from collections.abc import Sequence
+from numbers import Integral
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +23,19 @@ SCHEMAS: dict[str, pa.Schema] = {
 OPS, EFFECTS = SCHEMAS["ops"], SCHEMAS["effects"]
 
 
+def _require_types(values: Sequence[Any], kind: pa.DataType) -> None:
+    """Raises ``TypeError`` for values that Arrow would store as others: 2.0 as 2, and ``b"a"`` as ``"a"``."""
+    wanted = str if pa.types.is_string(kind) else Integral if pa.types.is_integer(kind) else None
+    if wanted is None:
+        return
+    for found in set(map(type, values)):
+        if found is not NoneType and not issubclass(found, wanted):
+            raise TypeError(f"a value is of the type {found.__name__}")
+
+
 def _is_convertible(value: Any, kind: pa.DataType) -> bool:
     try:
+        _require_types([value], kind)
         pa.array([value], kind)
     except Exception:  # noqa: BLE001 - as in ``to_batch``
         return False
@@ -34,6 +47,7 @@ def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBa
     arrays = []
     for field, column in zip(schema, columns, strict=True):
         try:
+            _require_types(column, field.type)
             array = pa.array(column, field.type)
         except Exception as error:
             wrong = next((value for value in column if not _is_convertible(value, field.type)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -238,6 +239,17 @@ def test_an_operation_that_cannot_be_stored_is_not_invoked(tmp_path: Path, opera
         run()
     keys = HistoryReader(tmp_path).table("ops").column("key").to_pylist()
     assert keys == ["a", "red"]
+
+
+@pytest.mark.parametrize(("column", "wrong"), [("value", 2.0), ("value", True), ("owner", b"a"), ("position", 0.0)])
+def test_a_value_that_arrow_would_store_as_another_one_is_refused_by_the_writer(
+    tmp_path: Path, column: str, wrong: object
+) -> None:
+    writer = HistoryWriter(tmp_path)
+    writer.completed(completed(0, "write"), [Effect("register-write", "k", **{column: wrong})])  # type: ignore[arg-type]
+    with pytest.raises(LostRowsError, match=rf"column {column} .*{re.escape(repr(wrong))}"):
+        writer.close()
+    writer.abandon()
 
 
 @pytest.mark.parametrize(("lost", "status"), [(False, 1), (True, 2)])

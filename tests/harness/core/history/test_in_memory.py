@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,7 +89,7 @@ def test_the_same_calls_leave_the_same_rows_in_memory_and_in_files(tmp_path: Pat
 def test_whole_numbers_of_another_type_are_those_numbers() -> None:
     """As a client of a user's has them: Arrow takes them, too."""
     plain, other = HistoryInMemory(), HistoryInMemory()
-    for history, number in ((plain, 3), (other, 3.0)):
+    for history, number in ((plain, 3), (other, np.int64(3))):
         operation = Operation("send", "orders-0", [1], Phase.MAIN)
         completed = Completed(1, 4, "w4", operation, Completion(Outcome.OK, {}), 10, 15, None)
         history.completed(completed, [Effect(key="orders-0", kind="append", value=number)])  # type: ignore[arg-type]
