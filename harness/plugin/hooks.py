@@ -330,14 +330,26 @@ def get_registry(config: pytest.Config) -> Registry:
     if found is None:
         from assay.harness.run.registry import Registry
 
-        faults, families, models, systems = (
-            [one for added in call() for one in added] for call in _list_extension_hooks(config)
-        )
+        faults, families, models, systems = map(_collect_additions, _list_extension_hooks(config))
         found = Registry.extended(
             faults=faults, families=families, models=models, systems=systems, sources=_list_sources(config)
         )
         config.stash[REGISTRY] = found
     return found
+
+
+def _collect_additions(call: Any) -> list[Any]:
+    """Calls a hook and returns the additions of all plugins. Raises ``SettingsError``, which names the plugin."""
+    from assay.harness.run.registry import require_additions
+
+    results = call()
+    try:
+        return [one for found in results for one in require_additions(call.name, found, "a plugin")]
+    except SettingsError:
+        for impl in call.get_hookimpls():  # the results do not say whose they are
+            if not (impl.wrapper or impl.hookwrapper) and (found := impl.function()) is not None:
+                require_additions(call.name, found, impl.plugin_name)
+        raise
 
 
 def _list_sources(config: pytest.Config) -> list[str]:

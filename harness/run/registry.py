@@ -22,7 +22,7 @@ from assay.checkers.judging.contract import INTOLERABLE, NO_RECOVERY, Contract
 from assay.checkers.linearizability import MODELS, Model
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.cluster.system import System
-from assay.harness.core.printable import to_printable
+from assay.harness.core.printable import represent, to_printable
 from assay.harness.run import import_by_name
 from assay.harness.run.import_by_name import find_model, split_model
 from assay.harness.run.settings import SettingsError
@@ -30,6 +30,15 @@ from assay.nemesis.faults.fault import Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue, FaultError
 
 HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems")
+
+
+_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+    "pytest_assay_nemeses": (object, "faults"),  # incomplete ones are refused by their catalogue
+    "pytest_assay_checks": (Family, "families of checks (assay.checkers.check.Family)"),
+    "pytest_assay_models": (Model, "objects of subclasses of Model"),
+    "pytest_assay_systems": (object, "systems"),
+}
+"""By hook, the class of the elements of its list, and their name in messages."""
 
 
 class NotImportedError(SettingsError):
@@ -113,9 +122,10 @@ class Registry:
                 raise SettingsError(f"--plugin={name} adds nothing: it has no model, and none of {', '.join(HOOKS)}")
             for hook in hooks:
                 try:
-                    added[hook] += getattr(module, hook)()
+                    found = getattr(module, hook)()
                 except Exception as error:
                     raise SettingsError(f"--plugin={name}: {hook} failed: {type(error).__name__}: {error}") from error
+                added[hook] += require_additions(hook, found, f"--plugin={name}")
         faults, families, models, systems = added.values()
         return cls.extended(
             faults=faults, families=families, models=models, systems=systems, modules=names, trusts_runs=trusts_runs,
@@ -196,6 +206,21 @@ def _suggest_name(name: str, known: Collection[str], hook: str) -> str:
 
 def _collect_anomalies(families: Iterable[Family]) -> set[str]:
     return {name for family in families for name in family.anomalies}
+
+
+def require_additions(hook: str, found: Any, source: str) -> list[Any]:
+    """Returns the list that a hook has returned. Raises ``SettingsError`` if it is no list of what the hook adds.
+
+    ``source``: the plugin, for the error.
+    """
+    kind, noun = _KINDS[hook]
+    if not isinstance(found, Iterable) or isinstance(found, str | bytes):
+        raise SettingsError(f"{source}: {hook} returned {represent(found)}: it must return a list of {noun}")
+    added = list(found)
+    for one in added:
+        if not isinstance(one, kind):
+            raise SettingsError(f"{source}: {hook} returned a list with {represent(one)}: it must be a list of {noun}")
+    return added
 
 
 def _require_distinct(what: str, names: Iterable[str]) -> None:

@@ -179,3 +179,27 @@ def test_the_docs_show_code_that_runs() -> None:
     assert len(parts) > 3
     for part in parts:
         assert part in code
+
+
+@pytest.mark.parametrize(
+    ("hook", "returned", "said"),
+    [
+        ("pytest_assay_checks", "5", "returned 5: it must return a list of families of checks"),
+        ("pytest_assay_checks", "[5]", "returned a list with 5: it must be a list of families of checks"),
+        ("pytest_assay_models", "[object]", "returned a list with <class 'object'>: it must be a list of objects of"),
+        ("pytest_assay_nemeses", "'kill'", "returned 'kill': it must return a list of faults"),
+        ("pytest_assay_systems", "7", "returned 7: it must return a list of systems"),
+    ],
+)
+def test_a_hook_that_returns_something_else_is_a_usage_error_that_names_its_plugin(
+    toy_project: pytest.Pytester, hook: str, returned: str, said: str
+) -> None:
+    toy_project.makeconftest(f"def {hook}():\n    return {returned}\n")
+    done = toy_project.runpytest_inprocess(*FAST)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([f"ERROR: *conftest.py: {hook} {said.replace('[', '[[]')}*"])
+    module = toy_project.makepyfile(added=f"def {hook}():\n    return {returned}\n")
+    toy_project.syspathinsert(module.parent)
+    sys.modules.pop("added", None)
+    with pytest.raises(SettingsError, match=re.escape(f"--plugin=added: {hook} {said}")):
+        Registry.with_modules(["added"])
