@@ -207,9 +207,15 @@ class SshConnection:
             raise self._command_error(command, "the connection broke before its end, or a signal ended it")
         return CommandResult(code, output, errors)
 
-    def lines(self, command: str, on_channel: Callable[[paramiko.Channel], None]) -> Iterator[str]:
+    def lines(
+        self,
+        command: str,
+        on_channel: Callable[[paramiko.Channel], None],
+        on_rest: Callable[[str], None] = lambda rest: None,
+    ) -> Iterator[str]:
         """Yields each line as the command writes it, until it ends or the channel given to ``on_channel`` is closed.
 
+        ``on_rest`` is called at the end with what the command has written after its last line feed.
         Raises :class:`LongLineError` at a line of more than ``LINE_BYTES``, and ``NodeError`` if the connection breaks.
         """
         channel = self._open_channel()
@@ -227,6 +233,7 @@ class SshConnection:
                 rest += begin
                 if len(rest) > LINE_BYTES:
                     raise LongLineError(f"{self._name}: a line has more than {LINE_BYTES >> 20} MiB: `{command}`")
+            on_rest(rest.decode("utf-8", "replace"))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._command_error(command, f"the stream broke: {error!r}") from error
         finally:

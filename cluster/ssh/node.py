@@ -125,6 +125,8 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self.wall_ahead = 0.0
         """Seconds by which the node's unshifted wall clock, which times its logs, is ahead of this machine's."""
         self._streams: set[LineStream] = set()
+        self.unfinished_event = ""
+        """The text after the last line feed of the event log, once its lines are no longer followed."""
         self._target: Target | None = None
         """The container with the system's files, if its image has no shell; None if the files are the machine's."""
         self.changes: list[str] = []
@@ -488,7 +490,10 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         async def follow() -> Command | None:
             return None if path is None else follow_command(*await self._locate(path))
 
-        return self._lines(follow, f"tail {path}")
+        return self._lines(follow, f"tail {path}", on_rest=self._keep_unfinished_event)
+
+    def _keep_unfinished_event(self, rest: str) -> None:
+        self.unfinished_event = rest
 
     def log_sizes(self, pattern: str, paths: Sequence[str]) -> AsyncIterator[str]:
         """Yields the output of :func:`assay.cluster.ssh.stream.size_watch_command` until the node is closed.
@@ -521,6 +526,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         make_command: Callable[[], Awaitable[Command | None]],
         name: str,
         translate: Callable[[str], str] = lambda line: line,
+        on_rest: Callable[[str], None] = lambda rest: None,
     ) -> AsyncIterator[str]:
         if (command := await make_command()) is None:
             return
@@ -532,6 +538,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         finally:
             self._streams.discard(stream)
             await self._in_thread(stream.close)
+            on_rest(stream.rest)
         if stream.error is not None:
             raise stream.error
 

@@ -51,6 +51,8 @@ class LineStream:
         self._queue: asyncio.Queue[str | None] = asyncio.Queue()
         self._room = threading.Semaphore(MOST_WAITING)
         self.error: NodeError | None = None
+        self.rest = ""
+        """The text after the last line feed, once the stream is closed."""
         self._connection = connection
         self._command = command
         self._loop = loop
@@ -77,11 +79,15 @@ class LineStream:
         if self._closing.is_set():
             channel.close()
 
+    def _keep_rest(self, rest: str) -> None:
+        self.rest = rest
+
     def _follow(self) -> None:
         failures = 0
         while not self._closing.is_set():
+            self.rest = ""
             try:
-                for line in self._connection.lines(self._command(self._delivered), self._opened):
+                for line in self._connection.lines(self._command(self._delivered), self._opened, self._keep_rest):
                     self._delivered += 1
                     failures = 0
                     while not self._room.acquire(timeout=0.05) and not self._closing.is_set():

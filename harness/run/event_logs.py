@@ -1,8 +1,9 @@
 """Collects the nodes' event logs into the history during the run.
 
 A task per node follows ``node.events()``. Lines are JSON objects in the format of ``system_under_test/events.py``.
-Other lines, and lines cut short by a kill, become events named ``unreadable``, so that nothing is lost. If a node can
-no longer be followed, this is recorded as a problem of the run and not raised, because the operations matter more.
+Other lines, and lines cut short by a kill, become events named ``unreadable``, so that nothing is lost. A last line
+without a line feed is recorded if it is whole. If it is not, or a node can no longer be followed, this is recorded as a
+problem of the run and not raised, because the operations matter more.
 """
 
 import asyncio
@@ -98,9 +99,21 @@ class EventLogCollector:
             try:
                 await task
             except asyncio.CancelledError:
-                continue
+                self._record_unfinished(node)
             except (NodeError, OSError) as error:
                 self.problems.append(f"events of {node.name}: {error}")
+
+    def _record_unfinished(self, node: Node) -> None:
+        """Records the last line of a log if it has no line feed, as of a server that was killed while it wrote."""
+        text = getattr(node, "unfinished_event", "")
+        if not text:
+            return
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except (msgspec.DecodeError, RecursionError):
+            self.problems.append(f"events of {node.name}: the last line is not whole, so it was left out: {text[:200]}")
+        else:
+            self._record(node, line)
 
     async def _follow(self, node: Node) -> None:
         unreadable = 0

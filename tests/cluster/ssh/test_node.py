@@ -87,7 +87,7 @@ class Deeds:
             raise self.answer
         return self.answer
 
-    def copy(self, path: str, local: Path) -> None:
+    def copy_log(self, path: str, local: Path) -> None:
         raise FileNotFoundError
 
     def note_undo(self, node: str, argv: Sequence[str]) -> int:

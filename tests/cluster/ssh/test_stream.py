@@ -45,6 +45,27 @@ def test_a_line_of_no_end_is_an_error_and_a_long_one_is_a_line(size: int) -> Non
         assert "n1: a line has more than 16 MiB: `echo begin; " in str(lines.error)
 
 
+def test_what_follows_the_last_line_feed_is_known_when_the_stream_is_closed() -> None:
+    async def read(connection: SshConnection) -> tuple[list[str | None], LineStream]:
+        command = "printf 'one\\ntwo\\nhalf a line'; sleep 99"
+        lines = LineStream(connection, lambda delivered: command, asyncio.get_running_loop(), "lines")
+        try:
+            return [await lines.next_line() for _ in range(2)], lines
+        finally:
+            await asyncio.to_thread(lines.close)
+
+    with machine() as there:
+        connection = SshConnection("n1", there.login)
+        try:
+            connection.connect(time.monotonic() + 10)
+            found, lines = asyncio.run(read(connection))
+        finally:
+            connection.close()
+    assert found == ["one", "two"]
+    assert lines.rest == "half a line"
+    assert lines.error is None
+
+
 def test_a_node_waits_for_a_reader_that_is_slow_and_no_line_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

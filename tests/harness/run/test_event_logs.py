@@ -52,6 +52,42 @@ class Saying:
             yield line
 
 
+class Torn(Saying):
+    """It goes on after its lines, until it is no longer followed; ``rest`` is then known."""
+
+    unfinished_event = ""
+
+    def __init__(self, rest: str) -> None:
+        super().__init__([])
+        self.rest = rest
+
+    async def events(self) -> AsyncIterator[str]:
+        try:
+            await asyncio.Event().wait()
+            yield ""
+        finally:
+            self.unfinished_event = self.rest
+
+
+@pytest.mark.parametrize("rest", ["", '{"time": 1.0, "seq": 1, "event": "led"}', '{"time": 1.0, "seq": 1, "ev'])
+def test_a_last_line_without_a_line_feed_is_recorded_if_it_is_whole_and_else_named(rest: str) -> None:
+    history = HistoryInMemory()
+
+    async def collect() -> list[str]:
+        nodes: list[Any] = [Torn(rest)]
+        collector = EventLogCollector(nodes, history, Stamps(), None)
+        collector.start()
+        await collector.stop()
+        return collector.problems
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        problems = runner.run(collect())
+    events = history.columns()["events"]
+    assert len(events[0] if events else []) == rest.endswith("}")
+    left_out = [f"events of n1: the last line is not whole, so it was left out: {rest}"]
+    assert problems == (left_out if rest.endswith("ev") else [])
+
+
 @pytest.mark.parametrize("ahead", [0.0, 900.0, -900.0])
 def test_an_event_has_the_time_of_the_right_clock(ahead: float) -> None:
     history = HistoryInMemory()
