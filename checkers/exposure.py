@@ -118,10 +118,16 @@ def add_counts(counts: Iterable[ExposureCount]) -> ExposureCount:
     )
 
 
-def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, bound: int) -> str | None:
+NOT_ENDED: Final = "the run did not come to its own end"
+"""Stands in place of a remedy if the run was interrupted, because that explains what is missing."""
+
+
+def describe_blindness(
+    anomaly: str, declared: Exposure, count: ExposureCount, bound: int, *, ended: bool = True
+) -> str | None:
     """Returns why the history could not have shown the anomaly, with the remedy; None if it could.
 
-    ``bound``: the value of ``exposure_bound``.
+    ``bound``: the value of ``exposure_bound``. ``ended``: the run came to its own end.
     """
     if not declared.remedy:
         return None
@@ -142,25 +148,26 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
         )
     else:
         return None
-    return shorten_times(f"{anomaly}: {reason}; {declared.remedy}")
+    return shorten_times(f"{anomaly}: {reason}; {declared.remedy if ended else NOT_ENDED}")
 
 
-def describe_low_share(anomaly: str, declared: Exposure, count: ExposureCount) -> str | None:
-    """Returns a warning if the share of exposed claims is below ``LOW_SHARE``."""
+def describe_low_share(anomaly: str, declared: Exposure, count: ExposureCount, *, ended: bool = True) -> str | None:
+    """Returns a warning if the share of exposed claims is below ``LOW_SHARE``. ``ended``: as above."""
     if not declared.remedy or declared.at_any_time or count.exposed >= LOW_SHARE * count.claims:
         return None
     return (
         f"{anomaly}: only {count.exposed} of {count.claims} {declared.nouns} that were {declared.asserted} could have "
-        f"been contradicted; {declared.remedy}"
+        f"been contradicted; {declared.remedy if ended else NOT_ENDED}"
     )
 
 
-def describe_shortage(minimum: ExposureMinimum, count: ExposureCount) -> str | None:
-    """Returns why fewer claims were exposed than the contract asks for; None if they suffice."""
+def describe_shortage(minimum: ExposureMinimum, count: ExposureCount, *, ended: bool = True) -> str | None:
+    """Returns why fewer claims were exposed than the contract asks for; None if they suffice. ``ended``: as above."""
     wanted = max(minimum.count, math.ceil(minimum.share * count.claims))
     if count.exposed >= wanted:
         return None
     return (
         f"{minimum.anomaly}: the run could have contradicted {count.exposed} of {count.claims} claims, and the "
-        f"contract asks for {wanted}; let the run last longer (--time-limit), or raise --rate"
+        f"contract asks for {wanted}; "
+        + ("let the run last longer (--time-limit), or raise --rate" if ended else NOT_ENDED)
     )

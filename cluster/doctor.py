@@ -23,7 +23,7 @@ from typing import TypeGuard
 from assay.cluster import zookeeper
 from assay.cluster.docker import image, layer, preload
 from assay.cluster.docker.ability_trials import ABILITY_TRIALS, AbilityError, AbilityTrial
-from assay.cluster.docker.engine import DockerEngineError, open_docker
+from assay.cluster.docker.engine import FORBIDDEN, DockerEngineError, open_docker
 from assay.cluster.docker.engine_machine import EngineMachine, find_engine_machine, measure_free_disk
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.docker_endpoint import EndpointError, resolve_endpoint
@@ -86,9 +86,9 @@ def diagnose(announce: Announce = lambda text: None) -> Iterator[DoctorFinding]:
 def _examine(announce: Announce) -> Iterator[DoctorFinding]:
     yield _python()
     yield _processes()
-    yield _root()
     announce(f"asking the Docker engine{_describe_endpoint()}")
     machine = _find_machine()
+    yield _root(machine)
     yield _machine(machine)
     yield _memory(machine)
     if _is_elsewhere(machine):
@@ -97,10 +97,11 @@ def _examine(announce: Announce) -> Iterator[DoctorFinding]:
     yield (engine := _engine())
     if engine.good:
         announce("looking for the node image")
-        yield (found := _image())
+        yield (found := _image(machine))
         reference = image.image_reference() if found.good else None
         for trial in ABILITY_TRIALS:
-            announce(f"trying in a container: {trial.name}")
+            if trial.find_obstacle(machine) is None:
+                announce(f"trying in a container: {trial.name}")
             yield _try_in_node(trial, reference, machine)
         announce("compiling the libraries for clocks and disks of nodes")
         yield _preloads(reference)
@@ -119,11 +120,19 @@ def _describe_endpoint() -> str:
 
 ANSWER_SECONDS = 3.0
 """Maximum seconds to wait for an engine's answer before it counts as missing."""
-NO_IMAGE = (
-    f"a registry with {layer.REGISTRY_BASE}, or `apt install debootstrap` and root, is needed; then `assay image "
-    f"build`. Or {layer.COPY_BASE}"
-)
-"""Remedy if a node image can neither be found nor built."""
+
+
+def _describe_missing_image(is_rootless: bool = False) -> str:
+    """Returns the remedy if a node image can neither be found nor built.
+
+    ``is_rootless``: the engine is. Its user is no root, so debootstrap is no remedy.
+    """
+    if is_rootless:
+        return f"{layer.describe_copy()}, then `assay image build`; or a registry with {layer.REGISTRY_BASE}"
+    return (
+        f"a registry with {layer.REGISTRY_BASE}, or `apt install debootstrap` and root, is needed; then `assay image "
+        f"build`. Or {layer.describe_copy()}"
+    )
 
 
 def docker_available() -> bool:
@@ -139,7 +148,7 @@ def find_docker_obstacle() -> str | None:
     try:
         with open_docker(ANSWER_SECONDS) as client:
             client.ping()
-        return None if image.can_build() else f"the Docker engine has no node image: {NO_IMAGE}"
+        return None if image.can_build() else f"the Docker engine has no node image: {_describe_missing_image()}"
     except (DockerEngineError, ImageError) as error:
         return _first_line(error)
 
@@ -158,10 +167,16 @@ def _processes() -> DoctorFinding:
     return DoctorFinding("process look-ups", False, *obstacle, enables)
 
 
-def _root() -> DoctorFinding:
-    good = os.geteuid() == 0
-    remedy = "" if good else "install packages as root; afterwards the group docker or a rootless engine will do"
-    return DoctorFinding("root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap")
+def _root(machine: EngineMachine | None = None) -> DoctorFinding:
+    """A user without root who has an engine lacks nothing that a remedy could give."""
+    detail, enables = f"uid {os.geteuid()}", "installing packages, debootstrap"
+    if os.geteuid() == 0:
+        return DoctorFinding("root", True, detail, enables=enables)
+    if machine is not None:
+        detail += ", which may use the engine; only the installation of packages needs root"
+        return DoctorFinding("root", True, detail, enables=enables)
+    remedy = "install packages as root; afterwards the group docker or a rootless engine will do"
+    return DoctorFinding("root", False, detail, remedy, enables)
 
 
 def _find_machine() -> EngineMachine | None:
@@ -236,7 +251,7 @@ def _engine() -> DoctorFinding:
             version = client.version()["Version"]
     except DockerEngineError as error:
         detail, _, remedy = _first_line(error).rpartition("; ")
-        if _is_default_endpoint():
+        if _is_default_endpoint() and not remedy.startswith(FORBIDDEN):
             installed = shutil.which("dockerd") is not None
             remedy = "as root: " + ("" if installed else f"{INSTALL_DOCKER}, then ") + "`dockerd`"
         return DoctorFinding("docker engine", False, detail, remedy, enables)
@@ -250,7 +265,7 @@ def _is_default_endpoint() -> bool:
         return False
 
 
-def _image() -> DoctorFinding:
+def _image(machine: EngineMachine | None = None) -> DoctorFinding:
     enables = "--cluster=docker"
     try:
         if image.exists():
@@ -260,7 +275,7 @@ def _image() -> DoctorFinding:
         return DoctorFinding("node image", False, _first_line(error), INSTALL_DOCKER, enables)
     remedy = "`assay image build` (a minute or two)"
     if not can_build:
-        remedy = NO_IMAGE
+        remedy = _describe_missing_image(machine is not None and machine.is_rootless)
     return DoctorFinding("node image", False, "not built yet", remedy, enables)
 
 
@@ -269,6 +284,8 @@ def _try_in_node(trial: AbilityTrial, reference: str | None, machine: EngineMach
 
     ``reference``: the node image; None if there is none.
     """
+    if (obstacle := trial.find_obstacle(machine)) is not None:
+        return DoctorFinding(trial.name, False, str(obstacle), obstacle.remedy, trial.enables)
     if reference is None:
         return DoctorFinding(trial.name, False, NOT_TRIED, "`assay image build`", trial.enables)
     found = reference

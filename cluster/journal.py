@@ -10,7 +10,7 @@ import pwd
 import stat
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -238,7 +238,7 @@ def read_journal(path: Path) -> StoredJournal:
         elif isinstance(line, UndoEntry):
             actions[line.entry] = line.action
             if line.engine is not None:
-                engines[line.entry] = line.engine
+                engines[line.entry] = _recall_engine(line.engine)
         elif isinstance(line, DoneEntry):
             actions.pop(line.entry, None)
         else:
@@ -255,6 +255,13 @@ def read_journal(path: Path) -> StoredJournal:
         header.machine,
         engines,
     )
+
+
+def _recall_engine(engine: EngineRecord) -> EngineRecord:
+    """Returns an engine without the setting that chose it then. This process may have another setting, or none."""
+    endpoint = engine.endpoint
+    origin = f"context {endpoint.context}, as chosen at that time" if endpoint.context else ""
+    return msgspec.structs.replace(engine, endpoint=replace(endpoint, origin=origin))
 
 
 def _read_regular(path: Path) -> bytes:

@@ -10,6 +10,7 @@ engine that does not answer are kept. Containers and networks without a journal 
 process alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class SweepReport:
     """Log of a sweep, one line per action.
 
     - ``undone``: undo actions that were performed
+    - ``places``: how many of them, by the engine or the machine
     - ``failed``: errors; a journal with a failed action is kept, and tried again next time
     - ``unreached``: engines that are not reached; their journals are kept, and tried again next time
     - ``possibly_alive``: a line for each journal that may belong to a live session of another machine, and is left
@@ -103,9 +105,14 @@ class SweepReport:
     """
 
     undone: list[str] = field(default_factory=list)
+    places: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     unreached: list[UnreachedEngine] = field(default_factory=list)
     possibly_alive: list[str] = field(default_factory=list)
+
+    def add_undone(self, line: str, place: str) -> None:
+        self.undone.append(line)
+        self.places[place] += 1
 
 
 def sweep(state: Path | None = None) -> SweepReport:
@@ -255,7 +262,7 @@ def _replay_on_engines(engines: _Engines, journal: StoredJournal, report: SweepR
             if isinstance(endpoint, docker_engine.DockerEngineError):
                 raise endpoint
             with docker_engine.open_docker(endpoint=endpoint) as client:
-                clean &= _undo_all(partial(docker_engine.undo_action, client), journal, actions, report)
+                clean &= _undo_all(partial(docker_engine.undo_action, client), journal, actions, report, endpoint)
         except docker_engine.DockerEngineError as error:
             clean = False
             if engine is None:
@@ -278,10 +285,18 @@ def _add_unreached(
     found.journals.append(journal.path)
 
 
+def _describe_engine(endpoint: Endpoint | None = None) -> str:
+    return f"the Docker engine {endpoint or resolve_endpoint()}"
+
+
 def _undo_all(
-    perform: Callable[[Action], bool], journal: StoredJournal, actions: Sequence[Action], report: SweepReport
+    perform: Callable[[Action], bool],
+    journal: StoredJournal,
+    actions: Sequence[Action],
+    report: SweepReport,
+    endpoint: Endpoint | None = None,
 ) -> bool:
-    """Performs undo actions. Returns whether none has failed."""
+    """Performs undo actions. Returns whether none has failed. ``endpoint``: their engine's; default: this process's."""
     removed = {action.name for action in actions if isinstance(action, RemoveContainer)}
     failures = len(report.failed)
     for action in actions:
@@ -289,7 +304,8 @@ def _undo_all(
             continue  # goes with its container
         try:
             if perform(action):
-                report.undone.append(f"{describe(action)} (run {journal.run_id})")
+                where = str(action.host) if isinstance(action, RunOnHost) else _describe_engine(endpoint)
+                report.add_undone(f"{describe(action)} (run {journal.run_id})", where)
         except (docker_engine.DockerEngineError, APIError, NodeError, OSError) as error:
             report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
     return len(report.failed) == failures
@@ -304,7 +320,7 @@ def _remove_orphan(
     remove = docker_engine.remove_container if item.kind == "container" else docker_engine.remove_network
     try:
         if is_chosen(owner.parse_owner(item.owner), item.running) and remove(client, item.name):
-            report.undone.append(f"{item.kind} {item.name} removed (run {item.run_id}, no journal)")
+            report.add_undone(f"{item.kind} {item.name} removed (run {item.run_id}, no journal)", _describe_engine())
     except ValueError as error:
         report.failed.append(f"{item.kind} {item.name}: its owner label is unreadable, left alone: {error}")
     except APIError as error:

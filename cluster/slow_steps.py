@@ -17,10 +17,29 @@ SLOW_SECONDS = 2.0
 """Seconds after which a step gets a line."""
 
 
+AGAIN_SECONDS = 15.0
+"""Seconds after which a step that still runs gets another line."""
+
+
 @contextmanager
 def note_if_slow(progress: Callable[[str], None], step: str) -> Iterator[None]:
-    """Shows the step as progress if the block takes longer than ``SLOW_SECONDS``. For coroutines on a real loop."""
-    timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, progress, f"{step} ...")
+    """Shows the step as progress if the block takes longer than ``SLOW_SECONDS``, and its duration from time to time.
+
+    For coroutines on a real loop.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    timer: asyncio.TimerHandle
+
+    def show(text: str) -> None:
+        nonlocal timer
+        progress(text)
+        timer = loop.call_later(AGAIN_SECONDS, show_duration)
+
+    def show_duration() -> None:
+        show(f"{step}: {loop.time() - begun:.0f} s so far")
+
+    timer = loop.call_later(SLOW_SECONDS, show, f"{step} ...")
     try:
         yield
     finally:

@@ -59,7 +59,7 @@ OF_A_RUN = {
 """Files that runs, stores and generated histories have, and that users write."""
 
 
-OTHERS = {"--rootdir", "--no-deps", "--listen"}
+OTHERS = {"--rootdir", "--no-deps", "--listen", "--docker"}
 """Options of pytest, pip and a server of the reader that pages name."""
 
 

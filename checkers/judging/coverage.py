@@ -150,7 +150,7 @@ def measure_coverage(
     untested, warnings = _find_fault_reasons(faults, ended=ended)
     reasons = [
         *untested,
-        *_find_operation_reasons(engine, contract, faults, health),
+        *_find_operation_reasons(engine, contract, faults, health, ended=ended),
         *_find_drain_reasons(engine),
     ]
     recoveries: list[KeyRecovery] = []
@@ -254,7 +254,7 @@ def make_successes(engine: Engine, *, materialized: bool = True, by_outcome: boo
 
 
 def _find_operation_reasons(
-    engine: Engine, contract: Contract, faults: list[FaultTimes], health: Health | None
+    engine: Engine, contract: Contract, faults: list[FaultTimes], health: Health | None, *, ended: bool
 ) -> list[str]:
     by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
     make_successes(engine, materialized=bool(faults), by_outcome=by_outcome)
@@ -265,7 +265,7 @@ def _find_operation_reasons(
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
         few = f"only {count_noun(total, 'operation')} succeeded, the contract asks for {contract.minimum_operations}"
-        reasons.append(few if health is None else f"{few}; {health.advise()}")
+        reasons.append(few if health is None else f"{few}; {health.advise(ended=ended)}")
     patience = contract.failover_nanoseconds
     reasons += find_silences(
         faults,
@@ -280,10 +280,13 @@ def _find_operation_reasons(
     if heals:
         after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
         if after < contract.minimum_after_heal:
+            advice = ""
+            if health is not None:
+                since = measure_health(engine, contract, f"call >= {max(heals)}")
+                advice = f"; {since.advise(ended=ended)}"
             reasons.append(
                 f"only {count_noun(after, 'operation')} succeeded after the last heal at {format_seconds(max(heals))}, "
-                f"the contract asks for {contract.minimum_after_heal}"
-                + ("" if health is None else f"; {measure_health(engine, contract, f'call >= {max(heals)}').advise()}")
+                f"the contract asks for {contract.minimum_after_heal}{advice}"
             )
     return reasons
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.exposure import NOT_ENDED
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import OperationCount
@@ -81,9 +82,11 @@ class Health:
             clauses.append(f"and {len(failing) - MOST_KINDS} other kinds")
         return "; ".join(clauses)
 
-    def advise(self) -> str:
-        """Returns why too few operations succeeded, and what helps."""
+    def advise(self, *, ended: bool = True) -> str:
+        """Returns why too few operations succeeded, and what helps. ``ended``: the run came to its own end."""
         failures = self.describe_failures()
+        if not ended and not failures:
+            return NOT_ENDED
         if not self.counts:
             return "none was issued then, so let the workload end with a drain or final reads"
         if not failures:

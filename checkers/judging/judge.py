@@ -508,10 +508,10 @@ class _Judging:
         reason = warning = None
         if check.exposure is not None:
             (row,) = self.engine.rows("select since from exposure_bound")
-            reason = describe_blindness(check.anomaly, check.exposure, count, int(row["since"]))
-            warning = describe_low_share(check.anomaly, check.exposure, count)
+            reason = describe_blindness(check.anomaly, check.exposure, count, int(row["since"]), ended=self.ended)
+            warning = describe_low_share(check.anomaly, check.exposure, count, ended=self.ended)
         minimums = (one for one in self.contract.minimum_exposed if one.anomaly == check.anomaly)
-        reason = reason or next((describe_shortage(one, count) for one in minimums), None)
+        reason = reason or next((describe_shortage(one, count, ended=self.ended) for one in minimums), None)
         if reason is not None:
             self.unknown.append(f"{reason}{self._explain_missing_data()}")
         elif warning is not None:

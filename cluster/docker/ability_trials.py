@@ -15,7 +15,7 @@ from functools import partial
 
 from assay.cluster import owner
 from assay.cluster.docker import image
-from assay.cluster.docker.disk import DiskError, DockerDisk, start_disk_container
+from assay.cluster.docker.disk import ROOTLESS, ROOTLESS_REMEDY, DiskError, DockerDisk, start_disk_container
 from assay.cluster.docker.engine import (
     DOCTOR_REMEDY,
     DockerEngineError,
@@ -66,6 +66,7 @@ class AbilityTrial:
     - ``enables``: the faults that need the ability, for the user
     - ``protocols``: protocols of nodes that need the ability (:mod:`assay.cluster.node`)
     - ``needs_control_groups``: whether the engine must have control groups. A rootless one only has version 2
+    - ``needs_root``: whether the engine must run as root
     """
 
     name: str
@@ -75,6 +76,15 @@ class AbilityTrial:
     enables: str
     protocols: tuple[type, ...] = ()
     needs_control_groups: bool = False
+    needs_root: bool = False
+
+    def find_obstacle(self, machine: EngineMachine | None) -> AbilityError | None:
+        """Returns why a trial must fail, by the engine's own words; None if it may succeed."""
+        if machine is None:
+            return None
+        if self.needs_control_groups and machine.lacks_control_groups:
+            return AbilityError("the engine is rootless, with control groups of version 1", self.remedy)
+        return AbilityError(ROOTLESS, ROOTLESS_REMEDY) if self.needs_root and machine.is_rootless else None
 
     def require(self, machine: EngineMachine | None, find_image: Callable[[], str], *, trusts_proof: bool) -> bool:
         """Tries the ability, and stores or forgets the proof. Returns False if a stored proof made that unnecessary.
@@ -84,8 +94,8 @@ class AbilityTrial:
 
         Raises :class:`AbilityError`, and the errors of ``find_image``.
         """
-        if machine is not None and self.needs_control_groups and machine.lacks_control_groups:
-            raise AbilityError("the engine is rootless, with control groups of version 1", self.remedy)
+        if (obstacle := self.find_obstacle(machine)) is not None:
+            raise obstacle
         reference = image.image_reference()
         if trusts_proof and machine is not None and is_proved(machine, reference, self.name):
             return False
@@ -141,7 +151,7 @@ ABILITY_TRIALS = (
         "freezing a node",
         "stops and continues",
         try_freeze,
-        "run the engine as root, or boot with control groups of version 2",
+        "choose an engine that runs as root, or boot its machine with control groups of version 2",
         "--nemesis=freeze",
         (SupportsFreezing,),
         needs_control_groups=True,
@@ -150,7 +160,8 @@ ABILITY_TRIALS = (
         "memory of a node",
         "can be limited",
         lambda reference: run_in_trial(reference, memory.command("look"), mem_limit=TRIAL_MEMORY),
-        "run the engine as root, or boot with control groups of version 2 and delegate `memory` to the engine's user",
+        "choose an engine that runs as root, or boot its machine with control groups of version 2 and delegate "
+        "`memory` to the engine's user",
         "--nemesis=memory",
         (SupportsMemoryLimit,),
         needs_control_groups=True,
@@ -163,6 +174,7 @@ ABILITY_TRIALS = (
         "EXT4_IOC_SHUTDOWN, and a container the right to SYS_ADMIN",
         "--nemesis=power-loss, disk-full with --cluster=docker; the simulation's need nothing",
         (SupportsPowerLoss, SupportsDiskFull),
+        needs_root=True,
     ),
 )
 

@@ -164,6 +164,7 @@ class DockerCluster(SshCluster):
         self.worker_command: StreamCommand | None = None
         """The command that runs the worker process in the container for clients; None if there is no container."""
         self.client_container = self._name_container(CLIENT_CONTAINER)
+        self.network_name = f"{self._prefix}-net"
         self._disk_container = self._name_container(DISK_CONTAINER)
 
     @property
@@ -173,6 +174,13 @@ class DockerCluster(SshCluster):
     @property
     def spares(self) -> Sequence[SshNode]:
         return self._all_nodes[self._members :]
+
+    @property
+    def docker_command(self) -> str:
+        """The beginning of a shell command that uses this cluster's engine, whatever the shell's own variables are."""
+        assert self._engine is not None, "start comes first"
+        endpoint = self._engine.endpoint
+        return "docker" if endpoint.is_default else f"{endpoint.prefix()} docker"
 
     async def _set_up(self) -> None:
         """Creates the network, the containers, their files, and their disks.
@@ -218,6 +226,12 @@ class DockerCluster(SshCluster):
             await gather_all(self._give_disk(node, disk_obstacle) for node in self._all_nodes)
             await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
         if await self._needs_client_container(logins):
+            self._progress(
+                "starting a container for clients and installing their packages, because this machine does not reach "
+                "the nodes ..."
+                if self._clients == "auto"
+                else "starting a container for clients and installing their packages ..."
+            )
             with self._step("starting the container for clients"):
                 await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
         with self._step("asking the Docker engine for its version"):
@@ -334,10 +348,11 @@ class DockerCluster(SshCluster):
         await super()._disconnect()
 
     def _make_network(self, journal: undo_journal.UndoJournal) -> network.RunNetwork:
-        name = f"{self._prefix}-net"
-        journal.append(undo_journal.RemoveNetwork(name))
+        journal.append(undo_journal.RemoveNetwork(self.network_name))
         with open_docker() as client:
-            return network.create_network(client, name, run_labels(self.run_id, self._owner, self._state), self._state)
+            return network.create_network(
+                client, self.network_name, run_labels(self.run_id, self._owner, self._state), self._state
+            )
 
     def _start_disk_container(self, journal: undo_journal.UndoJournal) -> str | None:
         """Starts the container that makes the servers' disks. Returns None, or the reason why there are no disks."""

@@ -31,6 +31,11 @@ MACHINE_NAMESPACE = "host"
 """Denotes a namespace of the engine's machine. The disk container sees all its processes, and its root is root."""
 
 
+ROOTLESS = "the engine is rootless, and only root can make loop devices"
+ROOTLESS_REMEDY = "choose an engine that runs as root, or the simulation (--cluster=sim)"
+"""Reason and remedy if the engine can make no disks, whatever its kernel can do."""
+
+
 def explain_missing_folder(system: System) -> str | None:
     """Returns why the servers of this system can have no disks of their own; None if the system names its folder."""
     if isinstance(system, SupportsDataFolder):
@@ -50,10 +55,7 @@ def start_disk_container(name: str, image: str, labels: Mapping[str, str]) -> No
     with open_docker() as client:
         info = client.info()
         if is_rootless(info):
-            raise DiskError(
-                "the engine is rootless, and only root can make loop devices; choose an engine that runs as "
-                "root, or the simulation (--cluster=sim)"
-            )
+            raise DiskError(f"{ROOTLESS}; {ROOTLESS_REMEDY}")
         container = client.api.create_container(
             image,
             entrypoint=["sleep", "infinity"],

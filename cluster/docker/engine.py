@@ -6,6 +6,10 @@ event loop run them in an executor.
 """
 
 import contextlib
+import errno
+import grp
+import os
+import pwd
 import re
 import socket
 import subprocess
@@ -61,6 +65,10 @@ FREEZE_REMEDY = "a rootless engine needs control groups of version 2; or use sto
 
 DOCTOR_REMEDY = "`assay doctor` says what is missing"
 REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
+
+
+FORBIDDEN = "this user may not use its socket"
+"""Begin of the remedy if the socket is closed to this process's user."""
 
 
 class DockerEngineError(Exception):
@@ -196,6 +204,8 @@ def _describe_remedy(endpoint: Endpoint, reason: str = "") -> str:
         return "it speaks no TLS: unset DOCKER_TLS_VERIFY and DOCKER_TLS, or take a context without TLS"
     if endpoint.tls is not None and "SSL" in reason:
         return f"compare its certificate with {CA}, {CERTIFICATE} and {KEY} in {endpoint.tls.folder}"
+    if endpoint.scheme == "unix" and os.strerror(errno.EACCES) in reason:
+        return _describe_access(endpoint.path)
     if endpoint.is_default:
         return REMEDY
     if endpoint.context:
@@ -203,6 +213,24 @@ def _describe_remedy(endpoint: Endpoint, reason: str = "") -> str:
     if endpoint.scheme == "ssh":
         return describe_ssh_remedy(endpoint, reason)
     return "start the engine there, or correct or unset DOCKER_HOST"
+
+
+def _describe_access(path: str) -> str:
+    """Returns the remedy if this user may not use a socket. Its group may use it, unless that is root's own."""
+    try:
+        group = grp.getgrgid(os.stat(path).st_gid).gr_name
+    except (OSError, KeyError):
+        group = ""
+    if group in ("", "root"):
+        return f"{FORBIDDEN}: run as its owner or root, or name an engine of your own in DOCKER_HOST"
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = "USER"
+    return (
+        f"{FORBIDDEN}, but the group {group} may: as root, `usermod -aG {group} {user}`, then log in again. Members "
+        "of this group can become root. A rootless engine gives no such power"
+    )
 
 
 def identify_engine(timeout: float = CALL_TIMEOUT, endpoint: Endpoint | None = None) -> EngineRecord:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 Progress = Callable[[str], None]
@@ -28,11 +29,8 @@ Progress = Callable[[str], None]
 SUITE = "bookworm"
 REGISTRY_BASE = f"debian:{SUITE}-slim"
 IMPORTED_BASE = f"assay-base:{SUITE}"
-COPY_BASE = (
-    "copy the base image from an engine that has it: "
-    f"`docker -H unix:///var/run/docker.sock save {IMPORTED_BASE} | docker load`"
-)
-"""Remedy if the engine has no base image, and none can be made."""
+SYSTEM_SOCKET = "unix:///var/run/docker.sock"
+"""Address of an engine that runs as root. Other engines get their base image from it."""
 PULL_ERROR_LENGTH = 160
 LOOKUP_SECONDS = 30.0
 """Maximum seconds of a command that only asks the engine."""
@@ -81,21 +79,56 @@ class ImageError(Exception):
     """An image could not be built. The message has the command, its last lines, and the remedy."""
 
 
+REPORT_SECONDS = 15.0
+"""Seconds between two reports about a step that lasts."""
+LINE_LENGTH = 80
+"""Maximum number of characters that a report quotes."""
+
+
 @dataclass(frozen=True)
 class BuildStep:
-    """Runs the steps of a build. Reports each step's duration to ``progress``, and names the step in its errors."""
+    """Runs the steps of a build. Reports each step's duration to ``progress``, and names the step in its errors.
+
+    ``interval``: seconds between two reports about a step that lasts.
+    """
 
     progress: Progress
+    interval: float = REPORT_SECONDS
+    _last_line: list[str] = field(default_factory=list)
 
     def __call__(self, what: str, action: Callable[[], str]) -> str:
         began = time.monotonic()
         self.progress(f"{what} ...")
+        self._last_line.clear()
         try:
-            outcome = action()
+            with self._report_duration(what, began):
+                outcome = action()
         except ImageError as error:
             raise ImageError(f"{what}: {error}") from error
         self.progress(f"{what}: {outcome}, {time.monotonic() - began:.0f} s")
         return outcome
+
+    def keep_line(self, line: str) -> None:
+        """Keeps a line of the step's output for the next report."""
+        if line.strip():
+            self._last_line[:] = [line.strip()[:LINE_LENGTH]]
+
+    @contextlib.contextmanager
+    def _report_duration(self, what: str, began: float) -> Iterator[None]:
+        ended = threading.Event()
+
+        def report() -> None:
+            while not ended.wait(self.interval):
+                last = "".join(f": {line}" for line in self._last_line)
+                self.progress(f"{what}: {time.monotonic() - began:.0f} s so far{last}")
+
+        thread = threading.Thread(target=report, daemon=True, name="reports about a build")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def ensure_layer(progress: Progress) -> str:
@@ -104,7 +137,10 @@ def ensure_layer(progress: Progress) -> str:
         return LAYER_IMAGE
     step = BuildStep(progress)
     base = _ensure_base(step)
-    step("node packages (apt)", lambda: build(DOCKERFILE, LAYER_IMAGE, {"BASE": base}, network="host"))
+    step(
+        "node packages (apt)",
+        lambda: build(DOCKERFILE, LAYER_IMAGE, {"BASE": base}, network="host", on_line=step.keep_line),
+    )
     return LAYER_IMAGE
 
 
@@ -154,17 +190,25 @@ def image_architecture(reference: str) -> str:
     return run_command(["docker", "image", "inspect", "--format", "{{.Architecture}}", reference]).stdout.strip()
 
 
-def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str, context: Path | None = None) -> str:
+def build(
+    dockerfile: str,
+    tag: str,
+    arguments: dict[str, str],
+    *,
+    network: str,
+    context: Path | None = None,
+    on_line: Progress = lambda line: None,
+) -> str:
     """Builds an image. Returns the word ``built`` for the progress report.
 
-    ``network``: ``host`` if the build must reach a mirror, ``none`` if it must not.
+    ``network``: ``host`` if the build must reach a mirror, ``none`` if it must not. ``on_line``: called with each line.
     """
     with _temporary_folder("build") as empty:
         path = empty / "Dockerfile"
         path.write_text(dockerfile)
         options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
         options += [f"--network={network}", "-f", str(path), "-t", tag]
-        docker_build([*options, str(context or empty)], lambda step: None)
+        docker_build([*options, str(context or empty)], lambda step: None, on_line=on_line)
     return "built"
 
 
@@ -176,8 +220,12 @@ WORKING = re.compile(r" ---> |#\d+ (\d|DONE)")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def docker_build(options: Sequence[str], on_step: Progress, timeout: float = 1800) -> None:
+def docker_build(
+    options: Sequence[str], on_step: Progress, timeout: float = 1800, on_line: Progress = lambda line: None
+) -> None:
     """Runs ``docker build`` with these options. ``on_step`` is called for each step that is not cached.
+
+    ``on_line`` is called with each line that it prints.
 
     Raises :class:`ImageError` with the step and the last lines on failure, or after ``timeout`` seconds.
     """
@@ -194,6 +242,7 @@ def docker_build(options: Sequence[str], on_step: Progress, timeout: float = 180
         assert run.stdout is not None, "it is a pipe"
         for line in run.stdout:
             lines.append(COLOUR.sub("", line.rstrip()))
+            on_line(lines[-1])
             if found := STEP.match(line):
                 step, pending = f"step {found[1]}, {found[2].strip()}", not found[2].startswith("FROM ")
             elif pending and CACHED.match(line):
@@ -286,10 +335,29 @@ def _ensure_base(step: BuildStep) -> str:
         raise ImageError(
             f"no registry gave {REGISTRY_BASE} and debootstrap needs "
             + ("root" if shutil.which("debootstrap") else "to be installed (`apt install debootstrap`) and root")
-            + f"; or {COPY_BASE}"
+            + f"; or {describe_copy()}"
         )
     step(f"base image: debootstrap {SUITE} and docker import", _debootstrap)
     return IMPORTED_BASE
+
+
+def describe_copy() -> str:
+    """Returns the remedy if the engine has no base image, and none can be made.
+
+    The command names both engines, because the user who runs it may have other variables than this process.
+    """
+    if __name__ == "__main__":
+        own = f"DOCKER_HOST={shlex.quote(os.environ.get('DOCKER_HOST') or SYSTEM_SOCKET)}"
+    else:
+        from assay.cluster.docker_endpoint import resolve_endpoint
+
+        own = resolve_endpoint().prefix()
+    here = own == f"DOCKER_HOST={SYSTEM_SOCKET}"
+    source = "unix:///PATH-OF-ITS-SOCKET" if here else SYSTEM_SOCKET
+    return (
+        "copy the base image from an engine that has it, as root or as a user who may use both engines: "
+        f"`docker -H {source} save {IMPORTED_BASE} | {own} docker load`"
+    )
 
 
 def _has_processors(architecture: str) -> bool:

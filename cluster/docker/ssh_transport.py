@@ -58,6 +58,15 @@ def describe_ssh_remedy(endpoint: Endpoint, reason: str) -> str:
     login = " ".join(_name_login(endpoint))
     if "exited 127" in reason:
         return f"install docker.io or docker-cli there; `ssh {login} docker version` must find the docker command"
+    for said, remedy in (
+        ("refused", "no SSH server listens at this port: start sshd there, or correct the address or its port"),
+        ("not resolve", "this host name is unknown: correct it, or give HostName in ~/.ssh/config"),
+        ("timed out", "look whether the machine is up, and whether its firewall lets SSH pass"),
+        ("No route", "look whether the machine is up, and whether its address is right"),
+        ("Permission denied", "it knows none of your keys: `ssh-copy-id` sends one, and an agent may have to hold it"),
+    ):
+        if "exited 255" in reason and said in reason:
+            return f"{remedy}. `ssh {login} true` must then work"
     if "exited 255" in reason:
         return f"`ssh {login} true` must log in without a question: log in once by hand, so that its host key is known"
     return "start the engine there, or correct or unset DOCKER_HOST"

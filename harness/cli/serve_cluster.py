@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, by_role, join_host_port
@@ -28,15 +28,29 @@ WATCH_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
+class NodeNetwork:
+    """The network of nodes that this machine does not reach.
+
+    - ``bootstrap``: the servers' addresses there
+    - ``shell``: the command that opens a shell there
+    - ``client``: the command that runs a client of an image there
+    """
+
+    bootstrap: str
+    shell: str
+    client: str
+
+
+@dataclass(frozen=True)
 class ClusterAddresses:
     """Addresses of the cluster, ``host:port`` joined by commas, as clients take them. ``zookeeper`` may be empty.
 
-    ``shell``: the command that opens a shell on the nodes' network, if the addresses are forwarded ports.
+    ``network``: the network of the nodes, if the addresses are forwarded ports.
     """
 
     bootstrap: str
     zookeeper: str
-    shell: str | None = None
+    network: NodeNetwork | None = None
 
 
 def serve_cluster(
@@ -82,7 +96,8 @@ async def _watch_cluster(
 ) -> None:
     """Serves forever, and reports each server that ends, comes back or does not answer."""
     cluster = await world.open(note, track_logs=False)
-    worker = await start_worker(system, cluster, world.runtime)
+    with world.step("starting the process for clients"):
+        worker = await start_worker(system, cluster, world.runtime)
     async with contextlib.AsyncExitStack() as stack:
         if worker is not None:
             stack.push_async_callback(worker.close)
@@ -109,6 +124,15 @@ async def _watch_servers(nodes: Sequence[Node], note: Callable[[str], None]) -> 
                 states[node.name] = state
 
 
+@runtime_checkable
+class SupportsClientContainer(Protocol):
+    """A cluster whose clients run in a container. ``docker_command``: begins a shell command that uses its engine."""
+
+    client_container: str
+    network_name: str
+    docker_command: str
+
+
 async def _forward_ports(
     stack: contextlib.AsyncExitStack, system: SystemOnNetwork, cluster: Cluster
 ) -> ClusterAddresses:
@@ -121,8 +145,13 @@ async def _forward_ports(
 
     bootstrap = [await forward(node, system.port(node.role)) for node in servers(cluster, system)]
     zookeeper = [await forward(node, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE)]
-    shell = f"docker exec -it {getattr(cluster, 'client_container', '')} sh"
-    return ClusterAddresses(",".join(bootstrap), ",".join(zookeeper), shell)
+    assert isinstance(cluster, SupportsClientContainer), "only a cluster with a container for clients has a worker"
+    network = NodeNetwork(
+        _join_addresses(system, servers(cluster, system)),
+        f"{cluster.docker_command} exec -it {cluster.client_container} sh",
+        f"{cluster.docker_command} run --rm -it --network={cluster.network_name} IMAGE COMMAND",
+    )
+    return ClusterAddresses(",".join(bootstrap), ",".join(zookeeper), network)
 
 
 def _join_addresses(system: System, nodes: Iterable[Node]) -> str:

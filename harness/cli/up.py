@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 FORWARDED = (
     "these are forwarded ports, because this machine cannot reach the nodes' network. They cannot serve a protocol in "
-    "which servers name each other's addresses, such as Kafka's metadata, MOVED of Redis Cluster, or Redis Sentinel. "
-    "For these, run the client on the network: {shell}"
+    "which servers name each other's addresses, such as Kafka's metadata, MOVED of Redis Cluster, or Redis Sentinel"
 )
+ON_NETWORK = """\
+for these, use the addresses of the nodes' network: {bootstrap}
+run a client there, of an image that the engine has: {client}
+or open a shell there, in a container with Python: {shell}"""
 
 
 def add(commands: Any) -> None:
@@ -60,8 +63,10 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print(addresses.bootstrap, flush=True)
         zookeeper = f", ZooKeeper at {addresses.zookeeper}" if addresses.zookeeper else ""
         note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C removes everything")
-        if addresses.shell is not None:
-            note(FORWARDED.format(shell=addresses.shell))
+        if (network := addresses.network) is not None:
+            note(FORWARDED)
+            for line in ON_NETWORK.format(**vars(network)).splitlines():
+                note(line)
 
     try:
         serve_cluster(system, settings, note, print_addresses)

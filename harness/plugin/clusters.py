@@ -84,7 +84,8 @@ def sweep_leftovers(cluster: str) -> str:
     from assay.cluster.leftovers import sweep
 
     report = sweep()
-    lines = [f"{len(report.undone)} leftovers of dead sessions removed"] if report.undone else []
+    places = ", ".join(f"{many} on {place}" for place, many in sorted(report.places.items()))
+    lines = [f"leftovers of dead sessions removed: {places}"] if places else []
     lines += [f"not removed: {line}" for line in (*report.failed, *(one.summarize() for one in report.unreached))]
     return "".join(f"; {line}" for line in lines)
 

@@ -236,6 +236,8 @@ DECLARED: Final = Exposure(
 def test_the_reason_is_one_sentence_with_the_remedy(count: ExposureCount, bound: int, reason: str | None) -> None:
     said = describe_blindness("set-lost", DECLARED, count, bound)
     assert said == (None if reason is None else f"set-lost: {reason}; add a final read")
+    said = describe_blindness("set-lost", DECLARED, count, bound, ended=False)
+    assert said == (None if reason is None else f"set-lost: {reason}; the run did not come to its own end")
 
 
 # -- whole runs

@@ -220,6 +220,15 @@ def test_a_run_without_success_after_the_last_heal_says_why(tmp_path: Path, rows
     assert f"the contract asks for 1; {helps}" in reason
 
 
+def test_an_interrupted_run_is_not_advised_to_drain_or_to_last_longer(tmp_path: Path) -> None:
+    """Its operations after the heal are missing because of the interruption."""
+    ids = operations("id-generate", 0, 24, "ok")
+    found = judge(write(tmp_path / "history", ids, faults=kill(9.9, 11.9)), DISTURBED, interrupted=True)
+    (reason,) = [one for one in found.unknown if "after the last heal" in one]
+    assert reason.endswith("the contract asks for 1; the run did not come to its own end")
+    assert not [one for one in found.unknown if "drain" in one or "--time-limit" in one]
+
+
 @pytest.mark.parametrize(("answered", "verdict"), [(0, Verdict.UNKNOWN), (1, Verdict.PASS)])
 def test_reads_of_a_register_prove_nothing_if_no_write_was_answered(
     tmp_path: Path, answered: int, verdict: Verdict

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import grp
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from docker.models.containers import Container
 from assay.cluster import doctor, owner
 from assay.cluster.docker import engine, image, layer
 from assay.cluster.docker.ability_trials import ABILITY_TRIALS
+from assay.cluster.docker.engine_machine import describe_machine
+from assay.cluster.docker_endpoint import Endpoint
 from assay.cluster.doctor import DoctorFinding
 
 
@@ -44,7 +48,7 @@ def test_each_finding_is_there_before_the_next_step_begins() -> None:
     for finding in doctor.diagnose(order.append):
         order.append(finding.name)
     asking = "asking the Docker engine at unix:///nonexistent/docker.sock (from DOCKER_HOST)"
-    assert order[2:5] == ["root", asking, "engine's machine"]
+    assert order[2:5] == [asking, "root", "engine's machine"]
     assert order[-4:] == ["asking java for its version", "java", "zookeeper", "chromium"]
 
 
@@ -52,8 +56,8 @@ def test_each_finding_is_there_before_the_next_step_begins() -> None:
 def test_each_trial_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     good = DoctorFinding("any", True, "found")
     monkeypatch.setattr(doctor, "_find_machine", lambda: None)
-    for name in ("_engine", "_image"):
-        monkeypatch.setattr(doctor, name, lambda: good)
+    monkeypatch.setattr(doctor, "_engine", lambda: good)
+    monkeypatch.setattr(doctor, "_image", lambda machine: good)
     monkeypatch.setattr(doctor, "_preloads", lambda reference: good)
     monkeypatch.setattr(doctor, "_try_in_node", lambda trial, reference, machine: DoctorFinding(trial.name, True, ""))
     order: list[str] = []
@@ -63,6 +67,31 @@ def test_each_trial_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order[first - 2 : first] == ["looking for the node image", "any"]
     trials = [step for trial in ABILITY_TRIALS for step in (f"trying in a container: {trial.name}", trial.name)]
     assert order[first : first + len(trials)] == trials
+
+
+def test_a_rootless_engine_gets_no_advice_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user is no root, and neither debootstrap nor the kernel's modules help."""
+    info = {"Name": "laptop", "SecurityOptions": ["name=rootless"], "CgroupVersion": "1"}
+    machine = describe_machine(info, Endpoint("unix:///run/user/1000/docker.sock"))
+    good = DoctorFinding("any", True, "found")
+    monkeypatch.setattr(doctor, "_find_machine", lambda: machine)
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(doctor, "_engine", lambda: good)
+    monkeypatch.setattr(doctor, "_disk", lambda machine: good)
+    monkeypatch.setattr(doctor, "_java", lambda: good)
+    monkeypatch.setattr(image, "exists", lambda: False)
+    monkeypatch.setattr(image, "can_build", lambda: False)
+    announced: list[str] = []
+    findings = {one.name: one for one in doctor.diagnose(announced.append)}
+    assert findings["root"].good
+    assert findings["node image"].remedy.startswith("copy the base image from an engine that has it, ")
+    assert "debootstrap" not in findings["node image"].remedy
+    tried = {step.removeprefix("trying in a container: ") for step in announced}
+    for name in ("freezing a node", "memory of a node", "power loss in a node"):
+        assert findings[name].detail.startswith("the engine is rootless, ")
+        assert findings[name].remedy.startswith("choose an engine that runs as root, or ")
+        assert name not in tried
+    assert "packets of a node" in tried
 
 
 @pytest.mark.slow
@@ -93,6 +122,40 @@ def test_an_engine_error_says_how_to_get_one() -> None:
         engine.open_docker(timeout=1),
     ):
         pytest.fail("there is no engine to talk to")
+
+
+@pytest.mark.parametrize("group", ["docker", "root"])
+def test_a_socket_that_is_closed_to_this_user_names_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    """The engine runs, so the remedy is not to start one. A group that is root's own gives no remedy."""
+    path = tmp_path / "docker.sock"
+    path.touch()
+    monkeypatch.setattr(doctor, "_is_default_endpoint", lambda: True)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group((group, "x", number, [])))
+
+    def forbid(endpoint: Endpoint, timeout: float) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(engine, "_require_listener", forbid)
+    finding = doctor._engine()
+    assert finding.detail.startswith(f"no Docker engine answers: unix://{path} ")
+    assert finding.detail.endswith("Permission denied")
+    assert finding.remedy.startswith(engine.FORBIDDEN)
+    assert "dockerd" not in finding.remedy
+    assert ("`usermod -aG docker " in finding.remedy) == (group == "docker")
+
+
+@pytest.mark.parametrize("host", ["unix:///run/user/1000/docker.sock", "tcp://docker:2375"])
+def test_the_command_that_copies_the_base_image_names_both_engines(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Neither depends on the variables of the user who runs it."""
+    monkeypatch.setenv("DOCKER_HOST", host)
+    command = f"`docker -H unix:///var/run/docker.sock save assay-base:bookworm | DOCKER_HOST={host} docker load`"
+    assert layer.describe_copy().endswith(command)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///var/run/docker.sock")
+    assert layer.describe_copy().endswith("| DOCKER_HOST=unix:///var/run/docker.sock docker load`")
+    assert "docker -H unix:///var/run" not in layer.describe_copy()
 
 
 @pytest.mark.slow

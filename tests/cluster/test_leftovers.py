@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from assay.cluster import journal, leftovers, owner
 from assay.cluster.docker import engine as docker_engine
 from assay.cluster.docker.engine import DockerEngineError
-from assay.cluster.docker_endpoint import Endpoint
+from assay.cluster.docker_endpoint import Endpoint, resolve_endpoint
 from assay.cluster.journal import (
     EngineRecord,
     RemoveContainer,
@@ -138,14 +138,35 @@ def test_without_an_engine_nothing_is_forgotten(tmp_path: Path) -> None:
     assert "assay heal" in report.failed[0]
 
 
-GONE = EngineRecord("ABCD", "/var/lib/docker", Endpoint("tcp://127.0.0.1:1", "context far, from DOCKER_CONTEXT"))
+GONE = EngineRecord("ABCD", "/var/lib/docker", Endpoint("tcp://127.0.0.1:1", "from DOCKER_HOST"))
 
 
 def test_each_entry_names_its_engine(tmp_path: Path) -> None:
     one = UndoJournal(tmp_path, "run", engine=GONE)
     numbers = [one.append(RemoveNetwork("n")), one.append(RunInContainer("c", ("true",)))]
     one.close(finished=False)
-    assert journal.read_journal(one.path).engines == dict.fromkeys(numbers, GONE)
+    found = journal.read_journal(one.path).engines
+    assert list(found) == numbers
+    assert all(engine.is_same_as(GONE) and engine.endpoint.leads_to(GONE.endpoint) for engine in found.values())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        (
+            Endpoint("tcp://a:1", "context far, from DOCKER_CONTEXT", "far"),
+            "tcp://a:1 (context far, as chosen at that time)",
+        ),
+        (Endpoint("tcp://a:1", "from DOCKER_HOST"), "tcp://a:1"),
+    ],
+)
+def test_the_engine_of_a_stored_run_is_not_said_to_come_from_a_setting_of_this_process(
+    tmp_path: Path, chosen: Endpoint, shown: str
+) -> None:
+    one = UndoJournal(tmp_path, "run", engine=EngineRecord("ABCD", "/var/lib/docker", chosen))
+    number = one.append(RemoveNetwork("n"))
+    one.close(finished=False)
+    assert str(journal.read_journal(one.path).engines[number].endpoint) == shown
 
 
 def test_heal_keeps_and_lists_what_is_on_an_engine_that_does_not_answer(
@@ -164,10 +185,10 @@ def test_heal_keeps_and_lists_what_is_on_an_engine_that_does_not_answer(
     said = capsys.readouterr()
     assert said.out == ""
     asked, head, engine, reason, *others = said.err.splitlines()
-    assert asked == "asking the Docker engine tcp://127.0.0.1:1 (context far, from DOCKER_CONTEXT) ..."
-    assert head == "not reached: the Docker engine tcp://127.0.0.1:1 (context far, from DOCKER_CONTEXT)"
+    assert asked == "asking the Docker engine tcp://127.0.0.1:1 ..."
+    assert head == "not reached: the Docker engine tcp://127.0.0.1:1"
     assert engine == "  engine: ABCD with its data in /var/lib/docker"
-    assert reason.startswith("  reason: no Docker engine answers: tcp://127.0.0.1:1 ")
+    assert reason.startswith("  reason: no Docker engine answers: tcp://127.0.0.1:1: ")
     assert others == [
         "  left by run dead-2:",
         "    container node-2",
@@ -192,8 +213,7 @@ def test_a_session_names_an_engine_that_is_not_reached_in_one_short_clause(
     one.append(RemoveNetwork("net-1"))
     one.close(finished=False)
     assert sweep_leftovers("docker") == (
-        "; not removed: changes of a run on the Docker engine tcp://127.0.0.1:1 (context far, from DOCKER_CONTEXT), "
-        "not reached: `assay heal` lists them"
+        "; not removed: changes of a run on the Docker engine tcp://127.0.0.1:1, not reached: `assay heal` lists them"
     )
 
 
@@ -393,7 +413,9 @@ def test_what_a_session_on_a_copy_of_this_machine_has_under_way_is_left_to_it(
     assert not before_a_reboot.path.exists()
     for mine in (owner.find_host_label(tmp_path), owner.find_machine_label(tmp_path), ""):
         network = dataclasses.replace(network, machine=mine)
-        assert leftovers.heal(state=tmp_path).undone == ["network n removed (run no journal, no journal)"]
+        report = leftovers.heal(state=tmp_path)
+        assert report.undone == ["network n removed (run no journal, no journal)"]
+        assert report.places == {f"the Docker engine {resolve_endpoint()}": 1}
     for one in (there, before_a_reboot):
         one.close(finished=True)
 

@@ -34,7 +34,7 @@ class FakeEngine:
     def command(self, argv: Sequence[str], **_: Any) -> CompletedProcess[str]:
         return CompletedProcess(argv, int(argv[-1] not in self.images), f"{self.architecture}\n", "")
 
-    def build(self, options: Sequence[str], *_: object) -> None:
+    def build(self, options: Sequence[str], *_: object, **__: object) -> None:
         self.calls.append(["build", *options])
         if self.failure:
             raise layer.ImageError(self.failure)

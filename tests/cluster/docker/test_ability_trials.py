@@ -105,6 +105,14 @@ def test_a_rootless_engine_is_known_by_its_own_words_and_nothing_is_tried(engine
     assert engine.tried == ["freezing a node"]
 
 
+def test_no_disk_is_tried_on_a_rootless_engine_and_the_kernel_is_not_blamed(engine: FakeEngine) -> None:
+    engine.machine = describe_machine(ROOTLESS | {"CgroupVersion": "2"}, Endpoint(LOCAL_SOCKET))
+    missing = engine.find_missing(SupportsPowerLoss)
+    assert missing[SupportsPowerLoss].startswith("the engine is rootless, and only root can make loop devices; choose ")
+    assert "modprobe" not in missing[SupportsPowerLoss]
+    assert engine.tried == []
+
+
 @pytest.mark.parametrize("obstacle", ["image", "engine"])
 def test_what_only_the_start_of_a_cluster_can_show_is_left_to_it(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, obstacle: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,3 +98,39 @@ def test_the_container_shares_a_socket_with_the_harness_if_the_engine_can(
         assert live.run(cluster._system.find(cluster, "nothing")) is None, "the process in the container answers"
     assert not list(state.glob("*.socket"))
     assert read_journals(state) == ([], [])
+
+
+def test_up_prints_the_addresses_of_the_network_and_commands_that_reach_them(far_engine: SecondEngine) -> None:
+    """The printed commands name the engine, so they work in a terminal with other variables."""
+    environment = {**os.environ, "DOCKER_HOST": far_engine.host}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assay.harness.cli.main", "up", "--nodes=1"], cwd=ROOT, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("127.0.0.1:")
+        said = ""
+        while "open a shell there" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        found = re.search(r"addresses of the nodes' network: (\S+):(\d+)\n", said)
+        assert found is not None, said
+        connect = f"import socket; socket.create_connection(({found[1]!r}, {found[2]})); print('there')"
+        client, shell = re.search(r"engine has: (.*)", said), re.search(r"with Python: (.*)", said)
+        assert client is not None
+        assert shell is not None
+        commands = [
+            client[1].replace(" -it", "").replace("IMAGE", f"--entrypoint=python3 {image.image_reference()}"),
+            shell[1].replace(" -it", "").removesuffix("sh") + "COMMAND",
+        ]
+        for command, program in zip(commands, ("-c", "python3 -c"), strict=True):
+            argv = command.replace("COMMAND", f'{program} "$CONNECT"')
+            variables = {"PATH": os.environ["PATH"], "CONNECT": connect}
+            done = subprocess.run(["sh", "-c", argv], env=variables, capture_output=True, text=True, check=False)
+            assert done.stdout.strip() == "there", done.stderr
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)

@@ -202,22 +202,30 @@ def test_a_machine_that_ssh_does_not_reach_is_named_with_the_last_line_of_ssh(mo
     monkeypatch.setenv("DOCKER_HOST", f"ssh://me@127.0.0.1:{port}")
     said = (
         r"ssh://me@127.0.0.1:\d+ \(from DOCKER_HOST\): `ssh -p \d+ -l me 127.0.0.1 docker .*` exited 255: .* refused; "
-        r"`ssh -p \d+ -l me 127.0.0.1 true` must log in without a question"
+        r"no SSH server listens at this port: start sshd there, .* `ssh -p \d+ -l me 127.0.0.1 true` must then work"
     )
     with pytest.raises(DockerEngineError, match=said):
         identify_engine(5)
 
 
 @pytest.mark.parametrize(
-    ("status", "remedy"),
+    ("end", "remedy"),
     [
-        (127, "install docker.io or docker-cli there; `ssh -l me builder docker version` must find"),
-        (255, "`ssh -l me builder true` must log in without a question"),
-        (1, "start the engine there"),
+        ("127: no", "install docker.io or docker-cli there; `ssh -l me builder docker version` must find"),
+        ("255: Host key verification failed.", "`ssh -l me builder true` must log in without a question"),
+        ("255: connect to host builder port 22: Connection refused", "no SSH server listens at this port"),
+        (
+            "255: connect to host builder port 22: Connection timed out",
+            "look whether the machine is up, and whether its f",
+        ),
+        ("255: connect to host builder port 22: No route to host", "look whether the machine is up, and whether its a"),
+        ("255: Could not resolve hostname builder: Name or service not known", "this host name is unknown"),
+        ("255: me@builder: Permission denied (publickey).", "it knows none of your keys"),
+        ("1: no", "start the engine there"),
     ],
 )
-def test_each_failure_of_ssh_has_its_own_remedy(status: int, remedy: str) -> None:
-    assert describe_ssh_remedy(Endpoint("ssh://me@builder"), f"`ssh ...` exited {status}: no").startswith(remedy)
+def test_each_failure_of_ssh_has_its_own_remedy(end: str, remedy: str) -> None:
+    assert describe_ssh_remedy(Endpoint("ssh://me@builder"), f"`ssh ...` exited {end}").startswith(remedy)
 
 
 def test_what_is_on_another_engine_that_is_gone_is_kept_and_said(

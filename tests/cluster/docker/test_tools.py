@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -123,7 +124,7 @@ def test_the_node_image_gets_wheels_for_the_processors_of_its_lower_layer(
         return CompletedProcess(argv, int(missing), f"{architecture}\n" if "{{.Architecture}}" in argv else "", "")
 
     monkeypatch.setattr(layer, "run_command", command)
-    monkeypatch.setattr(layer, "docker_build", lambda *_: None)
+    monkeypatch.setattr(layer, "docker_build", lambda *_, **__: None)
     image.ensure_node_image(lambda line: None)
     (download,) = [argv for argv in calls if "download" in argv]
     platforms = {word.removeprefix("--platform=") for word in download if word.startswith("--platform=")}
@@ -171,10 +172,35 @@ def test_steps_that_are_done_are_shown_and_the_one_that_fails_is_named(
     docker.write_text(f"#!/bin/sh\ncat {tmp_path}/said\nexit 2\n")
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    shown: list[str] = []
+    shown, lines = list[str](), list[str]()
     with pytest.raises(ImageError, match=rf"^{steps[-1]} failed:\n(?s:.*)make: no makefile\n(?s:.*)assay doctor"):
-        layer.docker_build(["."], shown.append)
+        layer.docker_build(["."], shown.append, on_line=lines.append)
     assert shown == steps
+    assert any(line.endswith("make: no makefile") for line in lines)
+
+
+def test_a_step_that_lasts_says_so_again_and_again_with_its_last_line() -> None:
+    """The step ends when two reports have come, so it would last for ever without them."""
+    shown: list[str] = []
+    enough = threading.Event()
+
+    def show(line: str) -> None:
+        shown.append(line)
+        if sum("so far" in one for one in shown) == 2:
+            enough.set()
+
+    step = layer.BuildStep(show, interval=0.001)
+
+    def install() -> str:
+        step.keep_line("Get:7 openjdk")
+        step.keep_line("")
+        enough.wait()
+        return "built"
+
+    assert step("packages", install) == "built"
+    assert shown[0] == "packages ..."
+    assert shown[-1] == "packages: built, 0 s"
+    assert set(shown[1:-1]) == {"packages: 0 s so far: Get:7 openjdk"}
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +45,9 @@ def watched(monkeypatch: pytest.MonkeyPatch, *answers: ProcessState | Exception)
     monkeypatch.setattr(serve_cluster, "start_system", nothing)
     monkeypatch.setattr(serve_cluster, "servers", lambda cluster, system: cluster.nodes)
     monkeypatch.setattr(serve_cluster, "zookeeper_servers", lambda cluster: "")
-    world: Any = SimpleNamespace(open=open_cluster, close=nothing, runtime=lambda: None)
+    world: Any = SimpleNamespace(
+        open=open_cluster, close=nothing, runtime=lambda: None, step=lambda what: contextlib.nullcontext()
+    )
     system: Any = SimpleNamespace(port=lambda role: 9092)
     asyncio.run(serve_cluster._serve_until_signal(world, system, said.append, lambda addresses: None))
     return said
