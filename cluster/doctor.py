@@ -100,10 +100,11 @@ def _examine(announce: Announce) -> Iterator[DoctorFinding]:
         yield (found := _image(machine))
         reference = image.image_reference() if found.good else None
         for trial in ABILITY_TRIALS:
-            if trial.find_obstacle(machine) is None:
+            if reference is not None and trial.find_obstacle(machine) is None:
                 announce(f"trying in a container: {trial.name}")
             yield _try_in_node(trial, reference, machine)
-        announce("compiling the libraries for clocks and disks of nodes")
+        if reference is not None:
+            announce("compiling the libraries for clocks and disks of nodes")
         yield _preloads(reference)
     announce("asking java for its version")
     yield _java()

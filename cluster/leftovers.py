@@ -152,7 +152,9 @@ def _heal(
     state = state or state_folder()
     found, broken = read_journals(state)
     deleted, errors = delete_left_folders()
-    report = SweepReport(undone=deleted, failed=[*broken, *errors])
+    report = SweepReport(failed=[*broken, *errors])
+    for line in deleted:
+        report.add_undone(line, "this machine")
     elsewhere = [] if everything else [journal for journal in found if journal.may_be_of_other_machine()]
     report.possibly_alive = [_describe_left(journal) for journal in elsewhere]
     spared = {journal.run_id for journal in found if (journal.kept and not kept_too) or journal in elsewhere}
