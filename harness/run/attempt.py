@@ -135,6 +135,12 @@ class Attempt:
         return self._folder
 
     @property
+    def _loop_watchdog(self) -> LoopWatchdog:
+        """The watchdog of the world's loop. No method of a whole run keeps it, because it keeps the world in memory."""
+        assert self._watchdog is not None, "set_up comes first"
+        return self._watchdog
+
+    @property
     def interrupted(self) -> bool:
         """Whether a user interrupted the run, so that the session must end."""
         return self.interrupt.by_user
@@ -266,14 +272,12 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
-        watchdog = self._watchdog
-        assert watchdog is not None, "set_up comes first"
         try:
             with translate_full_disk(self.settings.store):
-                end = watchdog.run(self._trial.run())
+                end = self._loop_watchdog.run(self._trial.run())
         except StandstillError as error:
-            end = TrialEnd("", interrupted=True, notes=(str(error),), problems=(watchdog.stack,))
-            self._cancel_run(watchdog, self._world)
+            end = TrialEnd("", interrupted=True, notes=(str(error),), problems=(self._loop_watchdog.stack,))
+            self._cancel_run(self._world)
         except BaseException as error:
             if not self._hides_failure(error):
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
@@ -291,7 +295,7 @@ class Attempt:
         )
         described = dict(self._trial.cluster.description)
         with contextlib.suppress(StandstillError):  # the run was ended for another one
-            watchdog.run(self._trial.keep_logs())
+            self._loop_watchdog.run(self._trial.keep_logs())
         if self._trial.cluster.description != described:  # the cluster has measured the clocks once more
             self.folder.write_json("settings.json", self._describe_settings(self._trial))
         if not self._world.outlives_process and self._tally.operations >= MANY_OPERATIONS:
@@ -321,6 +325,7 @@ class Attempt:
             if self._removal_error is not None:
                 raise self._removal_error
         finally:
+            self._watchdog = None
             self.progress.close()
             if self._folder is not None:
                 self._folder.reserve.release()
@@ -348,19 +353,18 @@ class Attempt:
             self._remove_cluster(world)
         except Exception as error:  # noqa: BLE001 - of user code; the run must be judged all the same
             self._removal_error = error
-        self._trial = None
+        self._trial = self._watchdog = None
         del world
         gc.collect()
         return_free_memory()
 
-    def _cancel_run(self, watchdog: LoopWatchdog, world: World) -> None:
+    def _cancel_run(self, world: World) -> None:
         """Cancels the tasks of a run, which makes them heal active faults and write the history so far."""
-        with contextlib.suppress(StandstillError), watchdog.watching():
+        with contextlib.suppress(StandstillError), self._loop_watchdog.watching():
             cancel_tasks(world.loop, world.tasks())
 
     def _remove_cluster(self, world: World) -> None:
-        watchdog = self._watchdog
-        assert watchdog is not None, "it was made with the world"
+        watchdog = self._loop_watchdog
         # If the run was ended for code that never awaits, its copies in other processes are no further error.
         known = contextlib.suppress(StandstillError) if watchdog.stack else contextlib.nullcontext()
         try:
