@@ -123,10 +123,13 @@ clean:  ## the virtual environment and caches; runs in store/ stay (assay gc)
 
 venv: $(READY)
 
+# With the package wheel, pip builds pyspark once for all environments of this user. Without it, older versions of pip
+# install pyspark from its sources each time, which takes half of the whole time.
 $(READY): requirements.lock pyproject.toml
 	@scripts/packages venv
 	@began=$$SECONDS; echo "assay: virtual environment ..."; \
 	[ -x $(BIN)/python ] || "$$(scripts/python)" -m venv .venv; \
+	$(BIN)/python -m pip install -q --disable-pip-version-check wheel; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -r requirements.lock; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .; \
 	touch $@; echo "assay: virtual environment: installed, $$((SECONDS - began)) s"

@@ -14,8 +14,11 @@ def by_night(*values: object) -> Any:
 
 
 def a_share_by_day(step: int, cases: Iterable[Any]) -> list[Any]:
-    """Returns all cases, each with one value. Only the first and every ``step``-th after it run by day."""
-    return [by_night(case) if number % step else case for number, case in enumerate(cases)]
+    """Returns all cases. Only the first and every ``step``-th after it run by day. A tuple has several values."""
+    return [
+        (by_night(*case) if isinstance(case, tuple) else by_night(case)) if number % step else case
+        for number, case in enumerate(cases)
+    ]
 
 
 def some_by_day(cases: Iterable[Any], day: Collection[Any]) -> list[Any]:

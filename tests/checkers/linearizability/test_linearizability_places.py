@@ -37,7 +37,7 @@ from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, table
 from helpers.linearizability_models import TESTED, Deadly, Mixer, Unsaid
 from helpers.linearizability_oracle import MEANING, Op, linearizable
-from helpers.nightly import some_by_day
+from helpers.nightly import by_night, some_by_day
 from helpers.process_tree import descendants, left
 
 HERE = LocalSearch(workers=1)
@@ -203,7 +203,7 @@ def check_a_hard_key_beside_a_wrong_one(place: Place) -> None:
     assert judged.unknown == ("key hard: the time limit of 0.5 s was reached when 0 of 12 operations had returned",)
 
 
-@pytest.mark.parametrize("place", [HERE, POOL, LocalSearch(workers=2, patience=0.3)])
+@pytest.mark.parametrize("place", [by_night(HERE), POOL, by_night(LocalSearch(workers=2, patience=0.3))])
 def test_a_hard_key_does_not_delay_the_verdict_on_a_wrong_one(place: Place) -> None:
     check_a_hard_key_beside_a_wrong_one(place)
 

@@ -28,6 +28,8 @@ from assay.harness.core.operation import Completed, Completion, Operation, Outco
 from assay.harness.run import store
 from assay.workloads.broker.log_operations import effects
 
+from helpers.nightly import by_night
+
 KEY = "orders-0"
 STEP = 1_000_000
 
@@ -446,7 +448,7 @@ def test_the_doctor_of_hosts_needs_their_file(tmp_path: Path, capsys: pytest.Cap
 COMMAND = [sys.executable, "-m", "assay.harness.cli.main", "defects", "isr-of-one"]
 
 
-@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("buffered", ["", by_night("1")])
 def test_what_cannot_be_written_has_an_exit_code_that_no_verdict_has_and_one_line(buffered: str) -> None:
     """Also where Python would write it at its very end alone, and exit with 120."""
     environment = os.environ | {"PYTHONUNBUFFERED": buffered}

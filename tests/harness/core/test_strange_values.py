@@ -28,6 +28,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 
 from helpers.examples import some_of
 from helpers.interpret import interpret
+from helpers.nightly import a_share_by_day
 
 OF_EFFECT = [column for column in EFFECTS if column.name in Effect.__struct_fields__]
 WRONG_VALUES = {
@@ -61,8 +62,10 @@ def good(index: int) -> Effect:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(column.name, value) for column in OF_EFFECT for value in WRONG_VALUES[column.type]]
-    + [("kind", None), ("key", None), ("outcome", ""), ("outcome", "maybe")],
+    [
+        *a_share_by_day(3, ((column.name, value) for column in OF_EFFECT for value in WRONG_VALUES[column.type])),
+        *[("kind", None), ("key", None), ("outcome", ""), ("outcome", "maybe")],
+    ],
 )
 def test_a_wrong_value_in_a_later_effect_costs_its_operation_alone(tmp_path: Path, name: str, value: Any) -> None:
     wrong = Effect(**{"kind": "append", "key": "k", "position": 1, name: value})

@@ -22,6 +22,8 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.harness.run import store
 from assay.harness.run.experiment import IncompleteError, experiment
 
+from helpers.nightly import by_night
+
 SIM = ("--cluster=sim", "--seed=7", "--time-limit=1", "--rate=100", "--nodes=1", "--reports=never")
 
 
@@ -60,7 +62,7 @@ def test_a_store_whose_path_is_not_utf8(toy_project: pytest.Pytester) -> None:
     assert "st\\udcff\\udcfe is not UTF-8, and Parquet files cannot be there: name another folder" in everything(result)
 
 
-@pytest.mark.parametrize("name", [b"test_a\xff.py", b"d\xff/test_a.py"])
+@pytest.mark.parametrize("name", [by_night(b"test_a\xff.py"), b"d\xff/test_a.py"])
 def test_a_test_file_whose_name_is_not_utf8(toy_project: pytest.Pytester, name: bytes) -> None:
     path = toy_project.path / os.fsdecode(name)
     path.parent.mkdir(exist_ok=True)

@@ -16,6 +16,8 @@ from assay.harness.cli.main import main
 from assay.harness.run.import_by_name import find_model
 from assay.harness.run.settings import SettingsError
 
+from helpers.nightly import by_night
+
 MODULE = """
 from abc import abstractmethod
 from assay.checkers.linearizability import Action, Call, Model
@@ -81,7 +83,7 @@ def history(path: Path, step: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("step", "ends"), [(3, Verdict.PASS), (4, Verdict.FAIL)])
+@pytest.mark.parametrize(("step", "ends"), [by_night(3, Verdict.PASS), (4, Verdict.FAIL)])
 def test_a_model_of_the_current_folder_judges(
     bank: Path, capsys: pytest.CaptureFixture[str], step: int, ends: Verdict
 ) -> None:

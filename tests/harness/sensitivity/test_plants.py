@@ -30,6 +30,14 @@ PAIRS: Final = [
     if plant.anomaly in kind.anomalies and plant.requires(kind.contract)
 ]
 each_plant = pytest.mark.parametrize(("plant", "kind"), PAIRS)
+some_plants = pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        pytest.param(*pair.values, id=pair.id, marks=pytest.mark.long if number % 3 else ())
+        for number, pair in enumerate(PAIRS)
+    ],
+)
+"""Every third pair by day, and the others by night."""
 
 
 def planted_by(plant: Plant, kind: Kind) -> list[Planted]:
@@ -57,7 +65,7 @@ def test_each_plant_is_tried_often_enough() -> None:
     assert {name for kind in KINDS for name in kind.anomalies} == {plant.anomaly for plant in PLANTS}
 
 
-@each_plant
+@some_plants
 def test_an_edit_changes_neither_its_input_nor_the_operations(plant: Plant, kind: Kind) -> None:
     for one in planted_by(plant, kind):
         assert list(one.plain) == one.before

@@ -34,6 +34,7 @@ from assay.system_under_test.replication.follower import FollowerTerm
 from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.replication.traits import CORRECT
 
+from helpers.nightly import by_night
 from helpers.producing import validated
 from helpers.sim_brokers import Brokers, brokers, simulate
 
@@ -254,7 +255,7 @@ async def append_beside_large_sets(version: str, number: int, magic: int) -> tup
 
 
 @pytest.mark.parametrize("version", ["0.9.0", pytest.param("0.10.2", marks=pytest.mark.long)])
-@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("magic", [by_night(0), 1])
 @pytest.mark.parametrize("number", [0, 1], ids=["the same partition", "another partition"])
 def test_a_small_set_waits_for_no_large_ones(version: str, number: int, magic: int) -> None:
     """With a check, a conversion and new offsets, its work takes three steps."""
@@ -343,7 +344,7 @@ def test_the_sets_of_one_request_hold_no_more_than_some_of_the_greatest_do() -> 
 # -- order and races ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("magic", [0, by_night(1)])
 def test_sets_of_concurrent_producers_stay_whole_and_in_a_row(magic: int) -> None:
     """Format 0 numbers compressed messages in steps, and no other set may be appended meanwhile."""
 
