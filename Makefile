@@ -108,7 +108,7 @@ image: venv docker  ## the image that Docker nodes run
 	@$(BIN)/assay image build
 
 packages:  ## all Debian packages that make ever installs (root)
-	@scripts/packages venv engine docker firewall debootstrap compiler headers chromium driver java zookeeper logging kcat mkfs cross cross-libc emulator
+	@scripts/packages venv engine docker firewall debootstrap compiler headers chromium driver java zookeeper logging kcat compose mkfs cross cross-libc emulator
 	@$(MAKE) npm
 
 stop-docker:  ## stops the engine that make has started
@@ -156,7 +156,7 @@ node: venv layer
 
 # What the tests of other people's clients need; the versions of kafka-python lie side by side, outside site-packages.
 clients: venv
-	@scripts/packages kcat || true
+	@scripts/packages kcat compose || true
 	@for version in 2.3.3 3.0.12; do folder=.venv/clients/kafka-python-$$version; \
 	[ -d $$folder ] || { rm -rf $$folder.part; $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps \
 	  --target $$folder.part kafka-python==$$version && mv $$folder.part $$folder; }; done

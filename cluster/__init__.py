@@ -3,6 +3,8 @@
 - ``node``: interface of a machine of any kind
 - ``system``: every protocol that a system under test may satisfy
 - ``sidecars``: additional processes on a node
+- ``containers``: containers that a system describes itself
+- ``compose``: systems that a Compose file describes
 - ``second_copy``: a second copy of a node's main process
 - ``runtime``: disk, clock, random source and event log of a simulated process
 - ``rng``: all random sources of one run

@@ -31,6 +31,10 @@ class RemoveNetwork(msgspec.Struct, frozen=True, tag="remove-network"):
     name: str
 
 
+class RemoveVolume(msgspec.Struct, frozen=True, tag="remove-volume"):
+    name: str
+
+
 class RunInContainer(msgspec.Struct, frozen=True, tag="run-in-container"):
     """Runs a command that undoes a fault in a container. Not needed once the container is gone."""
 
@@ -64,7 +68,7 @@ class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
     image: str
 
 
-Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause | RemoveFile | RemoveDisk
+Action = RemoveContainer | RemoveNetwork | RemoveVolume | RunInContainer | RunOnHost | Unpause | RemoveFile | RemoveDisk
 
 
 class EngineRecord(msgspec.Struct, frozen=True):
@@ -307,7 +311,7 @@ def name_changes(actions: Sequence[Action]) -> list[str]:
     containers = {action.name for action in actions if isinstance(action, RemoveContainer)}
     return [
         name_object(action)
-        if isinstance(action, RemoveContainer | RemoveNetwork | RemoveFile | RemoveDisk)
+        if isinstance(action, RemoveContainer | RemoveNetwork | RemoveVolume | RemoveFile | RemoveDisk)
         else f"not undone: {describe(action)}"
         for action in actions
         if not (isinstance(action, RunInContainer | Unpause) and action.container in containers)
@@ -325,6 +329,8 @@ def describe(action: Action) -> str:
             return f"container {name} removed"
         case RemoveNetwork(name):
             return f"network {name} removed"
+        case RemoveVolume(name):
+            return f"volume {name} removed"
         case RunInContainer(container, argv):
             return f"{container}: {shorten_command(argv)}"
         case RunOnHost(host, argv, what):

@@ -37,9 +37,12 @@ def find_main_role(roles: Sequence[str]) -> str | None:
     return next((name for name in roles if name not in (ZOOKEEPER_ROLE, CLIENT_ROLE)), None)
 
 
-def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[PlannedNode]:
+def plan_nodes(
+    roles: Sequence[str], counts: Mapping[str, int], spares: int = 0, *, numbered_main: bool = True
+) -> list[PlannedNode]:
     """Returns the nodes in the order of the roles, the spares last.
 
+    ``numbered_main``: whether the main role's nodes are ``n1``, ``n2``; otherwise the role's name is in theirs, too.
     Raises ``ValueError`` if ``counts`` names a role that the system does not have.
     """
     unknown = sorted(set(counts) - set(roles))
@@ -50,7 +53,8 @@ def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0)
     if main is not None:
         indexes += [(main, counts.get(main, 0) + number) for number in range(1, spares + 1)]
     return [
-        PlannedNode(make_node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)
+        PlannedNode(make_node_name(roles if numbered_main else (), role, index), role, index, at)
+        for at, (role, index) in enumerate(indexes)
     ]
 
 

@@ -63,6 +63,17 @@ class SupportsCommands(Protocol):
         """
 
 
+@runtime_checkable
+class SupportsImageCommands(Protocol):
+    """A node whose image runs unchanged in a container of its own (``cluster/ssh/target.py``)."""
+
+    async def run_in_image(self, argv: Sequence[str], *, timeout: float = 30.0) -> CommandResult:
+        """Runs a program of the image, with the user, environment and folder of its container.
+
+        Raises ``NodeError`` after ``timeout`` seconds, and if the image runs in no container of its own.
+        """
+
+
 @dataclass(frozen=True)
 class Flow:
     """The packets that a peer sends to a node over connections to a server port of one of the two.

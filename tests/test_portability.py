@@ -21,6 +21,7 @@ MAY_USE: Final = {
     "cluster/operating_system": "the module of look-ups",
     "cluster/ssh/*": "runs on nodes, or builds commands for them",
     "cluster/hosts/upkeep": "builds commands for hosts",
+    "cluster/compose/project": "rejects these folders in a Compose file",
     "cluster/docker/power": "runs in a container",
     "system_under_test/storage/local": "runs on nodes; a simulated broker has a simulated disk",
     "checkers/linearizability/worker": "writes to /proc/self/oom_score_adj, and goes on if that fails",

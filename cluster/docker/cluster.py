@@ -23,6 +23,7 @@ from docker.types import Mount
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import get_start_command, list_written_paths
+from assay.cluster.containers import Container, SupportsContainers
 from assay.cluster.docker import (
     code_archive,
     disk,
@@ -62,7 +63,14 @@ from assay.cluster.ssh.command_stream import SharedSocket, StreamCommand, listen
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsNetworkWorker, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_ROLE,
+    DeploymentError,
+    SupportsDataFolder,
+    SupportsNetworkWorker,
+    System,
+)
 
 
 def generate_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
@@ -145,7 +153,7 @@ class DockerCluster(SshCluster):
           the nodes' addresses, and ``here`` never does.
         """
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
-        self._plans = plan_nodes(system.roles, counts, spares)
+        self._plans = plan_nodes(system.roles, counts, spares, numbered_main=not isinstance(system, SupportsContainers))
         self._members = sum(counts.values())
         self._own_disks = own_disks
         self._own_memory = own_memory
@@ -155,6 +163,9 @@ class DockerCluster(SshCluster):
         }
         """Maps each library to the reason why the servers' processes do not load it; None if they load it."""
         self._images: dict[str, software.NodeImage] = {}
+        """The image of each node, by its name."""
+        self._volumes: dict[str, str] = {}
+        """Maps names of volumes that nodes share to their names on the engine."""
         self._unable_to_load: set[str] = set()
         """Names of the nodes that cannot load the compiled libraries."""
         self._prefix = f"assay-{run_id}"
@@ -187,9 +198,9 @@ class DockerCluster(SshCluster):
 
         Raises :class:`DockerEngineError`, :class:`~assay.cluster.docker.layer.ImageError` or ``NodeError``.
         """
-        roles, names = {item.role for item in self._plans}, ", ".join(item.name for item in self._plans)
+        names = ", ".join(item.name for item in self._plans)
         with self._step("looking for the images of the nodes on the Docker engine"):
-            self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
+            self._images = images = await self._in_thread(self._find_images)
         key, host_key = await self._in_thread(generate_keys)
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
         with self._step("creating the network of the nodes"):
@@ -197,6 +208,8 @@ class DockerCluster(SshCluster):
             self._journal = journal = undo_journal.UndoJournal(self._state, self.run_id, self._owner, engine)
             net = await self._in_thread(self._make_network, journal)
         hosts = {item.name: net.address(item.number) for item in self._plans}
+        with self._step("creating the volumes that nodes share"):
+            await self._in_thread(self._make_volumes, journal)
         logins = {
             name: Login(address, "root", key, host_key, stream=make_stream_command(self._name_container(name)))
             for name, address in hosts.items()
@@ -210,9 +223,9 @@ class DockerCluster(SshCluster):
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads.get(item.role, ())
-            self._make_container(item, images[item.role].id, net, hosts, archives, journal)
-            if images[item.role].target is not None:
-                self._make_target(item, images[item.role], journal)
+            self._make_container(item, images[item.name].id, net, hosts, archives, journal)
+            if images[item.name].target is not None:
+                self._make_target(item, images[item.name], journal)
 
         with self._step(f"creating the containers {names}"):
             await gather_all(self._in_thread(make, item) for item in self._plans)
@@ -260,7 +273,7 @@ class DockerCluster(SshCluster):
         await node.connect(deadline)
         await node.prepare()
         if self._has_target(node):
-            await node.find_target(self._images[node.role].user)
+            await node.find_target(self._images[node.name].user)
 
     async def _require_links(self) -> None:
         """Raises :class:`DockerEngineError` if the first node does not reach the second on the run's network."""
@@ -277,7 +290,7 @@ class DockerCluster(SshCluster):
     async def _try_preloads(self, node: SshNode) -> None:
         """Tests whether a user's image can load the libraries. Its C library may differ from this machine's."""
         libraries = self._list_libraries(node)
-        if not libraries or self._images[node.role].user_image is None:
+        if not libraries or self._images[node.name].user_image is None:
             return
         printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
         if printed.strip():
@@ -347,6 +360,38 @@ class DockerCluster(SshCluster):
         self._close_client_socket()
         await super()._disconnect()
 
+    def _find_images(self) -> dict[str, software.NodeImage]:
+        """Returns the image of each node, by its name."""
+        if not isinstance(self._system, SupportsContainers):
+            by_role = software.ensure_images(self._system, {item.role for item in self._plans}, self._progress)
+            return {item.name: by_role[item.role] for item in self._plans}
+        return software.ensure_containers(self._system, self._plans, self._progress)
+
+    def _make_volumes(self, journal: undo_journal.UndoJournal) -> None:
+        described = [found.container for found in self._images.values() if found.container is not None]
+        labels = run_labels(self.run_id, self._owner, self._state)
+        for name in target_container.find_shared_volumes(described):
+            self._volumes[name] = f"{self._prefix}-{name}"
+            journal.append(undo_journal.RemoveVolume(self._volumes[name]))
+            with open_docker() as client:
+                client.api.create_volume(self._volumes[name], labels=labels)
+
+    def _list_names(self, item: PlannedNode, addresses: Mapping[str, str]) -> list[str]:
+        """Returns the names that a node knows without the network, each with its address."""
+        names = [f"{name}:{address}" for name, address in addresses.items()]
+        for planned in self._plans:
+            found = self._images.get(planned.name)
+            if found is not None and found.container is not None and planned.name in addresses:
+                others = [name for name in found.container.names if name != planned.name]
+                names += [f"{name}:{addresses[planned.name]}" for name in others]
+        given = self._describe_container(item).addresses
+        return [*names, *(f"{name}:{address}" for name, address in given.items())]
+
+    def _describe_container(self, node: Node | PlannedNode) -> Container:
+        """Returns the container that the system describes; an empty description if it describes none."""
+        found = self._images.get(node.name)
+        return (found.container if found is not None else None) or Container()
+
     def _make_network(self, journal: undo_journal.UndoJournal) -> network.RunNetwork:
         journal.append(undo_journal.RemoveNetwork(self.network_name))
         with open_docker() as client:
@@ -375,8 +420,8 @@ class DockerCluster(SshCluster):
         archives: dict[str, list[bytes]] = {}
         wanted = [library for library, gap in self._library_gaps.items() if gap is None]
         servers = [item for item in self._plans if self._is_server(item) and not self._has_target(item)]
-        roles = {item.role for item in servers} if wanted else ()
-        architectures = {role: layer.image_architecture(self._images[role].id) for role in sorted(roles)}
+        images = {item.role: self._images[item.name].id for item in servers} if wanted else {}
+        architectures = {role: layer.image_architecture(image_id) for role, image_id in sorted(images.items())}
         for library in wanted:
             try:
                 for role, architecture in architectures.items():
@@ -388,7 +433,7 @@ class DockerCluster(SshCluster):
 
     def _has_target(self, node: Node | PlannedNode) -> bool:
         """Returns whether the node's image runs in a container of its own."""
-        found = self._images.get(node.role)
+        found = self._images.get(node.name)
         return found is not None and found.target is not None
 
     def _name_containers(self, item: Node | PlannedNode) -> list[str]:
@@ -403,7 +448,10 @@ class DockerCluster(SshCluster):
         labels = run_labels(self.run_id, self._owner, self._state)
         journal.append(undo_journal.RemoveContainer(name))
         with open_docker() as client:
-            target_container.start_target(client, holder, found.target, found.user, labels, hold)
+            described = found.container or Container()
+            target_container.start_target(
+                client, holder, found.target, found.user, labels, hold, described, self._volumes
+            )
 
     @staticmethod
     def _is_server(node: Node | PlannedNode) -> bool:
@@ -423,16 +471,18 @@ class DockerCluster(SshCluster):
         name = self._name_container(item.name)
         memory = MEMORY if self._own_memory and self._is_server(item) and not self._has_target(item) else None
         capabilities = [*CAPABILITIES, *(target_container.CAPABILITIES if self._has_target(item) else ())]
+        described = self._describe_container(item)
         journal.append(undo_journal.RemoveContainer(name))
         with open_docker() as client:
             container = client.api.create_container(
                 reference,
                 name=name,
-                hostname=item.name,
+                hostname=described.host_name or item.name,
                 labels=run_labels(self.run_id, self._owner, self._state),
                 host_config=client.api.create_host_config(
                     cap_add=capabilities,
-                    extra_hosts=dict(hosts),  # name resolution must not depend on the network
+                    extra_hosts=self._list_names(item, hosts),  # name resolution must not depend on the network
+                    sysctls=dict(described.kernel_settings),
                     mem_limit=memory,
                     memswap_limit=memory,
                     network_mode=net.name,
@@ -460,19 +510,20 @@ class DockerCluster(SshCluster):
     def _make_program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.server_command(), zookeeper.DATA, {})
+        if (image := self._images[node.name]).container is not None:
+            return Program(image.argv, "", {}, image.user, self._list_own_folders(node))
         owned = [*self._files[node.name], *list_written_paths(self._system, node)]  # paths that the user must own
         if self._has_target(node):  # the environment and the folder are those of the image
             argv, given = get_start_command(self._system, node), software.require_software(self._system, node.role)
-            main = Program(argv, "", given.environment, self._images[node.role].user, owned)
+            main = Program(argv, "", given.environment, image.user, owned)
             return add_sidecars(main, find_sidecars(self._system, node))
         # The hash seed is fixed per run, so that the order of sets is equal at every start.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
-        found = self._images[node.role]
-        environment |= found.environment
-        if "PYTHONPATH" in found.environment:
-            environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
-        if "PATH" in found.environment:  # the programs that start the process must be found, too
-            environment["PATH"] = f"{found.environment['PATH']}:{image_contents.PATH}"
+        environment |= image.environment
+        if "PYTHONPATH" in image.environment:
+            environment["PYTHONPATH"] = f"{HOME}:{image.environment['PYTHONPATH']}"
+        if "PATH" in image.environment:  # the programs that start the process must be found, too
+            environment["PATH"] = f"{image.environment['PATH']}:{image_contents.PATH}"
         environment |= software.require_software(self._system, node.role).environment
         libraries = self._list_libraries(node)
         if libraries:
@@ -480,8 +531,15 @@ class DockerCluster(SshCluster):
             environment["LD_PRELOAD"] = ":".join([*libraries, *([own_preload] if own_preload else [])])
         if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
             environment[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
-        main = Program(get_start_command(self._system, node), found.folder or HOME, environment, found.user, owned)
+        main = Program(get_start_command(self._system, node), image.folder or HOME, environment, image.user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
+
+    def _list_own_folders(self, node: Node) -> list[str]:
+        """Returns the folder of a separate disk, which belongs to root until the process's user gets it."""
+        if not isinstance(node, SshNode) or node.own_disk_unavailable() is not None:
+            return []
+        assert isinstance(self._system, SupportsDataFolder), "only such a system gets disks"
+        return [f"{self._system.data_folder(node)}/"]
 
     def _list_libraries(self, node: Node) -> list[str]:
         if not self._is_server(node) or node.name in self._unable_to_load or self._has_target(node):
@@ -493,8 +551,12 @@ class DockerCluster(SshCluster):
         if obstacle is not None:
             node.set_disk_unavailable(obstacle)
         elif self._is_server(node) and isinstance(self._system, SupportsDataFolder):
-            name, folder = f"{self.run_id}.{node.name}.ext4", self._system.data_folder(node)
-            container, *_ = self._name_containers(node)
+            name, (container, *_) = f"{self.run_id}.{node.name}.ext4", self._name_containers(node)
+            try:
+                folder = self._system.data_folder(node)
+            except DeploymentError as error:
+                node.set_disk_unavailable(str(error))
+                return
             await node.give_disk(DockerDisk(self._disk_container, container, name, folder))
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
@@ -504,15 +566,19 @@ class DockerCluster(SshCluster):
             "engine": f"{name_engine(version)} {version['Version']}",
             "image": image.image_reference(),
             "image digest": ", ".join(sorted({found.target or found.id for found in images.values()})),
-            **{
-                f"image of {role}": found.user_image
-                for role, found in sorted(images.items())
-                if found.user_image is not None
-            },
+            **self._describe_images(images),
             "base": layer.base_origin(),
             "kernel": str(version.get("KernelVersion") or "unknown"),
             "subnet": str(net.subnet),
         }
+
+    def _describe_images(self, images: Mapping[str, software.NodeImage]) -> dict[str, str]:
+        """Returns the users' images of each role."""
+        by_role: dict[str, dict[str, None]] = {}
+        for item in self._plans:
+            if (name := images[item.name].user_image) is not None:
+                by_role.setdefault(f"image of {item.role}", {})[name] = None
+        return {role: ", ".join(names) for role, names in sorted(by_role.items())}
 
     def _undo(self, actions: Sequence[undo_journal.Action]) -> list[str]:
         """Removes the containers, then their networks and files, one after the other.
@@ -526,9 +592,8 @@ class DockerCluster(SshCluster):
             except DockerEngineError as error:
                 return [str(error)]
         containers = [action for action in actions if isinstance(action, undo_journal.RemoveContainer)]
-        others = [
-            action for action in actions if isinstance(action, undo_journal.RemoveNetwork | undo_journal.RemoveFile)
-        ]
+        kinds = undo_journal.RemoveNetwork | undo_journal.RemoveVolume | undo_journal.RemoveFile
+        others = [action for action in actions if isinstance(action, kinds)]
         noting = iterate_noting(
             self._progress, [*containers, *others], lambda action: f"removing {undo_journal.name_object(action)}"
         )

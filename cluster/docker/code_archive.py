@@ -7,10 +7,12 @@ of its source, and Python compiles the source again if they differ.
 
 import importlib.util
 import io
+import stat
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from assay.cluster.docker.image import PYTHON
 from assay.cluster.system import DeploymentError
@@ -57,6 +59,28 @@ def archive_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
             info = tarfile.TarInfo(path.lstrip("/"))
             info.mode, info.size = mode, len(content)
             tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+MAX_COPY: Final = 256 << 20
+"""Maximum bytes of the files that a container gets from one path of this machine."""
+
+
+def archive_path(place: str, source: Path) -> bytes:
+    """Returns an archive of a file or folder of this machine, with its owners and modes, for the path ``place``.
+
+    Raises :class:`DeploymentError` if it cannot be read or is larger than ``MAX_COPY``.
+    """
+    files = [source, *source.rglob("*")] if source.is_dir() else [source]
+    buffer = io.BytesIO()
+    try:
+        size = sum(status.st_size for status in (file.lstat() for file in files) if stat.S_ISREG(status.st_mode))
+        if size > MAX_COPY:
+            raise DeploymentError(f"{source} has {size} bytes, and at most {MAX_COPY} are copied into a container")
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            tar.add(source.resolve(), arcname=place.lstrip("/"))
+    except OSError as error:
+        raise DeploymentError(f"{source} cannot be copied into a container: {error}") from error
     return buffer.getvalue()
 
 

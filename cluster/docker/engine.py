@@ -392,6 +392,15 @@ def remove_network(client: docker.DockerClient, name: str) -> bool:
     return removed
 
 
+def remove_volume(client: docker.DockerClient, name: str) -> bool:
+    """Removes a volume. Returns False if it is already gone."""
+    try:
+        client.volumes.get(name).remove(force=True)
+    except NotFound:
+        return False
+    return True
+
+
 def unpause(client: docker.DockerClient, name: str) -> bool:
     """Continues a frozen container. Returns False if it is gone or not frozen."""
     try:
@@ -431,6 +440,8 @@ def undo_action(client: docker.DockerClient, action: journal.Action) -> bool:
             return remove_container(client, name)
         case journal.RemoveNetwork(name):
             return remove_network(client, name)
+        case journal.RemoveVolume(name):
+            return remove_volume(client, name)
         case journal.RunInContainer(container, argv):
             return execute(client, container, list(argv))
         case journal.RunOnHost(host):

@@ -53,11 +53,13 @@ class ImageContents:
 
 @dataclass(frozen=True)
 class Settings:
-    """How an image runs its processes: the ENV, WORKDIR and USER of its Dockerfile."""
+    """How an image runs its processes: ENV, WORKDIR, USER, ENTRYPOINT and CMD of its Dockerfile."""
 
     environment: dict[str, str]
     folder: str | None
     user: str | None
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ def read_settings(image: str) -> Settings:
     pairs = (entry.partition("=") for entry in config.get("Env") or [])
     folder = config.get("WorkingDir") or "/"
     return Settings(
-        {key: value for key, _, value in pairs}, None if folder == "/" else folder, config.get("User") or None
+        {key: value for key, _, value in pairs},
+        None if folder == "/" else folder,
+        config.get("User") or None,
+        tuple(config.get("Entrypoint") or ()),
+        tuple(config.get("Cmd") or ()),
     )
 
 

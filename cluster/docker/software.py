@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from assay.cluster.containers import Container, SupportsContainers
 from assay.cluster.docker import (
     image,
     image_contents,
@@ -23,6 +24,7 @@ from assay.cluster.docker import (
 )
 from assay.cluster.docker.image_contents import ImagePython, NoShellError
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
+from assay.cluster.naming import PlannedNode
 from assay.cluster.sidecars import USER
 from assay.cluster.system import (
     CLIENT_ROLE,
@@ -61,6 +63,7 @@ class NodeImage:
     - ``below``: ids of the images that it was built on
     - ``target``: id of the user's image if that has no shell. Then ``id`` is the node image, and the user's image runs
       unchanged in a container of its own (:mod:`assay.cluster.docker.target_container`)
+    - ``container``: that container, if the system describes it; ``argv``: the command of its main process
     """
 
     id: str
@@ -70,6 +73,8 @@ class NodeImage:
     user_image: str | None = None
     below: tuple[str, ...] = ()
     target: str | None = None
+    container: Container | None = None
+    argv: tuple[str, ...] = ()
 
 
 def require_software(system: System, role: str) -> Software:
@@ -126,6 +131,53 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     ):
         progress(problem)
     return found
+
+
+def ensure_containers(
+    system: SupportsContainers, nodes: Sequence[PlannedNode], progress: Progress
+) -> dict[str, NodeImage]:
+    """Returns the image of each node of a system that describes its containers, by the node's name.
+
+    Raises :class:`DeploymentError`, and ``ImageError`` that names the node.
+    """
+    base = image.ensure_node_image(progress)
+    owns: dict[str, user_images.UserImage] = {}
+    found = {}
+    for node in nodes:
+        container = system.container(node.role, node.index)
+        try:
+            wanted = str(container.build or container.image)
+            if wanted not in owns:
+                with image.hold_build_lock():
+                    if container.build is not None:
+                        owns[wanted] = user_images.build(container.build, progress)
+                    else:
+                        owns[wanted] = user_images.find_or_pull(container.image or "", progress)
+                target_container.compile_hold(owns[wanted].id, progress)  # later runs need no network
+            found[node.name] = _describe_container(base, owns[wanted], container)
+        except ImageError as error:
+            raise ImageError(f"no image for {node.name}: {error}") from error
+    return found
+
+
+def _describe_container(base: str, own: user_images.UserImage, container: Container) -> NodeImage:
+    """Returns the node image, beside which the user's image runs as its container says. Raises ``ImageError``."""
+    settings = image_contents.read_settings(own.id)
+    entrypoint = settings.entrypoint if container.entrypoint is None else container.entrypoint
+    command = container.command
+    if command is None:
+        command = settings.command if container.entrypoint is None else ()
+    if not (argv := (*entrypoint, *command)):
+        raise ImageError(f"{own.display_name} has no command, and its container names none")
+    return NodeImage(
+        base,
+        user=container.user or settings.user,
+        user_image=own.display_name,
+        below=(own.id,),
+        target=own.id,
+        container=container,
+        argv=argv,
+    )
 
 
 def ensure_software_image(software: Software, progress: Progress) -> NodeImage:

@@ -13,10 +13,13 @@ namespace and control group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import docker
+from docker.types import Mount
 
+from assay.cluster.containers import Container
 from assay.cluster.docker import code_archive, layer, preload
 from assay.cluster.docker.layer import ImageError, Progress
 from assay.cluster.docker.preload import PreloadError, StaticProgram
@@ -51,21 +54,45 @@ def compile_hold(image: str, progress: Progress) -> bytes:
 
 
 def start_target(
-    client: docker.DockerClient, holder: str, image: str, user: str | None, labels: Mapping[str, str], hold: bytes
+    client: docker.DockerClient,
+    holder: str,
+    image: str,
+    user: str | None,
+    labels: Mapping[str, str],
+    hold: bytes,
+    given: Container,
+    volumes: Mapping[str, str],
 ) -> None:
     """Starts the target of a running holder. Its removal must be in the journal before.
 
     - ``holder``: name of the holder's container
     - ``hold``: the result of :func:`compile_hold`
+    - ``given``: the container's description by the system
+    - ``volumes``: maps names of volumes that containers share to their names on the engine
     """
     container = client.api.create_container(
         image,
         name=f"{holder}{SUFFIX}",
         user=user,
         entrypoint=[HOLD_PATH, target.SOCKET],
+        environment=dict(given.environment),
+        working_dir=given.folder,
         healthcheck={"test": ["NONE"]},
         labels=dict(labels),
-        host_config=client.api.create_host_config(network_mode=f"container:{holder}", pid_mode=f"container:{holder}"),
+        host_config=client.api.create_host_config(
+            **given.options,
+            network_mode=f"container:{holder}",
+            pid_mode=f"container:{holder}",
+            mounts=[Mount(path, volumes.get(name), type="volume") for path, name in sorted(given.volumes.items())],
+        ),
     )
+    for path, source in sorted(given.copied.items()):
+        client.api.put_archive(container["Id"], "/", code_archive.archive_path(path, source))
     client.api.put_archive(container["Id"], "/", code_archive.archive_files({HOLD_PATH: (0o755, hold)}))
     client.api.start(container["Id"])
+
+
+def find_shared_volumes(containers: Iterable[Container]) -> list[str]:
+    """Returns the names of volumes that several containers use. All other volumes go with their container."""
+    uses = Counter(name for container in containers for name in set(container.volumes.values()) if name)
+    return sorted(name for name, count in uses.items() if count > 1)

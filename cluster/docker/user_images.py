@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.cluster.containers import ImageBuild
 from assay.cluster.docker import image, image_contents, layer, tools
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.journal import state_folder
@@ -43,9 +44,21 @@ class UserImage:
 
 
 def build_dockerfile(path: Path, progress: Progress) -> UserImage:
-    """Builds the image of a Dockerfile, with the engine's cache. Raises :class:`ImageError`."""
+    """Builds the image of a Dockerfile, with its folder as the context. Raises :class:`ImageError`."""
+    return build(ImageBuild(path.parent, path.name), progress)
+
+
+def build(wanted: ImageBuild, progress: Progress) -> UserImage:
+    """Builds an image with the engine's cache. Raises :class:`ImageError`."""
+    path, choices = (
+        wanted.context / wanted.dockerfile,
+        [f"--build-arg={key}={value}" for key, value in wanted.arguments],
+    )
+    if wanted.target is not None:
+        choices.append(f"--target={wanted.target}")
     machine = find_machine_label(state_folder())
-    name = f"{NAME}:{hashlib.sha256(f'{machine} {path}'.encode()).hexdigest()[:12]}"
+    identity = " ".join([machine, str(path), *choices])
+    name = f"{NAME}:{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
     def report_step(step: str) -> None:
         if " LABEL assay" not in step:  # that step was added by this project
@@ -55,7 +68,7 @@ def build_dockerfile(path: Path, progress: Progress) -> UserImage:
     options.append(f"--label={tools.MACHINE_LABEL}={machine}")
     before = layer.image_id(name) if layer.exists(name) else None
     try:
-        layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], report_step)
+        layer.docker_build([*options, *choices, "-f", str(path), "-t", name, str(wanted.context)], report_step)
     except ImageError as error:
         raise ImageError(f"{path}: {error}") from error
     built = layer.image_id(name)

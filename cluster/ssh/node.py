@@ -210,6 +210,14 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             await self._mark_undone(_change_key(text))
         return done
 
+    async def run_in_image(self, argv: Sequence[str], *, timeout: float = 30.0) -> CommandResult:
+        if (found := self._target) is None:
+            raise NodeError(f"{self.name}: its image runs in no container of its own, so use `run`")
+        self._require_reachable()
+        command = target.command("execute", found.root, str(found.pid), str(found.uid), str(found.gid))
+        words = json.dumps(list(argv)).encode()
+        return await self._in_thread(lambda: self._connection.run_to_completion(command, stdin=words, timeout=timeout))
+
     async def write_file(self, path: str, data: bytes) -> None:
         self._require_reachable()
         (place,) = await self._locate(path)

@@ -55,7 +55,7 @@ class Target(NamedTuple):
 
 
 def command(what: str, *arguments: str) -> str:
-    """Returns the shell command that runs :func:`look`, :func:`resolve`, :func:`find` or :func:`launch` on the node."""
+    """Returns the shell command that runs one of the functions below on the node, such as :func:`look`."""
     with open(__file__) as source:
         return shlex.join(["python3", "-ISc", source.read(), what, *arguments])
 
@@ -178,6 +178,24 @@ def _prepare_paths(root: str, start: Mapping[str, Any]) -> None:
         raise RuntimeError("its files and folders could not be made in the image's file system")
 
 
+def execute(root: str, pid: str, uid: str, gid: str) -> None:
+    """Becomes the program that standard input names, in the target.
+
+    Environment and working folder are those of ``hold``, whose process is ``pid``.
+    """
+    argv = json.load(sys.stdin)
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        variables = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
+    folder = os.open(f"/proc/{pid}/cwd", os.O_RDONLY | os.O_DIRECTORY)
+    _enter(root)
+    os.fchdir(folder)
+    if int(uid) != 0:
+        os.setgroups([])
+        os.setgid(int(gid))
+        os.setuid(int(uid))
+    os.execvpe(argv[0], argv, {name: value for name, _, value in variables})
+
+
 def make_paths(needed: Sequence[str], owned: Sequence[str], uid: int, gid: int) -> None:
     """Creates missing files, and folders (with a ``/`` at the end). ``owned`` ones are given to the user.
 
@@ -196,7 +214,7 @@ def make_paths(needed: Sequence[str], owned: Sequence[str], uid: int, gid: int) 
 
 
 def main(what: str, *arguments: str) -> int:
-    actions = {"look": look, "resolve": resolve, "find": find, "launch": launch}
+    actions = {"look": look, "resolve": resolve, "find": find, "launch": launch, "execute": execute}
     try:
         print(json.dumps(actions[what](*arguments)))  # type: ignore[operator]
     except (OSError, RuntimeError) as error:

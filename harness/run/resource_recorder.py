@@ -24,7 +24,7 @@ import msgspec
 from assay.cluster import zookeeper
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.operating_system import read_own_memory
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, SupportsDataFolder, System
 from assay.harness.core.files import write_atomically
 from assay.harness.core.resources import FILE, FIRST_INTERVAL, HARNESS, MOST_SAMPLES, RUN, Resources, SampleSeries
 
@@ -118,7 +118,10 @@ def find_data_folder(system: System, node: Node) -> str | None:
         return zookeeper.DATA
     if node.role == CLIENT_ROLE or not isinstance(system, SupportsDataFolder):
         return None
-    return system.data_folder(node)
+    try:
+        return system.data_folder(node)
+    except DeploymentError:  # this node has none
+        return None
 
 
 def measure_folder(folder: Path) -> int:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.servers.leadership import OWNERSHIP_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
+    from assay.cluster.compose.system import Compose
     from assay.cluster.node import (
         Cluster,
         CommandResult,
@@ -180,6 +181,7 @@ _HOMES = {
     "assay.checkers.objects.sets": "SET_ANOMALIES",
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
+    "assay.cluster.compose.system": "Compose",
     "assay.cluster.node": (
         "Cluster CommandResult Exhaustion Flow Node NodeError Part ProcessState ProcessStatus Slowed "
         "SupportsClockShift SupportsDataRestore SupportsDiskFull SupportsFreezing SupportsMemoryLimit "
@@ -221,7 +223,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Ability", "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
     "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "Cluster", "CommandResult", "Completed", "Completion",
-    "Context", "Contract", "Defect", "DeploymentError", "EXHAUSTED", "Effect", "Endpoint", "Engine",
+    "Compose", "Context", "Contract", "Defect", "DeploymentError", "EXHAUSTED", "Effect", "Endpoint", "Engine",
     "Exhausted", "Exhaustion", "Family", "Fault", "Flow", "GROUP_ANOMALIES", "Generator",
     "ID_ANOMALIES", "Impact", "Injection", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES",
     "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "MembershipState", "Model", "ModelError",

@@ -1,9 +1,10 @@
 /* Registers over TCP, for an image that has nothing but this program: registers PORT FILE PEER...
+ * "registers ask PORT" is a health check.
  *
  * "get KEY" answers "VALUE VERSION", or "- 0". "set KEY VALUE VERSION" answers the same, or "changed" if the register
  * has another version; -1 matches each version. Each change is appended to the file and fsynced before the answer. At
- * its start the server reads the file, without an incomplete last line. It sends a datagram to each peer ten times a
- * second.
+ * its start the server reads the file, without an incomplete last line. It sends a datagram to each peer, an address or
+ * a name, ten times a second.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -34,6 +35,21 @@ static struct entry *find(const char *key) {
     if (!strcmp(entries[index].key, key)) return &entries[index];
   }
   abort();
+}
+
+/* Reads an IPv4 address, or finds a name in /etc/hosts. A static program has no other resolver. */
+static int find_address(const char *name, struct in_addr *address) {
+  if (inet_pton(AF_INET, name, address) == 1) return 1;
+  FILE *hosts = fopen("/etc/hosts", "r");
+  char line[512];
+  int found = 0;
+  while (hosts && !found && fgets(line, sizeof line, hosts)) {
+    char *rest = line, *number = strsep(&rest, " \t\n"), *known;
+    while (!found && (known = strsep(&rest, " \t\n")))
+      found = !strcmp(known, name) && inet_pton(AF_INET, number, address) == 1;
+  }
+  if (hosts) fclose(hosts);
+  return found;
 }
 
 static void recover(const char *path) {
@@ -77,9 +93,17 @@ static void answer(int connection, char *line) {
   if (send(connection, said, strlen(said), MSG_NOSIGNAL) < 0) perror("send");
 }
 
+/* Returns 0 if a server accepts connections at a port of this machine. */
+static int ask(int port) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  return connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&address, sizeof address) != 0;
+}
+
 int main(int count, char **arguments) {
   char folder[256], *end;
   if (count < 3) return 2;
+  if (!strcmp(arguments[1], "ask")) return ask(atoi(arguments[2]));
   int port = atoi(arguments[1]), on = 1, watching = 1;
   recover(arguments[2]);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -92,7 +116,7 @@ int main(int count, char **arguments) {
   for (;;) {
     poll(watched, watching, 100);
     for (int index = 3; index < count; index++) {
-      inet_pton(AF_INET, arguments[index], &address.sin_addr);
+      if (!find_address(arguments[index], &address.sin_addr)) continue;
       sendto(datagrams, "x", 1, 0, (struct sockaddr *)&address, sizeof address);
     }
     for (int index = watching - 1; index > 0; index--) {

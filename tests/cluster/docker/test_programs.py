@@ -43,7 +43,7 @@ def test_what_an_image_or_a_system_preloads_stands_beside_what_the_faults_need(
     cluster = DockerCluster(
         echo, {"broker": 1}, run_id="run", seed=1, state_dir=tmp_path / "state", own_clocks=True, slow_disks=True
     )
-    cluster._images, cluster._files = {"broker": NodeImage("id", image)}, {"n1": ()}
+    cluster._images, cluster._files = {"n1": NodeImage("id", image)}, {"n1": ()}
     node = AttachedNode("n1", "broker", 1, "10.0.0.1")
     environment = cluster._make_program(node).environment  # type: ignore[arg-type]
     assert environment["LD_PRELOAD"] == libraries

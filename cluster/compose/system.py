@@ -1,0 +1,157 @@
+"""The system that a Compose file describes: each service is a role, and each replica of it a node.
+
+A test names the services that its clients use, and their ports::
+
+    from pathlib import Path
+
+    from assay import Compose
+
+    SHOP = Compose(Path(__file__).parent / "docker-compose.yml", roles={"etcd": 2379})
+
+Images run unchanged, with the entrypoint, command, environment, user, volumes and files that the file says. The run has
+a network and volumes of its own. It publishes no port and follows no restart policy, because that would undo a kill.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from signal import Signals
+from typing import Final
+
+from assay.cluster.compose.project import ComposeError, Project, Service, read_project
+from assay.cluster.containers import Container
+from assay.cluster.node import Cluster, Node, SupportsImageCommands, get_dial
+from assay.cluster.system import DeploymentError, System
+
+REPLICA: Final = re.compile(r"(?P<role>.*[^-_\d])[-_]?\d+")
+"""Name of a service that is one of several of a role: etcd1, etcd-1 and etcd_1 belong to the role etcd."""
+HEALTH_SECONDS: Final = 30.0
+"""Maximum seconds of one health check."""
+
+
+class Compose(System):
+    """A system under test of the services of a Compose file.
+
+    - ``file``: the file. Its override file is read, too, if Compose reads it
+    - ``roles``: maps services that clients use to the port where they serve. A name may also stand for several services
+      that have it and a number, such as etcd1 and etcd2. All other services are roles without clients
+    - ``profiles``: profiles whose services are started, too
+    - ``data``: maps roles to the folder of their data, for faults of disks and files. The default is the first volume
+    - ``files``: maps roles to patterns of append-only files below that folder, for truncation and corruption
+
+    The file is read when the first attribute is used. Then every method raises
+    :class:`~assay.cluster.compose.project.ComposeError` if the file cannot be carried out.
+    """
+
+    def __init__(
+        self,
+        file: str | Path,
+        roles: Mapping[str, int],
+        *,
+        profiles: Sequence[str] = (),
+        data: Mapping[str, str] | None = None,
+        files: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._file = Path(file)
+        self._ports = dict(roles)
+        self._profiles = tuple(profiles)
+        self._data = dict(data or {})
+        self._data_files = {role: tuple(patterns) for role, patterns in (files or {}).items()}
+
+    @property
+    def name(self) -> str:
+        """The name of the file's folder, as in Compose."""
+        return self._file.resolve().parent.name
+
+    @cached_property
+    def _project(self) -> Project:
+        return read_project(self._file, self._profiles)
+
+    @cached_property
+    def _members(self) -> dict[str, list[Service]]:
+        """The replicas of each role, in the order in which roles start: a replicated service is there several times."""
+        services = self._project.services
+        members: dict[str, list[Service]] = {}
+        for name, service in services.items():
+            found = REPLICA.fullmatch(name)
+            role = name
+            if name not in self._ports and found is not None and found["role"] in self._ports:
+                role = found["role"]
+            members.setdefault(role, []).extend([service] * service.count)
+        for kind, named in (("roles", self._ports), ("data", self._data), ("files", self._data_files)):
+            if unknown := sorted(set(named) - set(members)):
+                raise ComposeError(
+                    f"{self._file} has no service {', '.join(unknown)}, which `{kind}` names; its services are "
+                    f"{', '.join(services)}"
+                )
+        return members
+
+    @property
+    def roles(self) -> Sequence[str]:
+        return list(self._members)
+
+    @property
+    def node_counts(self) -> Mapping[str, int]:
+        return {role: len(services) for role, services in self._members.items()}
+
+    @property
+    def client_roles(self) -> Sequence[str]:
+        return list(self._ports)
+
+    def port(self, role: str) -> int:
+        return self._ports.get(role, 0)
+
+    def service(self, role: str, index: int) -> Service:
+        return self._members[role][index - 1]
+
+    def container(self, role: str, index: int) -> Container:
+        service = self.service(role, index)
+        if service.count == 1:
+            return service.container
+        return replace(service.container, host_name=None)  # replicas need different names
+
+    def argv(self, node: Node) -> Sequence[str]:
+        """Returns the service's own command; empty if it is the image's."""
+        container = self.service(node.role, node.index).container
+        return [*(container.entrypoint or ()), *(container.command or ())]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {}
+
+    def stop_signal(self, role: str) -> Signals:
+        """Returns the signal of the role's first service. Raises ``KeyError`` for a name that is no signal."""
+        given = self.service(role, 1).stop_signal or "SIGTERM"
+        return Signals(int(given)) if given.isdecimal() else Signals[given]
+
+    def data_folder(self, node: Node) -> str:
+        """Returns the folder. Raises :class:`DeploymentError` if the service has none."""
+        volumes = self.service(node.role, node.index).container.volumes
+        if folder := self._data.get(node.role) or next(iter(volumes), None):
+            return folder
+        raise DeploymentError(
+            f"{node.name} has no volume: say where its data are (`data={{{node.role!r}: ...}}`), or let faults of data "
+            "strike another role (--nemesis-target=one:ROLE)"
+        )
+
+    def data_files(self, node: Node) -> Sequence[str]:
+        return [f"{self.data_folder(node)}/{pattern}" for pattern in self._data_files.get(node.role, ())]
+
+    async def durable_size(self, node: Node, path: str) -> int:
+        """Returns the whole length, because the file does not say which part is durable."""
+        return (await node.find_files(path)).get(path, 0)
+
+    async def ready(self, node: Node) -> bool:
+        """Returns whether the node passes its health check, and accepts connections if clients use it."""
+        service, port = self.service(node.role, node.index), self._ports.get(node.role)
+        if service.health_command is not None and isinstance(node, SupportsImageCommands):
+            done = await node.run_in_image(service.health_command, timeout=HEALTH_SECONDS)
+            if done.status != 0:
+                return False
+        if port is not None:
+            _, writer = await get_dial(node)(node.address, port)
+            writer.close()
+        return True

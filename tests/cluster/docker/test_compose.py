@@ -1,0 +1,211 @@
+"""A Compose file becomes a cluster of its own, which leaves a running stack of the same file alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import REGISTER_ANOMALIES, Compose, Generator, Settings, experiment, forbid
+from assay.checkers.judging.verdict import Verdict
+from assay.cluster.compose import project
+from assay.cluster.compose.project import ComposeError
+from assay.cluster.docker import DockerCluster, layer
+from assay.cluster.docker.engine import list_owned, open_docker
+from assay.cluster.system import DeploymentError
+from assay.harness.run.settings import DOCKER
+from assay.workloads.generic.registers import unique_values
+
+from helpers.attempts import played
+from helpers.bare_registers import FILE, GID, KEYS, PORT, UID, RegisterClient, built_image
+from helpers.live_cluster import Live, run_of_its_own, started
+
+pytestmark = pytest.mark.docker
+
+FOLDER = "/run/registers"
+TEXT = f"""\
+version: "3.8"
+x-server: &server
+  build: {{context: own, args: {{IMAGE: "${{IMAGE}}"}}}}
+  environment: {{GREETING: "good $$day", MORE: "${{MORE}}"}}
+  restart: always
+services:
+  server1: &first
+    <<: *server
+    command: registers {PORT} {FILE} server2 other
+    ports: ["127.0.0.1:${{PUBLISHED}}:{PORT}"]
+    volumes: ["data1:{FOLDER}", "shared:/shared", "./conf:/etc/conf:ro"]
+    healthcheck: {{test: ["CMD", "registers", "ask", "{PORT}"]}}
+  server2:
+    <<: *first
+    ports: []
+    command: registers {PORT} {FILE} server1 server3
+    volumes: ["data2:{FOLDER}", "shared:/shared"]
+    hostname: second
+    depends_on: [server1]
+  server3:
+    <<: *server
+    command: ["registers", "{PORT}", "{FILE}", "server1", "server2"]
+    networks: {{default: {{aliases: [other]}}}}
+    volumes: ["data3:{FOLDER}"]
+    depends_on: {{server2: {{condition: service_started}}}}
+volumes: {{data1: {{}}, data2: {{}}, data3: {{}}, shared: {{}}}}
+networks: {{default: {{ipam: {{config: [{{subnet: 198.19.251.0/28}}]}}}}}}
+"""
+DOCKERFILE = f"""\
+ARG IMAGE
+FROM $IMAGE
+COPY --chown={UID}:{GID} empty {FOLDER}
+"""
+
+
+@pytest.fixture(scope="module")
+def file(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    try:
+        project.find_command()
+    except ComposeError:
+        pytest.skip("no command of Compose is installed")
+    folder = tmp_path_factory.mktemp("shop")
+    with built_image(tmp_path_factory.mktemp("bare"), f"bare-registers:{os.getpid()}") as image:
+        (folder / "own/empty").mkdir(parents=True)
+        (folder / "own/empty/.keep").touch()
+        (folder / "own/Dockerfile").write_text(DOCKERFILE)
+        (folder / "conf").mkdir()
+        (folder / "conf/settings").write_text("nothing\n")
+        (folder / ".env").write_text(f"IMAGE={image}\nMORE=of the file\nPUBLISHED=0\n")
+        (folder / "docker-compose.yml").write_text(TEXT)
+        yield folder / "docker-compose.yml"
+
+
+def make_system(file: Path) -> Compose:
+    return Compose(file, roles={"server": PORT}, files={"server": ["log"]})
+
+
+@pytest.fixture(scope="module")
+def live(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    state = tmp_path_factory.mktemp("compose-state")
+    cluster = DockerCluster(
+        make_system(file), {"server": 3}, run_id=run_of_its_own("test-compose"), seed=1, state_dir=state
+    )
+    with started(cluster, state) as live:
+        yield live
+
+
+async def start_all(nodes: Sequence[Any], system: Any) -> None:
+    for node in nodes:
+        if str((await node.process()).state) == "dead":
+            await node.start()
+    async with asyncio.timeout(20):
+        for node in nodes:
+            while True:
+                try:
+                    if await system.ready(node):
+                        break
+                except OSError:
+                    await asyncio.sleep(0.05)
+
+
+def test_each_container_is_as_the_file_says(live: Live, file: Path) -> None:
+    async def body() -> None:
+        nodes = live.cluster.nodes
+        assert [node.name for node in nodes] == ["server1", "server2", "server3"]
+        await start_all(nodes, live.cluster._system)
+        first, second, third = nodes
+        said = (await first.read_file("/var/log/assay/process.log")).decode().splitlines()
+        assert said[-1] == f"{UID}:{GID} good $day / in /work"
+        pid = str((await first.process()).incarnation).partition(".")[0]
+        variables = (await first.shell(f"tr '\\0' '\\n' < /proc/{pid}/environ")).splitlines()
+        assert {"GREETING=good $day", "MORE=of the file"} <= set(variables)
+        assert await first.read_file("/etc/conf/settings") == b"nothing\n"
+        assert (await first.run_in_image(["registers", "ask", str(PORT)])).status == 0
+        assert (await first.run_in_image(["registers", "ask", "7999"])).status == 1
+        hosts = (await first.shell("cat /etc/hosts")).splitlines()
+        assert f"{third.address}\tserver3" in hosts
+        assert f"{third.address}\tother" in hosts
+        assert await second.shell("hostname") == "second\n"
+
+    live.run(body())
+
+
+def test_a_volume_of_two_services_is_one_and_every_other_is_its_containers_own(live: Live) -> None:
+    async def body() -> None:
+        first, second, third = live.cluster.nodes
+        await first.shell(f"echo here > {first._root}/shared/note")
+        assert await second.read_file("/shared/note") == b"here\n"
+        await first.shell(f"echo mine > {first._root}{FOLDER}/note")
+        assert await second.find_files(f"{FOLDER}/note") == {}
+        assert await third.find_files("/shared/*") == {}
+
+    live.run(body())
+    run_id = live.cluster.run_id
+    with open_docker() as client:
+        assert client.volumes.get(f"assay-{run_id}-shared").attrs["Labels"]["assay.run"] == run_id
+
+
+def test_a_service_without_a_volume_has_no_data(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "compose.yml").write_text("services: {app: {image: app}}\n")
+    system = Compose(tmp_path / "compose.yml", roles={"app": 80})
+    node: Any = type("Node", (), {"name": "app1", "role": "app", "index": 1})()
+    with pytest.raises(DeploymentError, match=r"app1 has no volume: .*`data="):
+        system.data_folder(node)
+    unknown = Compose(tmp_path / "compose.yml", roles={"web": 80})
+    with pytest.raises(ComposeError, match="has no service web, which `roles` names; its services are app"):
+        unknown.roles  # noqa: B018 - reading it reads the file
+
+
+def make_experiment(system: Compose) -> Any:
+    @experiment(system=system, client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES))
+    def test_shop(settings: Settings) -> Generator:
+        return unique_values(KEYS)
+
+    return test_shop
+
+
+def make_step(at: float, fault: str, **parameters: Any) -> dict[str, Any]:
+    return {"at": at, "fault": fault, "target": {"kind": "one"}, "duration": 0.7, "parameters": parameters}
+
+
+def list_containers(name: str) -> dict[str, tuple[str, int]]:
+    """Returns the start and the number of restarts of each container of a Compose project."""
+    with open_docker() as client:
+        found = client.containers.list(filters={"label": f"com.docker.compose.project={name}"})
+        return {one.name: (one.attrs["State"]["StartedAt"], one.attrs["RestartCount"]) for one in found}
+
+
+def test_faults_strike_the_run_and_not_the_stack_of_the_same_file_that_runs_beside(file: Path, tmp_path: Path) -> None:
+    name = f"beside{os.getpid()}"
+    compose = [*project.find_command(), "-p", name, "-f", str(file)]
+    environment = layer.command_environment()
+    subprocess.run([*compose, "up", "-d"], env=environment, check=True, capture_output=True, timeout=120)
+    try:
+        with open_docker() as client:
+            (first,) = client.containers.list(
+                filters={"label": [f"com.docker.compose.project={name}", "com.docker.compose.service=server1"]}
+            )
+            (settings,) = first.attrs["NetworkSettings"]["Networks"].values()
+        with closing(RegisterClient([f"{settings['IPAddress']}:{PORT}"])) as user:
+            written = user.write("r0", 5)
+            before = list_containers(name)
+            steps = [make_step(0.5, "kill"), make_step(1.7, "partition", shape="one"), make_step(3.0, "freeze")]
+            schedule = tmp_path / "schedule.json"
+            schedule.write_text(json.dumps({"type": "schedule", "seed": 0, "steps": steps}))
+            given = Settings(seed=3, cluster=DOCKER, time_limit=4.5, rate=100.0, store=tmp_path, replay=schedule)
+            judgement = played(make_experiment(make_system(file)), given).judgement
+            assert judgement is not None
+            assert judgement.verdict is Verdict.PASS, (judgement.unknown, judgement.findings)
+            assert user.read("r0") == {"value": 5, "version": written["version"]}
+            assert list_containers(name) == before
+    finally:
+        subprocess.run(
+            [*compose, "down", "-v", "--rmi", "local"], env=environment, check=False, capture_output=True, timeout=120
+        )
+    with open_docker() as client:
+        left = [one.name for one in list_owned(client) if one.owner.endswith(str(os.getpid()))]
+        assert [name for name in left if "shop" in name] == []
