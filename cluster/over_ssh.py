@@ -236,9 +236,9 @@ class SshCluster(ABC):
     async def _disconnect(self) -> None:
         await asyncio.gather(*(node.close() for node in self._all_nodes))
 
-    def _step(self, what: str) -> AbstractContextManager[None]:
-        """Shows a step as progress if it takes long."""
-        return note_if_slow(self._progress, what)
+    def _step(self, what: str, *, is_slow: bool = False) -> AbstractContextManager[None]:
+        """Shows a step as progress if it takes long. ``is_slow``: at once."""
+        return note_if_slow(self._progress, what, is_slow=is_slow)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)

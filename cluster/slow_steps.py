@@ -22,10 +22,10 @@ AGAIN_SECONDS = 15.0
 
 
 @contextmanager
-def note_if_slow(progress: Callable[[str], None], step: str) -> Iterator[None]:
+def note_if_slow(progress: Callable[[str], None], step: str, *, is_slow: bool = False) -> Iterator[None]:
     """Shows the step as progress if the block takes longer than ``SLOW_SECONDS``, and its duration from time to time.
 
-    For coroutines on a real loop.
+    ``is_slow``: the step is known to be slow, so it is shown at once. For coroutines on a real loop.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -39,7 +39,10 @@ def note_if_slow(progress: Callable[[str], None], step: str) -> Iterator[None]:
     def show_duration() -> None:
         show(f"{step}: {loop.time() - begun:.0f} s so far")
 
-    timer = loop.call_later(SLOW_SECONDS, show, f"{step} ...")
+    if is_slow:
+        show(f"{step} ...")
+    else:
+        timer = loop.call_later(SLOW_SECONDS, show, f"{step} ...")
     try:
         yield
     finally:

@@ -239,13 +239,8 @@ class DockerCluster(SshCluster):
             await gather_all(self._give_disk(node, disk_obstacle) for node in self._all_nodes)
             await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
         if await self._needs_client_container(logins):
-            self._progress(
-                "starting a container for clients and installing their packages, because this machine does not reach "
-                "the nodes ..."
-                if self._clients == "auto"
-                else "starting a container for clients and installing their packages ..."
-            )
-            with self._step("starting the container for clients"):
+            reason = ", because this machine does not reach the nodes" if self._clients == "auto" else ""
+            with self._step(f"starting a container for clients with their packages{reason}", is_slow=True):
                 await self._in_thread(self._start_client_container, net, hosts, secrets, journal)
         with self._step("asking the Docker engine for its version"):
             self.description = await self._in_thread(self._describe, images, net)

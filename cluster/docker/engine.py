@@ -208,10 +208,10 @@ def _describe_remedy(endpoint: Endpoint, reason: str = "") -> str:
         return _describe_access(endpoint.path)
     if endpoint.is_default:
         return REMEDY
+    if endpoint.scheme == "ssh" and (remedy := describe_ssh_remedy(endpoint, reason)):
+        return remedy
     if endpoint.context:
         return "start the engine of this context, or choose another: `docker context ls`, then DOCKER_CONTEXT=NAME"
-    if endpoint.scheme == "ssh":
-        return describe_ssh_remedy(endpoint, reason)
     return "start the engine there, or correct or unset DOCKER_HOST"
 
 

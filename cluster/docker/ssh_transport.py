@@ -54,7 +54,7 @@ def _name_login(endpoint: Endpoint) -> list[str]:
 
 
 def describe_ssh_remedy(endpoint: Endpoint, reason: str) -> str:
-    """Returns the remedy if :func:`require_ssh` failed for this reason."""
+    """Returns the remedy if :func:`require_ssh` failed for this reason; empty if SSH itself is not the reason."""
     login = " ".join(_name_login(endpoint))
     if "exited 127" in reason:
         return f"install docker.io or docker-cli there; `ssh {login} docker version` must find the docker command"
@@ -69,7 +69,7 @@ def describe_ssh_remedy(endpoint: Endpoint, reason: str) -> str:
             return f"{remedy}. `ssh {login} true` must then work"
     if "exited 255" in reason:
         return f"`ssh {login} true` must log in without a question: log in once by hand, so that its host key is known"
-    return "start the engine there, or correct or unset DOCKER_HOST"
+    return ""
 
 
 def _dial(argv: Sequence[str], timeout: Any) -> socket.socket:

@@ -217,6 +217,17 @@ def test_a_session_names_an_engine_that_is_not_reached_in_one_short_clause(
     )
 
 
+def test_a_session_says_where_it_has_removed_leftovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = leftovers.SweepReport()
+    for line, place in (("a", "the Docker engine ssh://me@builder"), ("b", "root@h1"), ("c", "root@h1")):
+        report.add_undone(line, place)
+    monkeypatch.setattr(leftovers, "sweep", lambda: report)
+    assert report.undone == ["a", "b", "c"]
+    assert sweep_leftovers("docker") == (
+        "; leftovers of dead sessions removed: 2 on root@h1, 1 on the Docker engine ssh://me@builder"
+    )
+
+
 def test_silent_engines_are_announced_and_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engines = [EngineRecord(f"E{number}", "/data", Endpoint(f"tcp://127.0.0.1:{number}")) for number in range(1, 6)]
     for number, engine in enumerate([*engines, engines[0]]):

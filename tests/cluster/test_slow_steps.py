@@ -33,11 +33,12 @@ def test_a_slow_step_is_shown_again_until_it_ends(monkeypatch: pytest.MonkeyPatc
     assert asyncio.run(wait_for_lines())[:3] == ["connecting to n1 ...", *["connecting to n1: 0 s so far"] * 2]
 
 
-def test_a_step_that_ends_soon_has_no_line() -> None:
+@pytest.mark.parametrize(("is_slow", "lines"), [(False, []), (True, ["connecting to n1 ..."])])
+def test_a_step_that_ends_soon_has_a_line_only_if_it_is_known_to_be_slow(is_slow: bool, lines: list[str]) -> None:
     async def end_soon() -> list[str]:
         shown: list[str] = []
-        with slow_steps.note_if_slow(shown.append, "connecting to n1"):
+        with slow_steps.note_if_slow(shown.append, "connecting to n1", is_slow=is_slow):
             await asyncio.sleep(0)
         return shown
 
-    assert asyncio.run(end_soon()) == []
+    assert asyncio.run(end_soon()) == lines

@@ -22,6 +22,7 @@ from assay.cluster import journal, leftovers, owner
 from assay.cluster.docker import DockerCluster, layer
 from assay.cluster.docker.engine import (
     DockerEngineError,
+    _describe_remedy,
     identify_engine,
     is_answering,
     list_owned,
@@ -29,7 +30,6 @@ from assay.cluster.docker.engine import (
     reach_engine,
     run_labels,
 )
-from assay.cluster.docker.ssh_transport import describe_ssh_remedy
 from assay.cluster.docker.tools import MACHINE_LABEL
 from assay.cluster.docker_endpoint import VARIABLES, Endpoint
 
@@ -221,11 +221,13 @@ def test_a_machine_that_ssh_does_not_reach_is_named_with_the_last_line_of_ssh(mo
         ("255: connect to host builder port 22: No route to host", "look whether the machine is up, and whether its a"),
         ("255: Could not resolve hostname builder: Name or service not known", "this host name is unknown"),
         ("255: me@builder: Permission denied (publickey).", "it knows none of your keys"),
-        ("1: no", "start the engine there"),
+        ("1: no", "start the engine "),
     ],
 )
-def test_each_failure_of_ssh_has_its_own_remedy(end: str, remedy: str) -> None:
-    assert describe_ssh_remedy(Endpoint("ssh://me@builder"), f"`ssh ...` exited {end}").startswith(remedy)
+def test_each_failure_of_ssh_has_its_own_remedy_whatever_chose_the_engine(end: str, remedy: str) -> None:
+    for context in ("", "far"):
+        endpoint = Endpoint("ssh://me@builder", "any", context)
+        assert _describe_remedy(endpoint, f"`ssh ...` exited {end}").startswith(remedy)
 
 
 def test_what_is_on_another_engine_that_is_gone_is_kept_and_said(
