@@ -374,11 +374,13 @@ class SupportsDataFiles(Protocol):
     def data_files(self, node: Node) -> Sequence[str]:
         """Returns absolute patterns of append-only files. The last file by name in each folder is being appended to."""
 
-    async def durable_size(self, node: Node, path: str) -> int:
+    async def durable_size(self, node: Node, path: str) -> int | None:
         """Returns the length in bytes of the file's prefix that the system considers durable by its own records.
 
         An unclean stop can damage bytes after this prefix, and the system must survive that. Damage inside the prefix
         is a fault of the disk, for which a contract may promise less. Called while the node's process is dead.
+
+        None means that nobody knows the prefix. Then the faults damage any byte of the file.
         """
 
 

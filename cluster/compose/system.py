@@ -140,9 +140,9 @@ class Compose(System):
     def data_files(self, node: Node) -> Sequence[str]:
         return [f"{self.data_folder(node)}/{pattern}" for pattern in self._data_files.get(node.role, ())]
 
-    async def durable_size(self, node: Node, path: str) -> int:
-        """Returns the whole length, because the file does not say which part is durable."""
-        return (await node.find_files(path)).get(path, 0)
+    async def durable_size(self, node: Node, path: str) -> int | None:
+        """Returns None, because a Compose file does not say which part of a file is durable."""
+        return None
 
     async def ready(self, node: Node) -> bool:
         """Returns whether the node passes its health check, and accepts connections if clients use it."""

@@ -14,7 +14,8 @@ Two rules keep the damage within the promises of systems:
 - *The region* (parameter ``region``): ``unflushed``, the default, damages only bytes after those that the system itself
   recorded as durable (``durable_size``), as an unclean stop may. ``file`` damages any byte. Then another contract
   applies. By the broker's contract, a broker with a damaged log never serves it: it hands over its leadership, and
-  copies the log from the new leader. If such a run loses data, that is weaker evidence of a bug.
+  copies the log from the new leader. If such a run loses data, that is weaker evidence of a bug. A system that does
+  not know what is durable has any byte damaged, too.
 
 A process that has just flushed everything has nothing to damage, so the kill waits until there is unflushed data.
 
@@ -221,7 +222,8 @@ async def _find_active_files(system: SupportsDataFiles, node: Node, *, whole: bo
     found: dict[str, _Region] = {}
     for path in newest.values():
         with suppress(FileNotFoundError):
-            found[path] = _Region(0 if whole else await system.durable_size(node, path), files[path])
+            durable = None if whole else await system.durable_size(node, path)
+            found[path] = _Region(durable or 0, files[path])
     return found
 
 

@@ -56,6 +56,21 @@ def test_the_whole_file_is_damaged_when_asked_for() -> None:
     assert min(len(file[path]) for file in files for path in PATHS) < DURABLE
 
 
+def test_the_whole_file_is_damaged_if_the_system_does_not_know_what_is_durable() -> None:
+    async def answer_unknown(node: Any, path: str) -> int | None:
+        return None
+
+    kept = set()
+    for seed in range(10):
+        play = Play(FaultSchedule(1, (FaultStep(2.0, "truncate-tail", parse_target("n2"), 5.0, {}, seed),)))
+        node, play.system.durable_size = play.cluster.node("n2"), answer_unknown  # type: ignore[method-assign]
+        node.files = {PATHS[0]: bytes(200)}
+        play.play()
+        assert play.row(1, FaultPhase.HEALED).took_effect is True
+        kept.add(len(node.files[PATHS[0]]))
+    assert min(kept) < DURABLE
+
+
 def test_the_same_seed_does_the_same_damage() -> None:
     one, two, other = (damaged("corrupt", "n2", seed).cluster.node("n2").files for seed in (1, 1, 2))
     assert one == two != other
