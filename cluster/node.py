@@ -67,8 +67,12 @@ class SupportsCommands(Protocol):
 class SupportsImageCommands(Protocol):
     """A node whose image runs unchanged in a container of its own (``cluster/ssh/target.py``)."""
 
-    async def run_in_image(self, argv: Sequence[str], *, timeout: float = 30.0) -> CommandResult:
+    async def run_in_image(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, timeout: float = 30.0
+    ) -> CommandResult:
         """Runs a program of the image, with the user, environment and folder of its container.
+
+        ``environment``: further variables
 
         Raises ``NodeError`` after ``timeout`` seconds, and if the image runs in no container of its own.
         """

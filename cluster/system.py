@@ -380,7 +380,7 @@ class SupportsDataFiles(Protocol):
         An unclean stop can damage bytes after this prefix, and the system must survive that. Damage inside the prefix
         is a fault of the disk, for which a contract may promise less. Called while the node's process is dead.
 
-        None means that nobody knows the prefix. Then the faults damage any byte of the file.
+        None means that the prefix is unknown. Then the faults damage any byte of the file.
         """
 
 

@@ -13,6 +13,7 @@ import shlex
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,10 +223,12 @@ class DockerCluster(SshCluster):
 
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
-            archives += preloads.get(item.role, ())
+            libraries = preloads.get(item.name, ())
+            if images[item.name].target is None:
+                archives += libraries
             self._make_container(item, images[item.name].id, net, hosts, archives, journal)
             if images[item.name].target is not None:
-                self._make_target(item, images[item.name], journal)
+                self._make_target(item, images[item.name], libraries, journal)
 
         with self._step(f"creating the containers {names}"):
             await gather_all(self._in_thread(make, item) for item in self._plans)
@@ -235,9 +238,9 @@ class DockerCluster(SshCluster):
             await gather_all(self._connect(node, deadline) for node in self._all_nodes)
         with self._step(f"preparing {names}"):
             await self._require_links()
-            await gather_all(self._try_preloads(node) for node in self._all_nodes)
             await gather_all(self._give_disk(node, disk_obstacle) for node in self._all_nodes)
             await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
+            await gather_all(self._try_preloads(node) for node in self._all_nodes)
         if await self._needs_client_container(logins):
             reason = ", because this machine does not reach the nodes" if self._clients == "auto" else ""
             with self._step(f"starting a container for clients with their packages{reason}", is_slow=True):
@@ -287,10 +290,14 @@ class DockerCluster(SshCluster):
         libraries = self._list_libraries(node)
         if not libraries or self._images[node.name].user_image is None:
             return
-        printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
-        if printed.strip():
+        if self._has_target(node):
+            reason = await node.explain_unloadable(self._make_program(node).argv[0], libraries)
+        else:
+            printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
+            said = printed.strip().splitlines()
+            reason = f"its image cannot load the compiled library: {said[0]}" if said else None
+        if reason is not None:
             self._unable_to_load.add(node.name)
-            reason = f"its image cannot load the compiled library: {printed.strip().splitlines()[0]}"
             node.set_missing_preloads(clock=reason, slowness=reason)
             self._progress(f"{node.name} has no wrong clock and no slow or failing disk: {reason}")
 
@@ -409,18 +416,18 @@ class DockerCluster(SshCluster):
         return None
 
     def _make_preloads(self) -> dict[str, list[bytes]]:
-        """Returns the libraries' archives for each role of servers, and stores the reason for each missing library."""
+        """Returns the libraries' archives for each server, and stores the reason for each missing library."""
         if self._library_gaps[preload.SLOWNESS] is None:
             self._library_gaps[preload.SLOWNESS] = disk.explain_missing_folder(self._system)
         archives: dict[str, list[bytes]] = {}
         wanted = [library for library, gap in self._library_gaps.items() if gap is None]
-        servers = [item for item in self._plans if self._is_server(item) and not self._has_target(item)]
-        images = {item.role: self._images[item.name].id for item in servers} if wanted else {}
-        architectures = {role: layer.image_architecture(image_id) for role, image_id in sorted(images.items())}
+        found = {item.name: self._images[item.name] for item in self._plans if self._is_server(item)} if wanted else {}
+        images = {name: one.target or one.id for name, one in found.items()}
+        architectures = {image_id: layer.image_architecture(image_id) for image_id in set(images.values())}
         for library in wanted:
             try:
-                for role, architecture in architectures.items():
-                    archives.setdefault(role, []).append(library.archive(architecture, self._progress))
+                for name, image_id in images.items():
+                    archives.setdefault(name, []).append(library.archive(architectures[image_id], self._progress))
             except preload.PreloadError as error:
                 self._library_gaps[library] = str(error)
                 self._progress(f"this run has no {library.effect}: {error}")
@@ -436,7 +443,13 @@ class DockerCluster(SshCluster):
         holder = self._name_container(item.name)
         return [f"{holder}{target_container.SUFFIX}", holder] if self._has_target(item) else [holder]
 
-    def _make_target(self, item: PlannedNode, found: software.NodeImage, journal: undo_journal.UndoJournal) -> None:
+    def _make_target(
+        self,
+        item: PlannedNode,
+        found: software.NodeImage,
+        archives: Sequence[bytes],
+        journal: undo_journal.UndoJournal,
+    ) -> None:
         assert found.target is not None, "the caller has looked"
         hold = target_container.compile_hold(found.target, self._progress)
         name, holder = self._name_containers(item)
@@ -445,7 +458,7 @@ class DockerCluster(SshCluster):
         with open_docker() as client:
             described = found.container or Container()
             target_container.start_target(
-                client, holder, found.target, found.user, labels, hold, described, self._volumes
+                client, holder, found.target, found.user, labels, hold, described, self._volumes, archives
             )
 
     @staticmethod
@@ -497,8 +510,6 @@ class DockerCluster(SshCluster):
         freezer = DockerFreezer(journal, self._name_containers(item), item.name)
         node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
         clock, slowness = self._library_gaps[preload.CLOCK], self._library_gaps[preload.SLOWNESS]
-        if self._has_target(item):
-            clock = slowness = target_container.NO_SHELL
         node.set_missing_preloads(clock=clock, slowness=slowness)
         return node
 
@@ -506,11 +517,11 @@ class DockerCluster(SshCluster):
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.server_command(), zookeeper.DATA, {})
         if (image := self._images[node.name]).container is not None:
-            return Program(image.argv, "", {}, image.user, self._list_own_folders(node))
+            return Program(image.argv, "", self._preload(node, {}), image.user, self._list_own_folders(node))
         owned = [*self._files[node.name], *list_written_paths(self._system, node)]  # paths that the user must own
         if self._has_target(node):  # the environment and the folder are those of the image
             argv, given = get_start_command(self._system, node), software.require_software(self._system, node.role)
-            main = Program(argv, "", given.environment, image.user, owned)
+            main = Program(argv, "", self._preload(node, given.environment), image.user, owned)
             return add_sidecars(main, find_sidecars(self._system, node))
         # The hash seed is fixed per run, so that the order of sets is equal at every start.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
@@ -520,12 +531,7 @@ class DockerCluster(SshCluster):
         if "PATH" in image.environment:  # the programs that start the process must be found, too
             environment["PATH"] = f"{image.environment['PATH']}:{image_contents.PATH}"
         environment |= software.require_software(self._system, node.role).environment
-        libraries = self._list_libraries(node)
-        if libraries:
-            own_preload = environment.get("LD_PRELOAD")
-            environment["LD_PRELOAD"] = ":".join([*libraries, *([own_preload] if own_preload else [])])
-        if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
-            environment[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
+        environment = self._preload(node, environment)
         main = Program(get_start_command(self._system, node), image.folder or HOME, environment, image.user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
@@ -536,8 +542,21 @@ class DockerCluster(SshCluster):
         assert isinstance(self._system, SupportsDataFolder), "only such a system gets disks"
         return [f"{self._system.data_folder(node)}/"]
 
+    def _preload(self, node: Node, environment: Mapping[str, str]) -> dict[str, str]:
+        """Returns a process's environment, extended so that it loads the libraries."""
+        libraries, extended = self._list_libraries(node), dict(environment)
+        if libraries:
+            image = self._images[node.name]
+            described = {} if image.container is None else image.container.environment
+            own_preload = {**image.environment, **described, **extended}.get("LD_PRELOAD")
+            extended["LD_PRELOAD"] = ":".join([*libraries, *([own_preload] if own_preload else [])])
+        if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
+            with suppress(DeploymentError):  # this node has no data
+                extended[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
+        return extended
+
     def _list_libraries(self, node: Node) -> list[str]:
-        if not self._is_server(node) or node.name in self._unable_to_load or self._has_target(node):
+        if not self._is_server(node) or node.name in self._unable_to_load:
             return []
         return [library.path for library, gap in self._library_gaps.items() if gap is None]
 

@@ -171,6 +171,7 @@ def _describe_container(base: str, own: user_images.UserImage, container: Contai
         raise ImageError(f"{own.display_name} has no command, and its container names none")
     return NodeImage(
         base,
+        settings.environment,
         user=container.user or settings.user,
         user_image=own.display_name,
         below=(own.id,),
@@ -212,8 +213,10 @@ def _take_unchanged(
     if added := [*software.packages, *software.python]:
         raise ImageError(f"{', '.join(added)} cannot be installed: {error}") from error
     target_container.compile_hold(own.id, progress)  # later runs need no network
-    user = image_contents.read_settings(own.id).user
-    return NodeImage(base, user=user, user_image=own.display_name, below=(own.id,), target=own.id)
+    settings = image_contents.read_settings(own.id)
+    return NodeImage(
+        base, settings.environment, user=settings.user, user_image=own.display_name, below=(own.id,), target=own.id
+    )
 
 
 def _ensure_with_packages(base: str, software: Software, progress: Progress) -> str:

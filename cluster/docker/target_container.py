@@ -14,7 +14,7 @@ namespace and control group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import docker
 from docker.types import Mount
@@ -32,8 +32,6 @@ CAPABILITIES = ("SYS_PTRACE", "SYS_CHROOT")
 """Rights of a holder in addition to those of a node: to enter the folders of processes of other users."""
 SUFFIX = "-target"
 """The target's name is the holder's with this suffix."""
-NO_SHELL = "its image has no shell, and no library is preloaded in such an image, because a static program loads none"
-"""Why a node with a target has no wrong clock, and no slow or failing disk."""
 
 
 def compile_hold(image: str, progress: Progress) -> bytes:
@@ -62,6 +60,7 @@ def start_target(
     hold: bytes,
     given: Container,
     volumes: Mapping[str, str],
+    archives: Sequence[bytes],
 ) -> None:
     """Starts the target of a running holder. Its removal must be in the journal before.
 
@@ -69,6 +68,7 @@ def start_target(
     - ``hold``: the result of :func:`compile_hold`
     - ``given``: the container's description by the system
     - ``volumes``: maps names of volumes that containers share to their names on the engine
+    - ``archives``: further files
     """
     container = client.api.create_container(
         image,
@@ -88,7 +88,8 @@ def start_target(
     )
     for path, source in sorted(given.copied.items()):
         client.api.put_archive(container["Id"], "/", code_archive.archive_path(path, source))
-    client.api.put_archive(container["Id"], "/", code_archive.archive_files({HOLD_PATH: (0o755, hold)}))
+    for data in (*archives, code_archive.archive_files({HOLD_PATH: (0o755, hold)})):
+        client.api.put_archive(container["Id"], "/", data)
     client.api.start(container["Id"])
 
 

@@ -210,13 +210,36 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             await self._mark_undone(_change_key(text))
         return done
 
-    async def run_in_image(self, argv: Sequence[str], *, timeout: float = 30.0) -> CommandResult:
+    async def run_in_image(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, timeout: float = 30.0
+    ) -> CommandResult:
         if (found := self._target) is None:
             raise NodeError(f"{self.name}: its image runs in no container of its own, so use `run`")
         self._require_reachable()
         command = target.command("execute", found.root, str(found.pid), str(found.uid), str(found.gid))
-        words = json.dumps(list(argv)).encode()
-        return await self._in_thread(lambda: self._connection.run_to_completion(command, stdin=words, timeout=timeout))
+        start = json.dumps({"argv": list(argv), "environment": dict(environment or {})}).encode()
+        return await self._in_thread(lambda: self._connection.run_to_completion(command, stdin=start, timeout=timeout))
+
+    async def explain_unloadable(self, program: str, libraries: Sequence[str]) -> str | None:
+        """Returns why a program of the target does not load these libraries; None if it loads them.
+
+        The program's own loader lists what it would load (``ld.so --list``).
+        """
+        assert self._target is not None, "the caller has looked"
+        try:
+            asked = target.command("find_loader", self._target.root, str(self._target.pid), program)
+            found = json.loads(await self.shell(asked))
+        except NodeError as error:
+            return str(error)
+        if not found["loader"]:
+            return f"its program {found['program']} is static, and a static program loads no library"
+        listed = await self.run_in_image(
+            [found["loader"], "--list", found["program"]], environment={"LD_PRELOAD": ":".join(libraries)}
+        )
+        if all(library in listed.output for library in libraries):
+            return None
+        said = (listed.errors or listed.output).strip() or f"{found['loader']} printed nothing"
+        return f"its program {found['program']} cannot load the compiled library: {said.splitlines()[0]}"
 
     async def write_file(self, path: str, data: bytes) -> None:
         self._require_reachable()

@@ -51,19 +51,14 @@ CLOCK_READ_ATTEMPTS = 30
 CLOCK_READ_INTERVAL = 0.05
 """Seconds between two of these checks."""
 
-READ_CLOCK = read_words_command(CLOCK_FILE)
 
-
-def shift_command(seconds: float) -> str:
+def shift_command(seconds: float, file: str = CLOCK_FILE) -> str:
     """Returns the shell command that sets the clock ahead by this many seconds."""
-    return write_words_command(CLOCK_FILE, 0, round(seconds * NANOSECONDS))
-
-
-UNDO_SHIFT = ("sh", "-c", shift_command(0.0))
+    return write_words_command(file, 0, round(seconds * NANOSECONDS))
 
 
 def parse_shown(output: str) -> tuple[float, int]:
-    """Parses the output of :data:`READ_CLOCK`: the latest shift that was read (seconds), and the count of reads."""
+    """Parses the words of the clock's file: the latest shift that was read (seconds), and the count of reads."""
     _, last, times = map(int, output.split())
     return last / NANOSECONDS, times
 
@@ -107,27 +102,25 @@ def read_disk_command(file: str = DISK_FILE) -> str:
     return f"set -- $(od -An -v -t d8 -j {STOPPED * WORD_SIZE} {file}); {words} && {state}"
 
 
-def slow_command(fsync: float, call: float) -> str:
+def slow_command(file: str, fsync: float, call: float) -> str:
     """Returns the shell command that adds ``fsync`` and ``call`` seconds to the calls."""
-    return write_words_command(DISK_FILE, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
+    return write_words_command(file, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
 
 
-def halt_command(after: float) -> str:
+def halt_command(file: str, after: float) -> str:
     """Returns the command that makes the process stop itself ``after`` seconds into a slow fsync; 0 cancels it."""
-    return write_words_command(DISK_FILE, HALT, round(after * MICROSECONDS))
+    return write_words_command(file, HALT, round(after * MICROSECONDS))
 
 
-def fail_command(changes: Collection[DiskChange], after: int = 0, errors: int = 0, after_change: bool = False) -> str:
+def fail_command(
+    file: str, changes: Collection[DiskChange], after: int = 0, errors: int = 0, after_change: bool = False
+) -> str:
     """Returns the command that makes these changes fail. The kinds are written last, because they arm the failure."""
-    kinds = write_words_command(DISK_FILE, KINDS, sum(BITS[change] for change in changes))
+    kinds = write_words_command(file, KINDS, sum(BITS[change] for change in changes))
     if not changes:
         return kinds
     failure = errors or (ENDS_AFTER if after_change else ENDS)
-    return f"{write_words_command(DISK_FILE, AFTER, after, failure, 0)} && {kinds}"
-
-
-UNDO_SLOWNESS = ("sh", "-c", write_words_command(DISK_FILE, 0, 0, 0, 0))
-UNDO_FAILURE = ("sh", "-c", fail_command(()))
+    return f"{write_words_command(file, AFTER, after, failure, 0)} && {kinds}"
 
 
 def parse_slowed(output: str) -> Slowed:
@@ -145,6 +138,19 @@ def parse_failures(output: str) -> DiskErrorEffects:
 class PreloadMethods(CommandMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode` for shifted clocks, and slow and failing disks."""
 
+    @property
+    def _root(self) -> str:
+        """The root folder of the main process's files; empty if they are the node's own."""
+        raise NotImplementedError
+
+    @property
+    def _clock_file(self) -> str:
+        return f"{self._root}{CLOCK_FILE}"
+
+    @property
+    def _disk_file(self) -> str:
+        return f"{self._root}{DISK_FILE}"
+
     def __init__(self) -> None:
         self._clock_missing: str | None = "its processes were started without the library that shifts clocks"
         self._slowness_missing: str | None = "its processes were started without the library that slows disks"
@@ -157,9 +163,9 @@ class PreloadMethods(CommandMethods):
     async def shift_clock(self, seconds: float) -> None:
         self._require_clock()
         if seconds:
-            await self._record_undo("clock", UNDO_SHIFT)
-        await self.shell(shift_command(seconds))
-        self._clock_reads_before = parse_shown(await self.shell(READ_CLOCK))[1]
+            await self._record_undo("clock", ("sh", "-c", shift_command(0.0, self._clock_file)))
+        await self.shell(shift_command(seconds, self._clock_file))
+        self._clock_reads_before = parse_shown(await self.shell(read_words_command(self._clock_file)))[1]
         if not seconds:
             await self._mark_undone("clock")
 
@@ -167,7 +173,7 @@ class PreloadMethods(CommandMethods):
         """Returns the shift that the main process has read since the last change; 0 if it has not read the clock."""
         self._require_clock()
         for _ in range(CLOCK_READ_ATTEMPTS):
-            seconds, reads = parse_shown(await self.shell(READ_CLOCK))
+            seconds, reads = parse_shown(await self.shell(read_words_command(self._clock_file)))
             if reads > self._clock_reads_before:
                 return seconds
             await asyncio.sleep(CLOCK_READ_INTERVAL)
@@ -183,8 +189,8 @@ class PreloadMethods(CommandMethods):
     async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
         self._require_slowness()
         if fsync or call:
-            await self._record_undo("slow", UNDO_SLOWNESS)
-        await self.shell(slow_command(fsync, call))
+            await self._record_undo("slow", ("sh", "-c", write_words_command(self._disk_file, 0, 0, 0, 0)))
+        await self.shell(slow_command(self._disk_file, fsync, call))
         if not fsync and not call:
             await self._mark_undone("slow")
 
@@ -192,28 +198,28 @@ class PreloadMethods(CommandMethods):
         self._require_slowness()
         if after:
             await self._record_undo("halt", process.UNDO_STOP)
-        await self.shell(halt_command(after))
+        await self.shell(halt_command(self._disk_file, after))
         if not after:
             await self.shell(shlex.join(process.UNDO_STOP))
             await self._mark_undone("halt")
 
     async def read_disk_delays(self) -> Slowed:
         self._require_slowness()
-        return parse_slowed(await self.shell(read_disk_command()))
+        return parse_slowed(await self.shell(read_disk_command(self._disk_file)))
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
     ) -> None:
         self._require_slowness()
         if changes:
-            await self._record_undo("break", UNDO_FAILURE)
-        await self.shell(fail_command(changes, after, errors, after_change))
+            await self._record_undo("break", ("sh", "-c", fail_command(self._disk_file, ())))
+        await self.shell(fail_command(self._disk_file, changes, after, errors, after_change))
         if not changes:
             await self._mark_undone("break")
 
     async def read_disk_errors(self) -> DiskErrorEffects:
         self._require_slowness()
-        return parse_failures(await self.shell(read_disk_command()))
+        return parse_failures(await self.shell(read_disk_command(self._disk_file)))
 
     def _require_slowness(self) -> None:
         if self._slowness_missing is not None:

@@ -33,6 +33,12 @@ LOOK_SECONDS: Final = 10.0
 """Maximum seconds until ``hold`` listens."""
 ANSWER_SECONDS: Final = 20.0
 """Maximum seconds until ``hold`` has started a process."""
+HEADER_BYTES: Final = 65536
+"""Bytes at the beginning of a program, which have its headers."""
+PT_INTERP: Final = 3
+"""Type of the program header that names the loader."""
+MAX_SCRIPTS: Final = 4
+"""Maximum number of scripts that are interpreters of each other."""
 
 
 class Target(NamedTuple):
@@ -179,21 +185,65 @@ def _prepare_paths(root: str, start: Mapping[str, Any]) -> None:
 
 
 def execute(root: str, pid: str, uid: str, gid: str) -> None:
-    """Becomes the program that standard input names, in the target.
+    """Becomes the program that standard input describes (``argv``, ``environment``), in the target.
 
-    Environment and working folder are those of ``hold``, whose process is ``pid``.
+    Its environment is extended. Everything else is as of ``hold``, whose process is ``pid``.
     """
-    argv = json.load(sys.stdin)
+    start = json.load(sys.stdin)
+    variables = _enter_as(root, pid)
+    if int(uid) != 0:
+        os.setgroups([])
+        os.setgid(int(gid))
+        os.setuid(int(uid))
+    os.execvpe(start["argv"][0], start["argv"], {**variables, **start["environment"]})
+
+
+def find_loader(root: str, pid: str, program: str) -> dict[str, str]:
+    """Returns the path of a program, and of the loader that its ELF file names; empty if it names none.
+
+    The program of a script is its interpreter. Raises ``RuntimeError`` if there is no such program.
+    """
+    folders = _enter_as(root, pid).get("PATH", "/bin:/usr/bin").split(":")
+    for _ in range(MAX_SCRIPTS):
+        tried = [program] if "/" in program else [os.path.join(folder, program) for folder in folders]
+        path = next((one for one in tried if os.path.isfile(one)), None)
+        if path is None:
+            raise RuntimeError(f"{program}: no such file in the image")
+        with open(path, "rb") as file:
+            start = file.read(HEADER_BYTES)
+        if not start.startswith(b"#!"):
+            return {"program": path, "loader": parse_loader(start)}
+        words = start[2:].split(b"\n")[0].decode("utf-8", "replace").split() or [""]
+        program = words[1] if os.path.basename(words[0]) == "env" and len(words) > 1 else words[0]
+    return {"program": program, "loader": ""}
+
+
+def parse_loader(start: bytes) -> str:
+    """Returns the loader that an ELF file names (PT_INTERP of elf(5)); empty if it names none, as a static one.
+
+    ``start``: the first bytes of the file
+    """
+    if start[:4] != b"\x7fELF" or len(start) < 64:
+        return ""
+    wide, order = start[4] == 2, "<" if start[5] == 1 else ">"
+    offset = struct.unpack_from(f"{order}Q" if wide else f"{order}I", start, 32 if wide else 28)[0]
+    size, count = struct.unpack_from(f"{order}HH", start, 54 if wide else 42)
+    for at in range(offset, offset + size * count, size or 1):
+        if at + max(size, 16) > len(start) or struct.unpack_from(f"{order}I", start, at)[0] != PT_INTERP:
+            continue
+        place = struct.unpack_from(f"{order}Q" if wide else f"{order}I", start, at + (8 if wide else 4))[0]
+        return start[place:].partition(b"\0")[0].decode("utf-8", "replace")
+    return ""
+
+
+def _enter_as(root: str, pid: str) -> dict[str, str]:
+    """Enters the target, in the working folder of the process ``pid``. Returns the environment of that process."""
     with open(f"/proc/{pid}/environ", "rb") as file:
         variables = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
     folder = os.open(f"/proc/{pid}/cwd", os.O_RDONLY | os.O_DIRECTORY)
     _enter(root)
     os.fchdir(folder)
-    if int(uid) != 0:
-        os.setgroups([])
-        os.setgid(int(gid))
-        os.setuid(int(uid))
-    os.execvpe(argv[0], argv, {name: value for name, _, value in variables})
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in variables}
 
 
 def make_paths(needed: Sequence[str], owned: Sequence[str], uid: int, gid: int) -> None:
@@ -214,7 +264,10 @@ def make_paths(needed: Sequence[str], owned: Sequence[str], uid: int, gid: int) 
 
 
 def main(what: str, *arguments: str) -> int:
-    actions = {"look": look, "resolve": resolve, "find": find, "launch": launch, "execute": execute}
+    actions = {
+        **{"look": look, "resolve": resolve, "find": find},
+        **{"launch": launch, "execute": execute, "find_loader": find_loader},
+    }
     try:
         print(json.dumps(actions[what](*arguments)))  # type: ignore[operator]
     except (OSError, RuntimeError) as error:

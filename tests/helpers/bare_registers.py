@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any, ClassVar
 
 from assay import REGISTER_ANOMALIES, Endpoint, Generator, Settings, experiment, forbid
 from assay.cluster.docker import layer, preload
-from assay.cluster.docker.preload import StaticProgram
+from assay.cluster.docker.preload import CSource, StaticProgram
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import Software, System
 from assay.workloads.generic.registers import VersionedRegisters, unique_values
@@ -37,29 +39,59 @@ USER {UID}:{GID}
 """
 
 
+SOURCE = Path(__file__).parent.parent / "cluster" / "docker" / "registers.c"
+
+
 @dataclass(frozen=True)
 class _Server(StaticProgram):
     @property
     def source(self) -> Path:
-        return Path(__file__).parent.parent / "cluster" / "docker" / "registers.c"
+        return SOURCE
 
 
-def write_context(folder: Path) -> Path:
-    """Writes a Dockerfile with all that it copies. Returns its path."""
+@dataclass(frozen=True)
+class _DynamicServer(CSource):
+    """The server as a program that needs a loader and the C library of its image."""
+
+    @property
+    def source(self) -> Path:
+        return SOURCE
+
+    def command(self, compiler: str, source: str, target: str) -> list[str]:
+        return [compiler, "-O2", "-o", target, source]
+
+
+def write_context(folder: Path, dynamic: bool = False) -> Path:
+    """Writes a Dockerfile with all that it copies. Returns its path.
+
+    ``dynamic``: the program loads the C library of this machine, which is copied into the image with its loader.
+    """
     for name in ("srv", "run", "var"):
         (folder / "root" / name).mkdir(parents=True)
     (folder / "root" / "var" / "run").symlink_to("/run")
     program = folder / "root" / "srv" / PROGRAM
-    program.write_bytes(preload.compile_here(_Server(PROGRAM)))
+    program.write_bytes(preload.compile_here(_DynamicServer(PROGRAM) if dynamic else _Server(PROGRAM)))
     program.chmod(0o755)
+    for library in _list_libraries(program) if dynamic else ():
+        copy = folder / "root" / library.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, copy)
     (folder / "Dockerfile").write_text(DOCKERFILE)
     return folder / "Dockerfile"
 
 
+def _list_libraries(program: Path) -> list[Path]:
+    """Returns the libraries that a program loads, its loader, and libdl, which older compilers name in libraries."""
+    printed = layer.run_command(["ldd", str(program)]).stdout
+    found = [Path(path) for path in re.findall(r"(/\S+) \(0x", printed)]
+    (libc,) = [path for path in found if path.name.startswith("libc.")]
+    return [*found, libc.with_name("libdl.so.2")]
+
+
 @contextmanager
-def built_image(folder: Path, name: str) -> Iterator[str]:
+def built_image(folder: Path, name: str, dynamic: bool = False) -> Iterator[str]:
     """Builds the image, which belongs to the user and not to the harness. Removes it in the end."""
-    write_context(folder)
+    write_context(folder, dynamic)
     layer.run_command(["docker", "build", "-q", "-t", name, str(folder)], timeout=60)
     try:
         yield name

@@ -3,8 +3,8 @@
  *
  * "get KEY" answers "VALUE VERSION", or "- 0". "set KEY VALUE VERSION" answers the same, or "changed" if the register
  * has another version; -1 matches each version. Each change is appended to the file and fsynced before the answer. At
- * its start the server reads the file, without an incomplete last line. It sends a datagram to each peer, an address or
- * a name, ten times a second.
+ * its start the server reads the file, without an incomplete last line. It sends the time to each peer, an address or a
+ * name, ten times a second.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MANY 256
@@ -102,6 +103,7 @@ static int ask(int port) {
 
 int main(int count, char **arguments) {
   char folder[256], *end;
+  char moment[32];
   if (count < 3) return 2;
   if (!strcmp(arguments[1], "ask")) return ask(atoi(arguments[2]));
   int port = atoi(arguments[1]), on = 1, watching = 1;
@@ -117,7 +119,8 @@ int main(int count, char **arguments) {
     poll(watched, watching, 100);
     for (int index = 3; index < count; index++) {
       if (!find_address(arguments[index], &address.sin_addr)) continue;
-      sendto(datagrams, "x", 1, 0, (struct sockaddr *)&address, sizeof address);
+      snprintf(moment, sizeof moment, "%ld", (long)time(NULL));
+      sendto(datagrams, moment, strlen(moment), 0, (struct sockaddr *)&address, sizeof address);
     }
     for (int index = watching - 1; index > 0; index--) {
       struct peer *peer = &peers[index];

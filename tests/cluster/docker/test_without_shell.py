@@ -53,7 +53,15 @@ def bare(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def live(bare: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     state = tmp_path_factory.mktemp("bare-state")
     system = BareRegisters(bare, environment={"MORE": "yes"})
-    cluster = DockerCluster(system, {"server": 2}, run_id=run_of_its_own("test-bare"), seed=1, state_dir=state)
+    cluster = DockerCluster(
+        system,
+        {"server": 2},
+        run_id=run_of_its_own("test-bare"),
+        seed=1,
+        state_dir=state,
+        own_clocks=True,
+        slow_disks=True,
+    )
     with started(cluster, state) as live:
         yield live
 
@@ -207,17 +215,47 @@ def test_a_stopped_and_a_frozen_node_are_silent_and_go_on(live: Live) -> None:
 def test_what_cannot_work_is_refused_by_name(live: Live) -> None:
     async def body() -> None:
         n1, _ = live.cluster.nodes
-        refused = "the clock of n1 cannot be shifted: its image has no shell"
+        static = "its program /srv/registers is static, and a static program loads no library"
+        refused = f"the clock of n1 cannot be shifted: {static}"
         assert str(await Clock().probe(live.cluster, live.cluster._system)).startswith(refused)
         with pytest.raises(NodeError, match=refused):
             await n1.shift_clock(60.0)
-        assert str(n1.slowness_unavailable()).startswith("its image has no shell")
+        assert n1.slowness_unavailable() == static
         assert str(n1.second_unavailable()).startswith("its image has no shell")
         assert str(await n1.memory_unavailable()).startswith("its image has no shell")
         with pytest.raises(NodeError, match="n1 cannot run out of memory: its image has no shell"):
             await n1.exhaust_memory()
 
     live.run(body())
+
+
+def test_a_dynamic_program_of_such_an_image_has_a_wrong_clock_and_a_slow_disk(
+    engine_needed: None, tmp_path: Path
+) -> None:
+    async def body(image: str) -> None:
+        run, system = run_of_its_own("test-bare-dynamic"), BareRegisters(image)
+        cluster = DockerCluster(
+            system, {"server": 2}, run_id=run, seed=1, state_dir=tmp_path, own_clocks=True, slow_disks=True
+        )
+        try:
+            await cluster.start()
+            node, other = cluster.nodes
+            assert node.slowness_unavailable() is None
+            await asyncio.gather(restarted(node, system), restarted(other, system))
+            await node.shift_clock(3600.0)
+            assert await node.clock_shift() == pytest.approx(3600.0)
+            await node.shift_clock(0.0)
+            assert await node.clock_shift() == 0.0
+            await node.slow_disk(0.3)
+            await ask(node, 7)
+            assert (await node.read_disk_delays()).fsyncs == 1
+            await node.slow_disk(0.0)
+            assert "LD_PRELOAD" not in (await node.run_in_image(["registers", "ask", str(PORT)])).errors
+        finally:
+            await cluster.close()
+
+    with built_image(tmp_path / "image", f"dynamic-registers:{os.getpid()}", dynamic=True) as image:
+        asyncio.run(body(image))
 
 
 @pytest.mark.parametrize(

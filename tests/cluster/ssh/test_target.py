@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import struct
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import data_folders, process, target
@@ -254,3 +257,56 @@ def test_files_and_folders_are_made_for_their_user(tmp_path: Path) -> None:
     assert [path.exists() for path in (tmp_path / "other" / "file", tmp_path / "other", tmp_path / "third")] == [
         False, True, True,
     ]  # fmt: skip
+
+
+def find_loader_here(program: str) -> dict[str, str]:
+    argv = ["sh", "-c", target.command("find_loader", "/", str(os.getpid()), program)]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@as_root
+def test_the_loader_of_a_program_is_the_one_that_lists_what_it_loads(tmp_path: Path) -> None:
+    found = find_loader_here("sh")
+    assert found["program"].endswith("/sh")
+    listed = subprocess.run([found["loader"], "--list", found["program"]], check=True, capture_output=True, text=True)
+    assert "libc" in listed.stdout
+    script = tmp_path / "script"
+    for first, program in (("#!/bin/sh -e", "/bin/sh"), ("#!/usr/bin/env sh", "sh")):
+        script.write_text(f"{first}\n")
+        assert find_loader_here(str(script)) == find_loader_here(program)
+    script.write_text("#!/no/such/program\n")
+    with pytest.raises(RuntimeError, match="/no/such/program: no such file in the image"):
+        find_loader_here(str(script))
+    script.write_text(f"#!{script}\n")
+    assert find_loader_here(str(script))["loader"] == "", "a circle of scripts ends"
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"\1\1", b"\2\1", b"\1\2", b"\2\2", b"\0\0"]))
+def test_a_damaged_program_has_no_loader_or_some_text(rest: bytes, kind: bytes) -> None:
+    assert isinstance(target.parse_loader(b"\x7fELF" + kind + rest), str)
+    assert target.parse_loader(rest) == ""
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_loader_is_that_of_the_header_of_its_type(wide: bool) -> None:
+    """Both classes of elf(5), with two program headers of which the second names the loader."""
+    word, size, count = "Q" if wide else "I", 56 if wide else 32, 2
+    header = bytearray(64)
+    header[:6] = b"\x7fELF" + (b"\2" if wide else b"\1") + b"\1"
+    struct.pack_into(f"<{word}", header, 32 if wide else 28, 64)
+    struct.pack_into("<HH", header, 54 if wide else 42, size, count)
+    entries = bytearray(size * count)
+    struct.pack_into("<I", entries, 0, 1)
+    struct.pack_into("<I", entries, size, target.PT_INTERP)
+    struct.pack_into(f"<{word}", entries, size + (8 if wide else 4), 64 + size * count)
+    assert target.parse_loader(bytes(header + entries) + b"/lib/ld.so\0rest") == "/lib/ld.so"
+    assert target.parse_loader(bytes(header + entries[:size])) == "", "the file ends too early"
+
+
+def test_without_a_container_of_its_own_nothing_runs_in_the_image() -> None:
+    with pytest.raises(NodeError, match="runs in no container of its own"):
+        asyncio.run(make_node(Machine()).run_in_image(["true"]))
