@@ -6,7 +6,8 @@ No other package imports this one. ``assay --help`` loads all modules, so none i
 - ``main``: puts the verbs together; each has ``add(commands)``, which registers its parser and its ``run``
 - verbs: ``check``, ``watch``, ``report``, ``replay``, ``shrink``, ``up``, ``heal``, ``doctor``, ``gc``, ``defects``,
   ``generate``, ``nightly``, ``nights``, ``summary``, ``index``, ``serve``, ``carry``, ``image``, ``search``,
-  ``sensitivity``, ``verify``
+  ``sensitivity``, ``verify``, ``init``
+- ``known_images``: the images that ``assay init`` recognises
 - ``check_many``: ``assay check`` for several runs
 - ``time_estimate``: the progress line of long work
 - ``serve_cluster``: keeps the cluster of ``assay up`` alive

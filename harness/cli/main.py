@@ -23,6 +23,7 @@ from assay.harness.cli import (
     heal,
     image,
     index,
+    init,
     nightly,
     nights,
     replay,
@@ -41,8 +42,8 @@ from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import handle_stop_signals
 
 VERBS: Final = (
-    check, verify, watch, report, sensitivity, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights,
-    summary, index, serve, carry, image, search,
+    init, check, verify, watch, report, sensitivity, replay, shrink, up, heal, doctor, gc, defects, generate, nightly,
+    nights, summary, index, serve, carry, image, search,
 )  # fmt: skip
 """The verbs, in the order of ``assay --help``."""
 
@@ -50,6 +51,7 @@ DESCRIPTION: Final = """\
 A correctness tester for distributed systems. pytest makes runs; this command works with them afterwards.
 
   pytest workloads/ --nemesis=partition      run a test under a fault (pytest --help, group assay)
+  assay init docker-compose.yml              write a test of the services of a Compose file
   assay check store/latest                   judge the last run again
   assay check history.edn --model=register   judge a history from elsewhere (Jepsen's; assay check --help)
   assay watch                                judge the newest run while it goes on

@@ -9,6 +9,8 @@ import pytest
 
 from assay.harness.core.operation import Operation, Outcome
 from assay.workloads import test_etcd as etcd
+from assay.workloads.systems import etcd_registers
+from assay.workloads.systems.etcd_gateway import encode_text
 
 Asked = list[tuple[str, dict[str, Any]]]
 
@@ -23,19 +25,19 @@ def client(monkeypatch: pytest.MonkeyPatch, answer: Any, **options: Any) -> tupl
             raise answer
         return answer
 
-    monkeypatch.setattr(etcd, "ask", ask)
+    monkeypatch.setattr(etcd_registers, "ask", ask)
     made = etcd.EtcdRegisters()
     made.open(SimpleNamespace(address="n1:2379", options=options), None)  # type: ignore[arg-type]
     return made, asked
 
 
 def test_a_read_is_of_what_is_stored_and_linearizable_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, asked = client(monkeypatch, {"kvs": [{"value": etcd.encode_text(7)}]})
+    made, asked = client(monkeypatch, {"kvs": [{"value": encode_text(7)}]})
     assert made.invoke(Operation("read", "r0")).result == 7
-    assert asked[-1] == ("kv/range", {"key": etcd.encode_text("r0")})
+    assert asked[-1] == ("kv/range", {"key": encode_text("r0")})
     made, asked = client(monkeypatch, {}, **{etcd.STALE.name: True})
     assert made.invoke(Operation("read", "r0")).result is None
-    assert asked[-1] == ("kv/range", {"key": etcd.encode_text("r0"), "serializable": True})
+    assert asked[-1] == ("kv/range", {"key": encode_text("r0"), "serializable": True})
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -45,8 +47,8 @@ def test_a_cas_says_whether_it_was_done(monkeypatch: pytest.MonkeyPatch, done: b
     assert (completion.outcome, completion.result) == (Outcome.OK, done)
     what, request = asked[-1]
     assert what == "kv/txn"
-    assert request["compare"] == [{"key": etcd.encode_text("r0"), "target": "VALUE", "value": etcd.encode_text(1)}]
-    assert request["success"] == [{"requestPut": {"key": etcd.encode_text("r0"), "value": etcd.encode_text(2)}}]
+    assert request["compare"] == [{"key": encode_text("r0"), "target": "VALUE", "value": encode_text(1)}]
+    assert request["success"] == [{"requestPut": {"key": encode_text("r0"), "value": encode_text(2)}}]
 
 
 @pytest.mark.parametrize(("f", "outcome"), [("read", Outcome.FAIL), ("write", Outcome.INFO), ("cas", Outcome.INFO)])

@@ -2,7 +2,7 @@
 
 A deployment is a subclass of ``assay.System``, whose methods ``assay.cluster.system`` documents.
 
-- ``etcd`` with ``etcd_gateway`` (its JSON API) and ``etcd_lock_client``
+- ``etcd`` with ``etcd_gateway`` (its JSON API), ``etcd_registers`` and ``etcd_lock_client``
 - ``redis`` and ``redis_cluster``, with the protocol in ``resp``
 - ``postgresql``, ``patroni`` with ``postgresql_primary``, ``mariadb``, ``galera``; ``sql`` has the client
 - ``nats``, ``rabbitmq``
