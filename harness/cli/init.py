@@ -34,9 +34,9 @@ DEFAULT_FILES: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "d
 """Names of a Compose file, in the order in which Compose looks for them."""
 HTTP_PORT: Final = 8080
 """The port of a service that names none."""
-STALLING: Final = ("kill", "stop", "freeze", "restart", "partition", "power-loss", "disk-full")
+STALLING: Final[Sequence[str]] = ("kill", "stop", "freeze", "restart", "partition", "power-loss", "disk-full")
 """Faults that stall a system with one node."""
-STALLING_ALL: Final = ("outage", "outage-power-loss")
+STALLING_ALL: Final[Sequence[str]] = ("outage", "outage-power-loss")
 """Faults that stall a system with several nodes."""
 WIDTH: Final = 88
 """Maximum length of a line of a test if it can be broken: the default of common formatters."""
@@ -272,11 +272,9 @@ def _format_system(subject: Subject, file: Path, output: Path, port: int | None)
 
 def _format_stalling(subject: Subject) -> list[str]:
     """Returns the faults under which the role need not answer."""
-    if subject.node_count > 1:
-        comment, faults = "No request need succeed while one of these faults strikes all nodes.", STALLING_ALL
-    else:
-        comment, faults = "There is one node. No request need succeed while one of these faults strikes it.", STALLING
-    return [*_comment(comment), "MAY_STALL = [", *(f"    {_quote(fault)}," for fault in faults), "]"]
+    where, faults = ("all nodes", STALLING_ALL) if subject.node_count > 1 else ("the only node", STALLING)
+    comment = _comment(f"No request need succeed while one of these faults strikes {where}.")
+    return [*comment, "MAY_STALL = [", *(f"    {_quote(fault)}," for fault in faults), "]"]
 
 
 def _format_call(start: str, expression: str) -> list[str]:
