@@ -58,6 +58,14 @@ class Container:
 
 
 @runtime_checkable
+class SupportsUpgrade(Protocol):
+    """A system that names a newer image of a role. Its nodes can be upgraded while the system runs."""
+
+    def upgraded_image(self, role: str) -> str | None:
+        """Returns the name of the image; None if the role is not upgraded."""
+
+
+@runtime_checkable
 class SupportsContainers(Protocol):
     """A system that describes the container of each node."""
 

@@ -63,6 +63,28 @@ class SupportsCommands(Protocol):
         """
 
 
+class ImageChange(NamedTuple):
+    """Ids of the new image of a node, and of the image that its container has now; and the user of its processes."""
+
+    wanted: str
+    found: str
+    user: str | None = None
+
+
+@runtime_checkable
+class SupportsImageChange(Protocol):
+    """A node whose container can get the new image that the system names for its role."""
+
+    def image_change_unavailable(self) -> str | None:
+        """Returns why the image cannot be changed; None if it can."""
+
+    async def change_image(self) -> ImageChange:
+        """Gives the container the new image. It keeps its volumes, names and address.
+
+        Raises ``NodeError`` unless the main process is dead.
+        """
+
+
 @runtime_checkable
 class SupportsImageCommands(Protocol):
     """A node whose image runs unchanged in a container of its own (``cluster/ssh/target.py``)."""

@@ -42,6 +42,7 @@ class Compose(System):
     - ``profiles``: profiles whose services are started, too
     - ``data``: maps roles to the folder of their data, for faults of disks and files. The default is the first volume
     - ``files``: maps roles to patterns of append-only files below that folder, for truncation and corruption
+    - ``upgrade``: maps roles to the image that the fault ``upgrade`` gives their nodes, one after the other
 
     The file is read when the first attribute is used. Then every method raises
     :class:`~assay.cluster.compose.project.ComposeError` if the file cannot be carried out.
@@ -55,11 +56,13 @@ class Compose(System):
         profiles: Sequence[str] = (),
         data: Mapping[str, str] | None = None,
         files: Mapping[str, Sequence[str]] | None = None,
+        upgrade: Mapping[str, str] | None = None,
     ) -> None:
         self._file = Path(file)
         self._ports = dict(roles)
         self._profiles = tuple(profiles)
         self._data = dict(data or {})
+        self._upgrades = dict(upgrade or {})
         self._data_files = {role: tuple(patterns) for role, patterns in (files or {}).items()}
 
     @property
@@ -82,7 +85,13 @@ class Compose(System):
             if name not in self._ports and found is not None and found["role"] in self._ports:
                 role = found["role"]
             members.setdefault(role, []).extend([service] * service.count)
-        for kind, named in (("roles", self._ports), ("data", self._data), ("files", self._data_files)):
+        options: dict[str, Mapping[str, object]] = {
+            "roles": self._ports,
+            "data": self._data,
+            "files": self._data_files,
+            "upgrade": self._upgrades,
+        }
+        for kind, named in options.items():
             if unknown := sorted(set(named) - set(members)):
                 raise ComposeError(
                     f"{self._file} has no service {', '.join(unknown)}, which `{kind}` names; its services are "
@@ -113,6 +122,9 @@ class Compose(System):
         if service.count == 1:
             return service.container
         return replace(service.container, host_name=None)  # replicas need different names
+
+    def upgraded_image(self, role: str) -> str | None:
+        return self._upgrades.get(role)
 
     def argv(self, node: Node) -> Sequence[str]:
         """Returns the service's own command; empty if it is the image's."""

@@ -24,7 +24,7 @@ from docker.types import Mount
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import get_start_command, list_written_paths
-from assay.cluster.containers import Container, SupportsContainers
+from assay.cluster.containers import Container, SupportsContainers, SupportsUpgrade
 from assay.cluster.docker import (
     code_archive,
     disk,
@@ -53,8 +53,9 @@ from assay.cluster.docker.engine import (
     undo_action,
 )
 from assay.cluster.docker.engine_machine import find_engine_machine
+from assay.cluster.docker.layer import ImageError
 from assay.cluster.naming import PlannedNode, plan_nodes
-from assay.cluster.node import Node, NodeError
+from assay.cluster.node import ImageChange, Node, NodeError
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.slow_steps import iterate_noting
@@ -165,8 +166,12 @@ class DockerCluster(SshCluster):
         """Maps each library to the reason why the servers' processes do not load it; None if they load it."""
         self._images: dict[str, software.NodeImage] = {}
         """The image of each node, by its name."""
+        self._upgrades: dict[str, software.NodeImage] = {}
+        """The image to which a node can be upgraded, by the node's name."""
         self._volumes: dict[str, str] = {}
         """Maps names of volumes that nodes share to their names on the engine."""
+        self._archives: dict[str, Sequence[bytes]] = {}
+        """Archives of the compiled libraries, by the node's name."""
         self._unable_to_load: set[str] = set()
         """Names of the nodes that cannot load the compiled libraries."""
         self._prefix = f"assay-{run_id}"
@@ -223,7 +228,7 @@ class DockerCluster(SshCluster):
 
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
-            libraries = preloads.get(item.name, ())
+            libraries = self._archives[item.name] = preloads.get(item.name, [])
             if images[item.name].target is None:
                 archives += libraries
             self._make_container(item, images[item.name].id, net, hosts, archives, journal)
@@ -367,7 +372,12 @@ class DockerCluster(SshCluster):
         if not isinstance(self._system, SupportsContainers):
             by_role = software.ensure_images(self._system, {item.role for item in self._plans}, self._progress)
             return {item.name: by_role[item.role] for item in self._plans}
-        return software.ensure_containers(self._system, self._plans, self._progress)
+        containers = {item.name: self._system.container(item.role, item.index) for item in self._plans}
+        if isinstance(self._system, SupportsUpgrade):
+            newer = {item.name: self._system.upgraded_image(item.role) for item in self._plans}
+            changed = {name: replace(containers[name], image=new, build=None) for name, new in newer.items() if new}
+            self._upgrades = software.ensure_containers(changed, self._progress)
+        return software.ensure_containers(containers, self._progress)
 
     def _make_volumes(self, journal: undo_journal.UndoJournal) -> None:
         described = [found.container for found in self._images.values() if found.container is not None]
@@ -449,7 +459,9 @@ class DockerCluster(SshCluster):
         found: software.NodeImage,
         archives: Sequence[bytes],
         journal: undo_journal.UndoJournal,
+        volumes: Mapping[str, str] | None = None,
     ) -> None:
+        """Starts the target. ``volumes``: see :func:`target_container.start_target`; default: the shared ones."""
         assert found.target is not None, "the caller has looked"
         hold = target_container.compile_hold(found.target, self._progress)
         name, holder = self._name_containers(item)
@@ -458,7 +470,7 @@ class DockerCluster(SshCluster):
         with open_docker() as client:
             described = found.container or Container()
             target_container.start_target(
-                client, holder, found.target, found.user, labels, hold, described, self._volumes, archives
+                client, holder, found.target, found.user, labels, hold, described, volumes or self._volumes, archives
             )
 
     @staticmethod
@@ -511,7 +523,38 @@ class DockerCluster(SshCluster):
         node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
         clock, slowness = self._library_gaps[preload.CLOCK], self._library_gaps[preload.SLOWNESS]
         node.set_missing_preloads(clock=clock, slowness=slowness)
+        if item.name in self._upgrades:
+            node.set_image_change(lambda: self._upgrade(item, journal))
         return node
+
+    def _upgrade(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> ImageChange:
+        """Gives a node's target the image to which it is upgraded. Raises ``NodeError``."""
+        new, (name, _) = self._upgrades[item.name], self._name_containers(item)
+        assert new.target is not None, "its image runs unchanged"
+        noted = {action.name for action in self._list_volumes(journal)}
+
+        def keep(volume: str) -> None:
+            if volume not in noted:
+                journal.append(undo_journal.RemoveVolume(volume))
+
+        def start(volumes: Mapping[str, str]) -> None:
+            assert new.container is not None, "the system describes it"
+            container = replace(new.container, volumes={path: path for path in volumes})
+            self._make_target(item, replace(new, container=container), self._archives[item.name], journal, volumes)
+
+        try:
+            with open_docker() as client:
+                if client.containers.get(name).attrs["Image"] != new.target:
+                    target_container.replace_target(client, name, start, keep)
+                    self._images[item.name] = new
+                return ImageChange(new.target, str(client.containers.get(name).attrs["Image"]), new.user)
+        except (DockerEngineError, ImageError) as error:
+            raise NodeError(f"{item.name}: its image could not be changed: {error}") from error
+
+    @staticmethod
+    def _list_volumes(journal: undo_journal.UndoJournal) -> list[undo_journal.RemoveVolume]:
+        actions = (action for _, action in undo_journal.read_journal(journal.path).actions)
+        return [action for action in actions if isinstance(action, undo_journal.RemoveVolume)]
 
     def _make_program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.containers import Container, SupportsContainers
+from assay.cluster.containers import Container
 from assay.cluster.docker import (
     image,
     image_contents,
@@ -24,7 +24,6 @@ from assay.cluster.docker import (
 )
 from assay.cluster.docker.image_contents import ImagePython, NoShellError
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
-from assay.cluster.naming import PlannedNode
 from assay.cluster.sidecars import USER
 from assay.cluster.system import (
     CLIENT_ROLE,
@@ -133,18 +132,12 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     return found
 
 
-def ensure_containers(
-    system: SupportsContainers, nodes: Sequence[PlannedNode], progress: Progress
-) -> dict[str, NodeImage]:
-    """Returns the image of each node of a system that describes its containers, by the node's name.
-
-    Raises :class:`DeploymentError`, and ``ImageError`` that names the node.
-    """
+def ensure_containers(containers: Mapping[str, Container], progress: Progress) -> dict[str, NodeImage]:
+    """Returns the image of each container, by the name of its node. Raises ``ImageError`` that names the node."""
     base = image.ensure_node_image(progress)
     owns: dict[str, user_images.UserImage] = {}
     found = {}
-    for node in nodes:
-        container = system.container(node.role, node.index)
+    for node, container in containers.items():
         try:
             wanted = str(container.build or container.image)
             if wanted not in owns:
@@ -154,9 +147,9 @@ def ensure_containers(
                     else:
                         owns[wanted] = user_images.find_or_pull(container.image or "", progress)
                 target_container.compile_hold(owns[wanted].id, progress)  # later runs need no network
-            found[node.name] = _describe_container(base, owns[wanted], container)
+            found[node] = _describe_container(base, owns[wanted], container)
         except ImageError as error:
-            raise ImageError(f"no image for {node.name}: {error}") from error
+            raise ImageError(f"no image for {node}: {error}") from error
     return found
 
 

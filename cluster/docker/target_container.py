@@ -14,9 +14,11 @@ namespace and control group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import docker
+from docker.errors import NotFound
 from docker.types import Mount
 
 from assay.cluster.containers import Container
@@ -91,6 +93,33 @@ def start_target(
     for data in (*archives, code_archive.archive_files({HOLD_PATH: (0o755, hold)})):
         client.api.put_archive(container["Id"], "/", data)
     client.api.start(container["Id"])
+
+
+def replace_target(
+    client: docker.DockerClient, name: str, start: Callable[[Mapping[str, str]], None], keep: Callable[[str], None]
+) -> None:
+    """Replaces a target by a new one that has its volumes. If that fails, the old target runs again.
+
+    - ``name``: of the target
+    - ``start``: starts the new target. Its argument maps the folders of the volumes to their names
+    - ``keep``: notes a volume in the journal, because it no longer goes with its container
+    """
+    old = client.containers.get(name)
+    volumes = {mount["Destination"]: mount["Name"] for mount in old.attrs["Mounts"] if mount["Type"] == "volume"}
+    for volume in volumes.values():
+        keep(volume)
+    former = f"{name}-former"
+    old.kill()
+    old.rename(former)
+    try:
+        start(volumes)
+    except BaseException:
+        with suppress(NotFound):
+            client.containers.get(name).remove(force=True)
+        old.rename(name)
+        old.start()
+        raise
+    old.remove(force=True)
 
 
 def find_shared_volumes(containers: Iterable[Container]) -> list[str]:

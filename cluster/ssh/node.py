@@ -17,7 +17,17 @@ from pathlib import Path
 from signal import Signals
 from typing import Protocol, TypeVar
 
-from assay.cluster.node import CommandResult, DiskRoom, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
+from assay.cluster.node import (
+    CommandResult,
+    DiskRoom,
+    Exhaustion,
+    Flow,
+    ImageChange,
+    Node,
+    NodeError,
+    ProcessState,
+    Traffic,
+)
 from assay.cluster.second_copy import SECOND_COPY
 from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, process, target
 from assay.cluster.ssh.connection import SshConnection
@@ -127,6 +137,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._streams: set[LineStream] = set()
         self.unfinished_event = ""
         """The text after the last line feed of the event log, once its lines are no longer followed."""
+        self._image_change: Callable[[], ImageChange] | None = None
         self._target: Target | None = None
         """The container with the system's files, if its image has no shell; None if the files are the machine's."""
         self.changes: list[str] = []
@@ -219,6 +230,22 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         command = target.command("execute", found.root, str(found.pid), str(found.uid), str(found.gid))
         start = json.dumps({"argv": list(argv), "environment": dict(environment or {})}).encode()
         return await self._in_thread(lambda: self._connection.run_to_completion(command, stdin=start, timeout=timeout))
+
+    def set_image_change(self, change: Callable[[], ImageChange]) -> None:
+        """Sets the function that gives the target the new image. It may block, and raise :class:`NodeError`."""
+        self._image_change = change
+
+    def image_change_unavailable(self) -> str | None:
+        return None if self._image_change is not None else "the system names no new image for its role"
+
+    async def change_image(self) -> ImageChange:
+        if self._image_change is None or self._target is None:
+            raise NodeError(f"{self.name}: {self.image_change_unavailable()}")
+        await self._require_dead("its image")
+        self._require_reachable()
+        changed = await self._in_thread(self._image_change)
+        await self.find_target(changed.user)
+        return changed
 
     async def explain_unloadable(self, program: str, libraries: Sequence[str]) -> str | None:
         """Returns why a program of the target does not load these libraries; None if it loads them.

@@ -14,6 +14,7 @@ Processes and machines:
 - ``kill``: SIGKILL, lack of memory, power loss
 - ``stop``: SIGSTOP, or the whole machine frozen
 - ``restart``: a clean end with a new start, also of a leader that hands its leadership over first
+- ``upgrade``: a restart with a new image
 - ``hold``: a process stops itself at an event
 - ``start_twice``: a second copy of a process
 - ``cascading_failover``: one leader after the other

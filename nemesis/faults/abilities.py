@@ -15,6 +15,7 @@ from assay.cluster.node import (
     SupportsDiskErrors,
     SupportsDiskFull,
     SupportsFreezing,
+    SupportsImageChange,
     SupportsMemoryLimit,
     SupportsPacketShaping,
     SupportsPowerLoss,
@@ -84,6 +85,11 @@ PACKET_SHAPING: Final = Ability(
     SupportsPacketShaping,
     f"the packets of a {{kind}} node cannot be delayed{SIM_REMEDY}",
     "the packets of {node} cannot be queued",
+)
+IMAGE_CHANGE: Final = Ability(
+    SupportsImageChange,
+    "a {kind} node has no image that could be changed: use --cluster=docker and a Compose file",
+    "the image of {node} cannot be changed",
 )
 SECOND_COPY: Final = Ability(
     SupportsSecondCopy,

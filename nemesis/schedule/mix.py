@@ -39,6 +39,7 @@ from assay.nemesis.faults.move import MoveReplicas
 from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
 from assay.nemesis.faults.slow_disk import SlowDisk
 from assay.nemesis.faults.start_twice import StartTwice
+from assay.nemesis.faults.upgrade import Upgrade
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, PartitionShape, ScheduleError
 from assay.nemesis.schedule.target import ONE, Target, TargetKind, named_target
@@ -196,15 +197,14 @@ def get_weight(name: str) -> float:
 
 
 def list_mixable(catalogue: FaultCatalogue) -> tuple[str, ...]:
-    """Returns the faults that the mix draws from: all except ``restart-rolling`` and ``start-twice``.
+    """Returns the faults that the mix draws from: all except ``restart-rolling``, ``start-twice`` and ``upgrade``.
 
     ``restart-rolling`` would add nothing, because other faults of the mix have the same effects. A second start is an
     operator's error, and may destroy all data of a system without a lock. So ``start-twice`` only runs if it is
-    requested by name.
+    requested by name. An upgrade is for good, and few systems name a new image.
     """
-    return tuple(
-        sorted({*WEIGHTS, *OUTAGES, *catalogue.in_nemesis_all} & set(catalogue) - {"restart-rolling", StartTwice.name})
-    )
+    undrawn = {"restart-rolling", StartTwice.name, Upgrade.name}
+    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.in_nemesis_all} & set(catalogue) - undrawn))
 
 
 def _draw_kinds(rng: random.Random, faults: Sequence[str], catalogue: FaultCatalogue, census: Census) -> list[str]:

@@ -18,6 +18,7 @@ from assay.cluster.node import (
     DiskRoom,
     Exhaustion,
     Flow,
+    ImageChange,
     Node,
     NodeError,
     ProcessState,
@@ -92,6 +93,7 @@ class FakeNode:
         self.came_of = DiskErrorEffects()
         self.unslowed: str | None = None
         self.unlimited: str | None = None
+        self.no_image: str | None = None
         self.traffic: tuple[Traffic, list[str] | None] | None = None
         self.filled = False
         self.unshaped: str | None = None
@@ -192,6 +194,12 @@ class FakeNode:
 
     async def freezing_unavailable(self) -> str | None:
         return None
+
+    def image_change_unavailable(self) -> str | None:
+        return self.no_image
+
+    async def change_image(self) -> ImageChange:
+        return ImageChange("new", "new" if self._called("change_image") else "old")
 
     async def memory_unavailable(self) -> str | None:
         return self.unlimited

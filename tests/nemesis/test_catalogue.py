@@ -35,7 +35,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "partition-follower-from-leader", "partition-links", "power-loss", "power-loss-in-fsync",
         "power-loss-in-write", "restart",
         "restart-rolling", "slow-disk", "slow-fsync", "slow-network", "start-twice", "stop",
-        "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
+        "stop-consumer", "truncate-tail", "upgrade", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
         "outage", "outage-power-loss", "rollback", "wipe",
     }  # fmt: skip
 
@@ -135,6 +135,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "stop",
             "stop-consumer",
             "truncate-tail",
+            "upgrade",
             "wipe",
             "zookeeper-expire",
             "zookeeper-kill",
@@ -161,8 +162,8 @@ def test_what_a_system_cannot_have_is_reported_with_the_reason() -> None:
     assert reasons["stop-consumer"] == "needs a node of role client, which plain lacks"
     broker = {name: explain_unsuitable(fault, Broker()) for name, fault in FAULTS.items()}
     assert {name for name, reason in broker.items() if reason is not None} == {
-        name for name in FAULTS if "consumer" in name
-    }, "its clients live in the harness unless an experiment says otherwise"
+        name for name in FAULTS if "consumer" in name or name == "upgrade"
+    }, "it names no new image, and its clients live in the harness unless an experiment says otherwise"
     assert "SupportsMove" in (reasons["move-replicas"] or "")
     assert explain_unsuitable(FAULTS["move-replicas"], Broker(partitions=0)) is not None
 

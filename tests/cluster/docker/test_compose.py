@@ -17,8 +17,9 @@ from assay import REGISTER_ANOMALIES, Compose, Generator, Settings, experiment, 
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.compose import project
 from assay.cluster.compose.project import ComposeError
-from assay.cluster.docker import DockerCluster, layer
-from assay.cluster.docker.engine import list_owned, open_docker
+from assay.cluster.docker import DockerCluster, layer, target_container
+from assay.cluster.docker.engine import DockerEngineError, list_owned, open_docker
+from assay.cluster.node import NodeError
 from assay.cluster.system import DeploymentError
 from assay.harness.run.settings import DOCKER
 from assay.workloads.generic.registers import unique_values
@@ -30,6 +31,7 @@ from helpers.live_cluster import Live, run_of_its_own, started
 pytestmark = pytest.mark.docker
 
 FOLDER = "/run/registers"
+NEWER = f"newer-registers:{os.getpid()}"
 TEXT = f"""\
 version: "3.8"
 x-server: &server
@@ -81,11 +83,17 @@ def file(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         (folder / "conf/settings").write_text("nothing\n")
         (folder / ".env").write_text(f"IMAGE={image}\nMORE=of the file\nPUBLISHED=0\n")
         (folder / "docker-compose.yml").write_text(TEXT)
-        yield folder / "docker-compose.yml"
+        (folder / "newer").mkdir()
+        (folder / "newer/Dockerfile").write_text(f"FROM {image}\nENV NEWER=yes\n")
+        layer.run_command(["docker", "build", "-q", "-t", NEWER, str(folder / "newer")], timeout=60)
+        try:
+            yield folder / "docker-compose.yml"
+        finally:
+            layer.run_command(["docker", "image", "rm", "-f", NEWER], check=False)
 
 
 def make_system(file: Path) -> Compose:
-    return Compose(file, roles={"server": PORT}, files={"server": ["log"]})
+    return Compose(file, roles={"server": PORT}, files={"server": ["log"]}, upgrade={"server": NEWER})
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +157,40 @@ def test_a_volume_of_two_services_is_one_and_every_other_is_its_containers_own(l
         assert client.volumes.get(f"assay-{run_id}-shared").attrs["Labels"]["assay.run"] == run_id
 
 
+def test_an_upgraded_node_has_the_new_image_and_its_old_volumes(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        system, (_, node, _) = live.cluster._system, live.cluster.nodes
+        await start_all(live.cluster.nodes, system)
+        with closing(RegisterClient([f"{node.address}:{PORT}"])) as user:
+            written = await asyncio.to_thread(user.write, "r0", 9)
+        with pytest.raises(NodeError, match="cannot change its image while the main process is alive"):
+            await node.change_image()
+        await node.kill()
+        with monkeypatch.context() as patch:
+            patch.setattr(target_container, "start_target", fail)
+            with pytest.raises(NodeError, match="server2: its image could not be changed: refused by a test"):
+                await node.change_image()
+        await node.find_target(None)
+        assert await node.find_files(f"{FOLDER}/log"), "the former container runs again"
+        changed = await node.change_image()
+        with open_docker() as client:
+            assert changed.wanted == changed.found == client.images.get(NEWER).id
+        assert await node.change_image() == changed, "it has the image already"
+        await node.start()
+        await start_all(live.cluster.nodes, system)
+        pid = str((await node.process()).incarnation).partition(".")[0]
+        assert "NEWER=yes" in (await node.shell(f"tr '\\0' '\\n' < /proc/{pid}/environ")).splitlines()
+        with closing(RegisterClient([f"{node.address}:{PORT}"])) as user:
+            assert await asyncio.to_thread(user.read, "r0") == {"value": 9, "version": written["version"]}
+        assert (await node.read_file("/shared/note")).decode() == "here\n", "also the volume that it shares"
+
+    live.run(body())
+
+
+def fail(*_: Any) -> None:
+    raise DockerEngineError("refused by a test")
+
+
 def test_a_service_without_a_volume_has_no_data(file: Path, tmp_path: Path) -> None:
     (tmp_path / "compose.yml").write_text("services: {app: {image: app}}\n")
     system = Compose(tmp_path / "compose.yml", roles={"app": 80})
@@ -193,10 +235,10 @@ def test_faults_strike_the_run_and_not_the_stack_of_the_same_file_that_runs_besi
         with closing(RegisterClient([f"{settings['IPAddress']}:{PORT}"])) as user:
             written = user.write("r0", 5)
             before = list_containers(name)
-            steps = [make_step(0.5, "kill"), make_step(1.7, "partition", shape="one"), make_step(3.0, "freeze")]
+            steps = [make_step(0.5, "kill"), make_step(1.7, "partition", shape="one")]
             schedule = tmp_path / "schedule.json"
             schedule.write_text(json.dumps({"type": "schedule", "seed": 0, "steps": steps}))
-            given = Settings(seed=3, cluster=DOCKER, time_limit=4.5, rate=100.0, store=tmp_path, replay=schedule)
+            given = Settings(seed=3, cluster=DOCKER, time_limit=3.0, rate=100.0, store=tmp_path, replay=schedule)
             judgement = played(make_experiment(make_system(file)), given).judgement
             assert judgement is not None
             assert judgement.verdict is Verdict.PASS, (judgement.unknown, judgement.findings)
