@@ -69,5 +69,13 @@ class SupportsUpgrade(Protocol):
 class SupportsContainers(Protocol):
     """A system that describes the container of each node."""
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def roles(self) -> Sequence[str]: ...
+    @property
+    def node_counts(self) -> Mapping[str, int]:
+        """Number of nodes of each role."""
+
     def container(self, role: str, index: int) -> Container:
         """Returns the container of the node with this index, from 1, within the role."""

@@ -369,15 +369,26 @@ class DockerCluster(SshCluster):
 
     def _find_images(self) -> dict[str, software.NodeImage]:
         """Returns the image of each node, by its name."""
-        if not isinstance(self._system, SupportsContainers):
-            by_role = software.ensure_images(self._system, {item.role for item in self._plans}, self._progress)
+        system, servers = self._system, [item for item in self._plans if self._is_server(item)]
+        if not isinstance(system, SupportsContainers):
+            by_role = software.ensure_images(system, {item.role for item in self._plans}, self._progress)
             return {item.name: by_role[item.role] for item in self._plans}
-        containers = {item.name: self._system.container(item.role, item.index) for item in self._plans}
-        if isinstance(self._system, SupportsUpgrade):
-            newer = {item.name: self._system.upgraded_image(item.role) for item in self._plans}
-            changed = {name: replace(containers[name], image=new, build=None) for name, new in newer.items() if new}
-            self._upgrades = software.ensure_containers(changed, self._progress)
-        return software.ensure_containers(containers, self._progress)
+        others = [item for item in self._plans if item not in servers]
+        by_role = software.ensure_images(system, {item.role for item in others}, self._progress)
+        if isinstance(system, SupportsUpgrade):
+            newer = {item: system.upgraded_image(item.role) for item in servers}
+            self._upgrades = software.ensure_containers(
+                system.name,
+                {
+                    item: replace(system.container(item.role, item.index), image=image, build=None)
+                    for item, image in newer.items()
+                    if image
+                },
+                self._progress,
+            )
+        containers = {item: system.container(item.role, item.index) for item in servers}
+        found = software.ensure_containers(system.name, containers, self._progress)
+        return found | {item.name: by_role[item.role] for item in others}
 
     def _make_volumes(self, journal: undo_journal.UndoJournal) -> None:
         described = [found.container for found in self._images.values() if found.container is not None]

@@ -24,6 +24,7 @@ from assay.cluster.docker import (
 )
 from assay.cluster.docker.image_contents import ImagePython, NoShellError
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
+from assay.cluster.naming import PlannedNode
 from assay.cluster.sidecars import USER
 from assay.cluster.system import (
     CLIENT_ROLE,
@@ -132,11 +133,18 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     return found
 
 
-def ensure_containers(containers: Mapping[str, Container], progress: Progress) -> dict[str, NodeImage]:
-    """Returns the image of each container, by the name of its node. Raises ``ImageError`` that names the node."""
+def ensure_containers(
+    system: str, containers: Mapping[PlannedNode, Container], progress: Progress
+) -> dict[str, NodeImage]:
+    """Returns the image of each container, by the name of its node. Raises ``ImageError`` that names the node.
+
+    ``system``: name of the system, for the notes on used images
+    """
+    if not containers:
+        return {}
     base = image.ensure_node_image(progress)
     owns: dict[str, user_images.UserImage] = {}
-    found = {}
+    found, used = {}, dict[str, set[str]]()
     for node, container in containers.items():
         try:
             wanted = str(container.build or container.image)
@@ -147,9 +155,12 @@ def ensure_containers(containers: Mapping[str, Container], progress: Progress) -
                     else:
                         owns[wanted] = user_images.find_or_pull(container.image or "", progress)
                 target_container.compile_hold(owns[wanted].id, progress)  # later runs need no network
-            found[node] = _describe_container(base, owns[wanted], container)
+            found[node.name] = _describe_container(base, owns[wanted], container)
+            used.setdefault(node.role, {base}).add(owns[wanted].id)
         except ImageError as error:
-            raise ImageError(f"no image for {node}: {error}") from error
+            raise ImageError(f"no image for {node.name}: {error}") from error
+    if problem := image_usage.note_usage(system, used):
+        progress(problem)
     return found
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import get_start_command, list_written_paths
+from assay.cluster.containers import SupportsContainers
 from assay.cluster.docker import code_archive, software
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer
@@ -37,7 +38,15 @@ from assay.cluster.ssh.data_folders import SUFFIX as COPY_SUFFIX
 from assay.cluster.ssh.node import NO_FREEZER, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.ssh.ssh_address import SshAddress
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsHold, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_PORT,
+    ZOOKEEPER_ROLE,
+    DeploymentError,
+    SupportsDataFolder,
+    SupportsHold,
+    System,
+)
 
 HOME = f"/{code_archive.ROOT}"
 CONNECT_SECONDS = 15.0
@@ -81,8 +90,10 @@ class HostCluster(SshCluster):
     async def _set_up(self) -> None:
         """Connects to the hosts and prepares them.
 
-        Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`.
+        Raises :class:`~assay.cluster.hosts.inventory.InventoryError`, :class:`NodeError` or :class:`DeploymentError`.
         """
+        if isinstance(self._system, SupportsContainers):
+            raise DeploymentError(f"{self._system.name} consists of containers: test it with --cluster=docker")
         main = find_main_role(self._system.roles)
         chosen = inventory.choose_by_role(inventory.read_inventory(self._hosts), main, self._counts, self._hosts)
         plans = plan_nodes(self._system.roles, self._counts)

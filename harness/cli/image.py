@@ -26,7 +26,9 @@ def add(commands: Any) -> None:
 
 
 def build_images(arguments: argparse.Namespace) -> ExitCode:
+    from assay.cluster.containers import SupportsContainers
     from assay.cluster.docker import image, software
+    from assay.cluster.naming import plan_nodes
     from assay.harness.run.systems import find_system
 
     def progress(line: str) -> None:
@@ -37,7 +39,14 @@ def build_images(arguments: argparse.Namespace) -> ExitCode:
             raise InputError("--client needs the client's system, too: --system=MODULE:SYSTEM")
         print(image.ensure_node_image(progress))
         return ExitCode.PASS
-    system = _add_client_nodes(find_system(arguments.system), arguments.client)
+    found = find_system(arguments.system)
+    if isinstance(found, SupportsContainers):
+        plans = plan_nodes(found.roles, found.node_counts, numbered_main=False)
+        containers = {item: found.container(item.role, item.index) for item in plans}
+        for node, node_image in software.ensure_containers(found.name, containers, progress).items():
+            print(node, node_image.target)
+        return ExitCode.PASS
+    system = _add_client_nodes(found, arguments.client)
     for role, node_image in software.ensure_images(system, system.roles, progress).items():
         print(role, node_image.target or node_image.id)
     return ExitCode.PASS

@@ -21,7 +21,7 @@ import pytest
 
 from assay.checkers.judging.contract import Contract
 from assay.cluster.sidecars import SupportsSidecars
-from assay.cluster.system import NodeCounts, SupportsSettings, System
+from assay.cluster.system import DeploymentError, NodeCounts, SupportsSettings, System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator, mix, split_phases
@@ -128,7 +128,10 @@ def experiment(
 
     def decorate(body: Body) -> Callable[..., None]:
         _check_body(body)
-        _check_system_and_client(system, client, needs_effects=full_contract.model is None)
+        try:
+            _check_system_and_client(system, client, needs_effects=full_contract.model is None)
+        except DeploymentError as error:  # the system cannot say what it consists of
+            raise IncompleteError(str(error)) from None
         decorated = Experiment(
             body.__name__, system, client, full_contract, body, client_nodes, tuple(mixes), operation_timeout,
             node_counts=_require_counts(system, node_counts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay import REGISTER_ANOMALIES, Compose, experiment, forbid
 from assay.cluster.compose import project
 from assay.cluster.compose.project import ComposeError, Dependency, Service, parse_project, sort_by_dependency
 from assay.cluster.containers import Container
+from assay.cluster.hosts.cluster import HostCluster
+from assay.cluster.system import DeploymentError
+from assay.harness.run.experiment import IncompleteError
+from assay.workloads.generic.registers import unique_values
+
+from helpers.bare_registers import RegisterClient
 
 FILE = Path("docker-compose.yml")
 NO_COMMAND = "no command of Compose is installed"
@@ -175,3 +183,22 @@ def test_without_a_command_of_compose_the_remedy_is_named(monkeypatch: pytest.Mo
     monkeypatch.setattr(project.shutil, "which", lambda name: None)
     with pytest.raises(ComposeError, match=r"install Docker's Compose plugin .* package docker-compose"):
         project.find_command()
+
+
+def test_a_file_that_cannot_be_carried_out_is_an_error_of_the_test_that_names_it(tmp_path: Path) -> None:
+    system = Compose(tmp_path / "nothing.yml", roles={"store": 7000})
+    decorate = experiment(system=system, client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES))
+    with pytest.raises(IncompleteError, match=r"nothing\.yml is not a file"):
+        decorate(lambda settings: unique_values(["r0"]))
+
+
+def test_it_runs_on_no_machine_that_a_user_names(tmp_path: Path) -> None:
+    class Boxes(Compose):
+        _members = {"store": [parse({})]}  # noqa: RUF012 - replaces what is read from a file
+
+    system = Boxes(tmp_path / "docker-compose.yml", roles={"store": 7000})
+    cluster = HostCluster(
+        system, {"store": 1}, hosts=tmp_path / "hosts.toml", run_id="run", seed=1, state_dir=tmp_path / "state"
+    )
+    with pytest.raises(DeploymentError, match="consists of containers: test it with --cluster=docker"):
+        asyncio.run(cluster.start())
