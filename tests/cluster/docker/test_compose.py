@@ -31,6 +31,8 @@ from helpers.live_cluster import Live, run_of_its_own, started
 pytestmark = pytest.mark.docker
 
 FOLDER = "/run/registers"
+SUBNET = f"198.19.{200 + os.getpid() % 50}.{os.getpid() // 50 % 16 * 16}/28"
+"""Another one in each process, so that tests of two checkouts do not collide."""
 NEWER = f"newer-registers:{os.getpid()}"
 TEXT = f"""\
 version: "3.8"
@@ -59,7 +61,7 @@ services:
     volumes: ["data3:{FOLDER}"]
     depends_on: {{server2: {{condition: service_started}}}}
 volumes: {{data1: {{}}, data2: {{}}, data3: {{}}, shared: {{}}}}
-networks: {{default: {{ipam: {{config: [{{subnet: 198.19.251.0/28}}]}}}}}}
+networks: {{default: {{ipam: {{config: [{{subnet: {SUBNET}}}]}}}}}}
 """
 DOCKERFILE = f"""\
 ARG IMAGE
@@ -211,7 +213,7 @@ def make_experiment(system: Compose) -> Any:
 
 
 def make_step(at: float, fault: str, **parameters: Any) -> dict[str, Any]:
-    return {"at": at, "fault": fault, "target": {"kind": "one"}, "duration": 0.7, "parameters": parameters}
+    return {"at": at, "fault": fault, "target": {"kind": "one"}, "duration": 1.0, "parameters": parameters}
 
 
 def list_containers(name: str) -> dict[str, tuple[str, int]]:
@@ -235,10 +237,10 @@ def test_faults_strike_the_run_and_not_the_stack_of_the_same_file_that_runs_besi
         with closing(RegisterClient([f"{settings['IPAddress']}:{PORT}"])) as user:
             written = user.write("r0", 5)
             before = list_containers(name)
-            steps = [make_step(0.5, "kill"), make_step(1.7, "partition", shape="one")]
+            steps = [make_step(0.5, "kill"), make_step(2.0, "partition", shape="one")]
             schedule = tmp_path / "schedule.json"
             schedule.write_text(json.dumps({"type": "schedule", "seed": 0, "steps": steps}))
-            given = Settings(seed=3, cluster=DOCKER, time_limit=3.0, rate=100.0, store=tmp_path, replay=schedule)
+            given = Settings(seed=3, cluster=DOCKER, time_limit=3.5, rate=100.0, store=tmp_path, replay=schedule)
             judgement = played(make_experiment(make_system(file)), given).judgement
             assert judgement is not None
             assert judgement.verdict is Verdict.PASS, (judgement.unknown, judgement.findings)

@@ -340,11 +340,12 @@ def make_step(at: float, fault: str, duration: float = 0.5, **parameters: Any) -
 
 
 STEPS = [
-    make_step(0.5, "kill"),
-    make_step(1.5, "stop"),
-    make_step(2.5, "partition", shape="one"),
-    make_step(3.5, "packets", way="delay", seconds=0.01),
+    make_step(0.5, "kill", 1),
+    make_step(2.0, "stop", 1),
+    make_step(3.5, "partition", 1, shape="one"),
+    make_step(5.0, "packets", 1, way="delay", seconds=0.01),
 ]
+"""A busy machine injects a fault up to half a second late, and heals it when it was to be healed."""
 DAMAGE = make_step(2, "truncate-tail", 1, region="file")
 
 
@@ -356,7 +357,7 @@ def play(bare: str, folder: Path, steps: list[dict[str, Any]], limit: float) -> 
 
 
 def test_registers_of_an_image_without_a_shell_pass_under_faults_that_took_effect(bare: str, tmp_path: Path) -> None:
-    judgement = play(bare, tmp_path, STEPS, 5.0)
+    judgement = play(bare, tmp_path, STEPS, 6.5)
     assert judgement.verdict is Verdict.PASS, (judgement.unknown, judgement.findings)
 
 
