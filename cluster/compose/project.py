@@ -21,8 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from assay.cluster.containers import Container, ImageBuild
 from assay.cluster.system import DeploymentError
 
@@ -87,6 +85,8 @@ def read_project(file: Path, profiles: Sequence[str] = ()) -> Project:
 
     - ``profiles``: profiles whose services are started, too
     """
+    import yaml  # the clients' container has the services as they were read here, and not this package
+
     if not file.is_file():
         raise ComposeError(f"{file.absolute()} is not a file; next to your module it is Path(__file__).parent / ...")
     files = [file.resolve(), *_find_overrides(file.resolve())]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +205,17 @@ def test_it_runs_on_no_machine_that_a_user_names(tmp_path: Path) -> None:
     )
     with pytest.raises(DeploymentError, match="consists of containers: test it with --cluster=docker"):
         asyncio.run(cluster.start())
+
+
+def test_the_clients_container_needs_neither_the_file_nor_a_reader_of_it(tmp_path: Path) -> None:
+    """A system is sent there as it was read here."""
+    system = Compose(tmp_path / "docker-compose.yml", roles={"store": 7000})
+    system.__dict__["_project"] = parse_project(
+        FILE, {"services": {"store1": {"image": "a"}, "store2": {"image": "b"}}}
+    )
+    script = (
+        "import pickle, sys\nsys.modules['yaml'] = None\n"
+        "system = pickle.loads(sys.stdin.buffer.read())\nprint(system.node_counts, system.port('store'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(system), capture_output=True, check=False)
+    assert done.stdout.decode() == "{'store': 2} 7000\n", done.stderr.decode()
