@@ -89,6 +89,9 @@ class SupportsImageChange(Protocol):
 class SupportsImageCommands(Protocol):
     """A node whose image runs unchanged in a container of its own (``cluster/ssh/target.py``)."""
 
+    health_command: Sequence[str]
+    """Program of the image that exits with code 0 if the node is healthy; empty if there is none."""
+
     async def run_in_image(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, timeout: float = 30.0
     ) -> CommandResult:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from assay.cluster.containers import Container, ImageBuild
+from assay.cluster.containers import Container, ImageBuild, parse_health_command, parse_stop_signal
 from assay.cluster.system import DeploymentError
 
 COMMANDS: Final = (("docker", "compose"), ("docker-compose",))
@@ -45,6 +45,8 @@ UNUSED: Final = frozenset(
 """Settings that describe no container of a run: they are read elsewhere in this module, or the run replaces them."""
 MACHINE_PATHS: Final = ("/var/run/docker.sock", "/run/docker.sock", "/proc", "/sys", "/dev", "/")
 """Paths of the machine itself. A container with them could change the machine, so they are never mounted."""
+COMPLETED: Final = "service_completed_successfully"
+"""Condition of a dependency whose process must have ended with code 0."""
 NO_MOUNT: Final = "a run has containers of its own and changes nothing else"
 
 
@@ -54,7 +56,10 @@ class ComposeError(DeploymentError):
 
 @dataclass(frozen=True)
 class Dependency:
-    """A service that must be in a condition before another one starts. A run waits until each is ready in any case."""
+    """A service that must be in a condition before another one starts.
+
+    A run waits until each service is ready, or has ended if one waits for its end.
+    """
 
     service: str
     condition: str = "service_started"
@@ -62,14 +67,17 @@ class Dependency:
 
 @dataclass(frozen=True)
 class Service:
-    """A service of the file. ``health_command``: see ``healthcheck``; None if there is none. ``count``: of replicas."""
+    """A service of the file.
+
+    - ``count``: number of replicas
+    - ``ends``: whether another service waits until this one has ended (``service_completed_successfully``)
+    """
 
     name: str
     container: Container
     count: int = 1
     depends_on: Sequence[Dependency] = ()
-    health_command: Sequence[str] | None = None
-    stop_signal: str | None = None
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,8 @@ def parse_project(file: Path, found: Any, profiles: Sequence[str] = ()) -> Proje
         if not given.get("profiles") or set(given["profiles"]) & {*profiles}
     }
     services = {name: reader.read_service(name, given) for name, given in active.items()}
+    ending = {needed.service for one in services.values() for needed in one.depends_on if needed.condition == COMPLETED}
+    services = {name: replace(one, ends=name in ending) for name, one in services.items()}
     if not services:
         raise ComposeError(f"{file}: each service belongs to a profile: name the profiles (`profiles=`)")
     return Project(file, {name: services[name] for name in sort_by_dependency(file, services)})
@@ -199,7 +209,12 @@ class _Reader:
         self._found = found
 
     def read_service(self, name: str, given: Mapping[str, Any]) -> Service:
-        container = Container(names=self._read_names(name, given))
+        container = Container(
+            names=self._read_names(name, given),
+            health_command=self._read_health(name, given.get("healthcheck") or {}),
+            stop_signal=self._read_stop_signal(name, given.get("stop_signal")),
+            restarted=given.get("restart") not in (None, False, "no"),
+        )
         for key, value in given.items():
             if key in UNUSED or key.startswith("x-") or value is None or value in ([], {}, False, ""):
                 continue
@@ -214,8 +229,6 @@ class _Reader:
             container,
             int(given.get("scale") or deploy.get("replicas") or 1),
             self._read_dependencies(name, given.get("depends_on") or []),
-            self._read_health(name, given.get("healthcheck") or {}),
-            given.get("stop_signal"),
         )
 
     def _error(self, service: str, setting: str, reason: str) -> ComposeError:
@@ -234,26 +247,25 @@ class _Reader:
 
     def _read_dependencies(self, name: str, given: Any) -> list[Dependency]:
         if isinstance(given, Mapping):
-            found = [Dependency(key, (value or {}).get("condition", "service_started")) for key, value in given.items()]
-        else:
-            found = [Dependency(key) for key in given]
-        for needed in found:
-            if needed.condition == "service_completed_successfully":
-                raise self._error(name, "depends_on", f"it waits until {needed.service} has ended, and no node ends")
-        return found
+            return [Dependency(key, (value or {}).get("condition", "service_started")) for key, value in given.items()]
+        return [Dependency(key) for key in given]
 
     def _read_health(self, name: str, given: Mapping[str, Any]) -> list[str] | None:
-        test = given.get("test")
-        if not test or given.get("disable") or test in ("NONE", ["NONE"]):
-            return None
-        if isinstance(test, str):
-            return ["/bin/sh", "-c", test]
-        kind, *command = map(str, test)
-        if kind == "CMD-SHELL" and len(command) == 1:
-            return ["/bin/sh", "-c", *command]
-        if kind == "CMD" and command:
-            return command
-        raise self._error(name, "healthcheck", f"test {test!r} begins with neither CMD nor CMD-SHELL")
+        test = given.get("test") or []
+        if given.get("disable") or test == "NONE":
+            return []
+        try:
+            return parse_health_command(["CMD-SHELL", test] if isinstance(test, str) else test)
+        except ValueError as error:
+            raise self._error(name, "healthcheck", str(error)) from error
+
+    def _read_stop_signal(self, name: str, given: Any) -> str | None:
+        if given is not None:
+            try:
+                parse_stop_signal(str(given))
+            except ValueError as error:
+                raise self._error(name, "stop_signal", str(error)) from error
+        return None if given is None else str(given)
 
     def read_build(self, name: str, container: Container, given: Any) -> Container:
         settings = {"context": given} if isinstance(given, str) else dict(given)

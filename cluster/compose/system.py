@@ -9,21 +9,21 @@ A test names the services that its clients use, and their ports::
     SHOP = Compose(Path(__file__).parent / "docker-compose.yml", roles={"etcd": 2379})
 
 Images run unchanged, with the entrypoint, command, environment, user, volumes and files that the file says. The run has
-a network and volumes of its own. It publishes no port and follows no restart policy, because that would undo a kill.
+a network and volumes of its own. It publishes no port. It follows a restart policy until a node is ready and not after
+that, because a restart would undo a kill.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from signal import Signals
 from typing import Final
 
 from assay.cluster.compose.project import ComposeError, Project, Service, read_project
-from assay.cluster.containers import Container
+from assay.cluster.containers import Container, Job
 from assay.cluster.node import Cluster, Node, SupportsImageCommands, get_dial
 from assay.cluster.system import DeploymentError, System
 
@@ -43,6 +43,8 @@ class Compose(System):
     - ``data``: maps roles to the folder of their data, for faults of disks and files. The default is the first volume
     - ``files``: maps roles to patterns of append-only files below that folder, for truncation and corruption
     - ``upgrade``: maps roles to the image that the fault ``upgrade`` gives their nodes, one after the other
+    - ``jobs``: services that end, such as a migration. A service is one without being named here if another service
+      waits for its end (``service_completed_successfully``). A job is no node
 
     The file is read when the first attribute is used. Then every method raises
     :class:`~assay.cluster.compose.project.ComposeError` if the file cannot be carried out.
@@ -57,6 +59,7 @@ class Compose(System):
         data: Mapping[str, str] | None = None,
         files: Mapping[str, Sequence[str]] | None = None,
         upgrade: Mapping[str, str] | None = None,
+        jobs: Sequence[str] = (),
     ) -> None:
         self._file = Path(file)
         self._ports = dict(roles)
@@ -64,6 +67,7 @@ class Compose(System):
         self._data = dict(data or {})
         self._upgrades = dict(upgrade or {})
         self._data_files = {role: tuple(patterns) for role, patterns in (files or {}).items()}
+        self._job_names = tuple(jobs)
 
     @property
     def name(self) -> str:
@@ -80,11 +84,14 @@ class Compose(System):
         services = self._project.services
         members: dict[str, list[Service]] = {}
         for name, service in services.items():
+            if self._is_job(service):
+                continue
             found = REPLICA.fullmatch(name)
             role = name
             if name not in self._ports and found is not None and found["role"] in self._ports:
                 role = found["role"]
             members.setdefault(role, []).extend([service] * service.count)
+        self._require_services("jobs", self._job_names, services)
         options: dict[str, Mapping[str, object]] = {
             "roles": self._ports,
             "data": self._data,
@@ -92,12 +99,39 @@ class Compose(System):
             "upgrade": self._upgrades,
         }
         for kind, named in options.items():
-            if unknown := sorted(set(named) - set(members)):
+            if ending := sorted(name for name in named if name in services and self._is_job(services[name])):
                 raise ComposeError(
-                    f"{self._file} has no service {', '.join(unknown)}, which `{kind}` names; its services are "
-                    f"{', '.join(services)}"
+                    f"{self._file}: {', '.join(ending)} ends before the run, because it is a job, so `{kind}` cannot "
+                    "name it"
                 )
+            self._require_services(kind, named, members)
         return members
+
+    def _require_services(self, kind: str, named: Iterable[str], known: Iterable[str]) -> None:
+        """Raises :class:`ComposeError` for names in an argument that the file does not have."""
+        if unknown := sorted(set(named) - set(known)):
+            raise ComposeError(
+                f"{self._file} has no service {', '.join(unknown)}, which `{kind}` names; its services are "
+                f"{', '.join(self._project.services)}"
+            )
+
+    def _is_job(self, service: Service) -> bool:
+        return service.ends or service.name in self._job_names
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """The services that end. Each starts as soon as the roles are ready on which it depends, through others too."""
+        starts = list(self._members)
+        own = {service.name: starts.index(role) for role, services in self._members.items() for service in services}
+        last: dict[str, int] = {}
+        """By service, the place of the last role on which it depends, or to which it belongs; -1 if there is none."""
+        jobs = []
+        for name, service in self._project.services.items():  # each after those on which it depends
+            needed = [last[one.service] for one in service.depends_on if one.service in last]
+            last[name] = max([own.get(name, -1), *needed])
+            if self._is_job(service):
+                jobs.append(Job(name, service.container, starts[last[name]] if last[name] >= 0 else None))
+        return jobs
 
     @property
     def roles(self) -> Sequence[str]:
@@ -134,11 +168,6 @@ class Compose(System):
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
         return {}
 
-    def stop_signal(self, role: str) -> Signals:
-        """Returns the signal of the role's first service. Raises ``KeyError`` for a name that is no signal."""
-        given = self.service(role, 1).stop_signal or "SIGTERM"
-        return Signals(int(given)) if given.isdecimal() else Signals[given]
-
     def data_folder(self, node: Node) -> str:
         """Returns the folder. Raises :class:`DeploymentError` if the service has none."""
         volumes = self.service(node.role, node.index).container.volumes
@@ -158,12 +187,11 @@ class Compose(System):
 
     async def ready(self, node: Node) -> bool:
         """Returns whether the node passes its health check, and accepts connections if clients use it."""
-        service, port = self.service(node.role, node.index), self._ports.get(node.role)
-        if service.health_command is not None and isinstance(node, SupportsImageCommands):
-            done = await node.run_in_image(service.health_command, timeout=HEALTH_SECONDS)
+        if isinstance(node, SupportsImageCommands) and node.health_command:
+            done = await node.run_in_image(node.health_command, timeout=HEALTH_SECONDS)
             if done.status != 0:
                 return False
-        if port is not None:
+        if (port := self._ports.get(node.role)) is not None:
             _, writer = await get_dial(node)(node.address, port)
             writer.close()
         return True

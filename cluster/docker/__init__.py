@@ -11,6 +11,7 @@
 - ``user_images``: a user's own images
 - ``wheels``: wheels of Python packages
 - ``target_container``: runs an image without a shell, beside the node's container
+- ``job_container``: runs a service that ends before the system is ready
 - ``software``: the image of each role
 - ``image_usage``: which systems use which image
 - ``built_images``: lists and removes images

@@ -24,12 +24,20 @@ from docker.types import Mount
 from assay.cluster import journal as undo_journal
 from assay.cluster import zookeeper
 from assay.cluster.checked_methods import get_start_command, list_written_paths
-from assay.cluster.containers import Container, SupportsContainers, SupportsUpgrade
+from assay.cluster.containers import (
+    Container,
+    Job,
+    SupportsContainers,
+    SupportsJobs,
+    SupportsUpgrade,
+    parse_stop_signal,
+)
 from assay.cluster.docker import (
     code_archive,
     disk,
     image,
     image_contents,
+    job_container,
     layer,
     network,
     preload,
@@ -387,8 +395,24 @@ class DockerCluster(SshCluster):
                 self._progress,
             )
         containers = {item: system.container(item.role, item.index) for item in servers}
+        if isinstance(system, SupportsJobs):
+            containers |= {PlannedNode(_name_job(job), job.name, 1, 0): job.container for job in system.jobs}
         found = software.ensure_containers(system.name, containers, self._progress)
         return found | {item.name: by_role[item.role] for item in others}
+
+    async def run_job(self, job: Job) -> None:
+        container = f"{self._prefix}-{job.name}-job"
+        await self._in_thread(self._start_job, job, container)
+        await job_container.wait_until_done(job.name, container)
+
+    def _start_job(self, job: Job, container: str) -> None:
+        assert self._journal is not None, "the network is made before"
+        self._journal.append(undo_journal.RemoveContainer(container))
+        found, addresses = self._images[_name_job(job)], {node.name: node.address for node in self._all_nodes}
+        hosts = [*self._list_names(addresses), *_list_addresses(job.container)]
+        labels = run_labels(self.run_id, self._owner, self._state)
+        with open_docker() as client:
+            job_container.start_job(client, container, found, labels, self.network_name, hosts, self._volumes)
 
     def _make_volumes(self, journal: undo_journal.UndoJournal) -> None:
         described = [found.container for found in self._images.values() if found.container is not None]
@@ -399,16 +423,15 @@ class DockerCluster(SshCluster):
             with open_docker() as client:
                 client.api.create_volume(self._volumes[name], labels=labels)
 
-    def _list_names(self, item: PlannedNode, addresses: Mapping[str, str]) -> list[str]:
-        """Returns the names that a node knows without the network, each with its address."""
+    def _list_names(self, addresses: Mapping[str, str]) -> list[str]:
+        """Returns the names that every node knows without the network, each with its address."""
         names = [f"{name}:{address}" for name, address in addresses.items()]
         for planned in self._plans:
             found = self._images.get(planned.name)
             if found is not None and found.container is not None and planned.name in addresses:
                 others = [name for name in found.container.names if name != planned.name]
                 names += [f"{name}:{addresses[planned.name]}" for name in others]
-        given = self._describe_container(item).addresses
-        return [*names, *(f"{name}:{address}" for name, address in given.items())]
+        return names
 
     def _describe_container(self, node: Node | PlannedNode) -> Container:
         """Returns the container that the system describes; an empty description if it describes none."""
@@ -512,7 +535,8 @@ class DockerCluster(SshCluster):
                 labels=run_labels(self.run_id, self._owner, self._state),
                 host_config=client.api.create_host_config(
                     cap_add=capabilities,
-                    extra_hosts=self._list_names(item, hosts),  # name resolution must not depend on the network
+                    # Name resolution must not depend on the network.
+                    extra_hosts=[*self._list_names(hosts), *_list_addresses(described)],
                     sysctls=dict(described.kernel_settings),
                     mem_limit=memory,
                     memswap_limit=memory,
@@ -531,7 +555,10 @@ class DockerCluster(SshCluster):
         container = self._name_container(item.name)
         undo_log = NodeUndoLog(journal, lambda _, argv: undo_journal.RunInContainer(container, tuple(argv)))
         freezer = DockerFreezer(journal, self._name_containers(item), item.name)
-        node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
+        described = self._describe_container(item)
+        stop_signal = None if described.stop_signal is None else parse_stop_signal(described.stop_signal)
+        node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer, stop_signal)
+        node.health_command = described.health_command or ()
         clock, slowness = self._library_gaps[preload.CLOCK], self._library_gaps[preload.SLOWNESS]
         node.set_missing_preloads(clock=clock, slowness=slowness)
         if item.name in self._upgrades:
@@ -625,7 +652,18 @@ class DockerCluster(SshCluster):
             except DeploymentError as error:
                 node.set_disk_unavailable(str(error))
                 return
+            if (volume := self._find_shared_volume(node, folder)) is not None:
+                node.set_disk_unavailable(
+                    f"{node.name} shares the volume {volume} with another container, and a disk belongs to one node"
+                )
+                return
             await node.give_disk(DockerDisk(self._disk_container, container, name, folder))
+
+    def _find_shared_volume(self, node: Node, folder: str) -> str | None:
+        """Returns the shared volume that has this folder; None if there is none."""
+        volumes = self._describe_container(node).volumes
+        holding = max((path for path in volumes if f"{folder}/".startswith(f"{path}/")), key=len, default="")
+        return volumes[holding] if volumes.get(holding) in self._volumes else None
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
         with open_docker() as client:
@@ -669,6 +707,16 @@ class DockerCluster(SshCluster):
 
     def _name_container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
+
+
+def _name_job(job: Job) -> str:
+    """Returns the name of a job's image among those of the nodes."""
+    return f"the job {job.name}"
+
+
+def _list_addresses(described: Container) -> list[str]:
+    """Returns the additional names that a container knows, each with its address."""
+    return [f"{name}:{address}" for name, address in described.addresses.items()]
 
 
 def _is_reachable(login: Login) -> bool:

@@ -53,13 +53,15 @@ class ImageContents:
 
 @dataclass(frozen=True)
 class Settings:
-    """How an image runs its processes: ENV, WORKDIR, USER, ENTRYPOINT and CMD of its Dockerfile."""
+    """How an image runs its processes: ENV, WORKDIR, USER, ENTRYPOINT, CMD, HEALTHCHECK and STOPSIGNAL."""
 
     environment: dict[str, str]
     folder: str | None
     user: str | None
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    health_check: tuple[str, ...] = ()
+    stop_signal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def read_settings(image: str) -> Settings:
         config.get("User") or None,
         tuple(config.get("Entrypoint") or ()),
         tuple(config.get("Cmd") or ()),
+        tuple((config.get("Healthcheck") or {}).get("Test") or ()),
+        config.get("StopSignal") or None,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.containers import Container
+from assay.cluster.containers import Container, parse_health_command, parse_stop_signal
 from assay.cluster.docker import (
     image,
     image_contents,
@@ -165,7 +165,10 @@ def ensure_containers(
 
 
 def _describe_container(base: str, own: user_images.UserImage, container: Container) -> NodeImage:
-    """Returns the node image, beside which the user's image runs as its container says. Raises ``ImageError``."""
+    """Returns the node image, beside which the user's image runs as its container says.
+
+    The container gets the health check and the stop signal of the image if it has none. Raises ``ImageError``.
+    """
     settings = image_contents.read_settings(own.id)
     entrypoint = settings.entrypoint if container.entrypoint is None else container.entrypoint
     command = container.command
@@ -173,6 +176,13 @@ def _describe_container(base: str, own: user_images.UserImage, container: Contai
         command = settings.command if container.entrypoint is None else ()
     if not (argv := (*entrypoint, *command)):
         raise ImageError(f"{own.display_name} has no command, and its container names none")
+    health = container.health_command
+    try:
+        health = parse_health_command(settings.health_check) if health is None else health
+        stop_signal = parse_stop_signal(container.stop_signal or settings.stop_signal or "SIGTERM")
+    except ValueError as error:
+        raise ImageError(f"{own.display_name}: {error}") from error
+    container = replace(container, health_command=health or (), stop_signal=stop_signal.name)
     return NodeImage(
         base,
         settings.environment,

@@ -85,7 +85,7 @@ def start_target(
             **given.options,
             network_mode=f"container:{holder}",
             pid_mode=f"container:{holder}",
-            mounts=[Mount(path, volumes.get(name), type="volume") for path, name in sorted(given.volumes.items())],
+            mounts=make_mounts(given, volumes),
         ),
     )
     for path, source in sorted(given.copied.items()):
@@ -93,6 +93,11 @@ def start_target(
     for data in (*archives, code_archive.archive_files({HOLD_PATH: (0o755, hold)})):
         client.api.put_archive(container["Id"], "/", data)
     client.api.start(container["Id"])
+
+
+def make_mounts(given: Container, volumes: Mapping[str, str]) -> list[Mount]:
+    """Returns the mounts of a container's volumes. ``volumes``: as in :func:`start_target`."""
+    return [Mount(path, volumes.get(name), type="volume") for path, name in sorted(given.volumes.items())]
 
 
 def replace_target(

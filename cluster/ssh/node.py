@@ -140,6 +140,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._image_change: Callable[[], ImageChange] | None = None
         self._target: Target | None = None
         """The container with the system's files, if its image has no shell; None if the files are the machine's."""
+        self.health_command: Sequence[str] = ()
         self.changes: list[str] = []
         """Commands of the user's code that changed something: for each, a line with time and result."""
 

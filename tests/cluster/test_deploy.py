@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from assay.cluster.containers import Container, Job
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Cluster, Node
 from assay.cluster.sim.cluster import SimCluster
@@ -90,6 +91,67 @@ def test_roles_start_in_order_and_each_waits_for_the_one_before() -> None:
         "start n1", "start n2", "listen n1", "listen n2", "start proxy1", "listen proxy1", "set up",
     ]  # fmt: skip
     assert heard == ["starting zookeeper: zk1", "starting store: n1, n2", "starting proxy: proxy1", "setting up slow"]
+
+
+class Prepared(Slow):
+    """Has jobs before and between its roles."""
+
+    jobs = (Job("empty", Container()), Job("migrate", Container(), after="store"))
+
+
+class Working(SimCluster):
+    async def run_job(self, job: Job) -> None:
+        assert isinstance(self._system, Slow)
+        self._system.order.append(f"job {job.name}")
+
+
+def test_a_job_ends_before_the_next_role_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeploymentError, match=r"cannot run the job empty: choose --cluster=docker"):
+        deploy(Prepared())
+    monkeypatch.setattr(f"{__name__}.SimCluster", Working)
+    system = Prepared()
+    heard = deploy(system)
+    assert system.order == [
+        "job empty", "start n1", "start n2", "listen n1", "listen n2", "job migrate", "start proxy1", "listen proxy1",
+        "set up",
+    ]  # fmt: skip
+    assert [line for line in heard if "job" in line] == ["running the job empty", "running the job migrate"]
+
+
+def test_a_job_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Waiting(SimCluster):
+        async def run_job(self, job: Job) -> None:
+            await asyncio.sleep(1000)
+
+    monkeypatch.setattr(f"{__name__}.SimCluster", Waiting)
+    with pytest.raises(DeploymentError, match=r"the job empty had not ended 30 s after the start"):
+        deploy(Prepared())
+
+
+class Impatient(Slow):
+    """Each process ends at its first start, as an application that does not find its database."""
+
+    restarted: ClassVar = True
+
+    def container(self, role: str, index: int) -> Container:
+        return Container(restarted=self.restarted)
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        if f"start {argv[0]}" not in self.order:
+            self.order.append(f"start {argv[0]}")
+            return 1
+        return await super().entry(runtime, argv)
+
+
+def test_a_process_that_ends_before_it_is_ready_is_started_again_if_its_container_says_so() -> None:
+    heard = deploy(Impatient())
+    assert "the process of proxy1 ended before it was ready; it is started again" in heard
+
+    class Final(Impatient):
+        restarted = False
+
+    with pytest.raises(DeploymentError, match=r"\(store\): its process ended before it was ready"):
+        deploy(Final())
 
 
 def test_a_node_that_never_gets_ready_is_named_with_what_was_seen_last() -> None:

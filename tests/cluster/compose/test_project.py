@@ -68,7 +68,7 @@ def test_short_and_long_forms_mean_the_same(tmp_path: Path) -> None:
     assert service.container.environment == {"A": "1", "B": "x=y"}
     assert service.container.volumes == {"/data": "data", "/cache": ""}
     assert service.container.copied == {"/etc/conf": tmp_path / "conf", "/conf": tmp_path / "conf"}
-    assert service.health_command == ["/bin/sh", "-c", "ask store"]
+    assert service.container.health_command == ["/bin/sh", "-c", "ask store"]
 
 
 def test_dollar_signs_are_as_the_container_gets_them() -> None:
@@ -91,7 +91,7 @@ def test_truth_values_of_yaml_are_texts_of_variables() -> None:
         ("volumes", ["/no/such/folder:/data"], "does not exist on this machine"),
         ("volumes", ["outside:/data"], "has a driver of its own"),
         ("volumes", [{"type": "npipe", "source": "x", "target": "/x"}], "not a kind of mount"),
-        ("depends_on", {"job": {"condition": "service_completed_successfully"}}, "waits until job has ended"),
+        ("stop_signal", "SIGNOTHING", "not a signal that a run can send"),
         ("configs", ["inline"], "not read from a file"),
         ("healthcheck", {"test": ["ask", "it"]}, "begins with neither CMD nor CMD-SHELL"),
     ],
@@ -105,6 +105,21 @@ def test_a_setting_that_a_run_cannot_carry_out_is_rejected_by_name(setting: str,
 @pytest.mark.parametrize("setting", ["privileged", "network_mode", "devices", "read_only"])
 def test_a_setting_that_is_switched_off_changes_nothing(setting: str) -> None:
     assert parse({setting: None}) == parse({setting: False}) == parse({})
+
+
+def test_a_health_check_is_the_images_own_unless_the_file_replaces_or_disables_it() -> None:
+    for healthcheck in (None, {"interval": "1s"}, {"test": []}):
+        assert parse({"healthcheck": healthcheck}).container.health_command is None
+    for healthcheck in ({"disable": True}, {"test": "NONE"}, {"test": ["NONE"]}):
+        assert parse({"healthcheck": healthcheck}).container.health_command == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "restarted"),
+    [(None, False), ("no", False), (False, False), ("always", True), ("unless-stopped", True), ("on-failure:3", True)],
+)
+def test_restart_policies(policy: object, restarted: bool) -> None:
+    assert parse({"restart": policy}).container.restarted is restarted
 
 
 def test_services_of_a_profile_start_only_with_it() -> None:

@@ -8,7 +8,9 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import pytest
@@ -17,8 +19,10 @@ from assay import REGISTER_ANOMALIES, Compose, Generator, Settings, experiment, 
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.compose import project
 from assay.cluster.compose.project import ComposeError
+from assay.cluster.containers import Container, Job
 from assay.cluster.docker import DockerCluster, layer, target_container
 from assay.cluster.docker.engine import DockerEngineError, list_owned, open_docker
+from assay.cluster.docker.image import ensure_node_image
 from assay.cluster.node import NodeError
 from assay.cluster.system import DeploymentError
 from assay.harness.run.settings import DOCKER
@@ -41,6 +45,10 @@ x-server: &server
   environment: {{GREETING: "good $$day", MORE: "${{MORE}}"}}
   restart: always
 services:
+  prepare:
+    image: ${{NODE}}
+    entrypoint: ["sh", "-c", "getent hosts server3 > /shared/prepared || true"]
+    volumes: ["shared:/shared"]
   server1: &first
     <<: *server
     command: registers {PORT} {FILE} server2 other
@@ -53,7 +61,8 @@ services:
     command: registers {PORT} {FILE} server1 server3
     volumes: ["data2:{FOLDER}", "shared:/shared"]
     hostname: second
-    depends_on: [server1]
+    stop_signal: SIGQUIT
+    depends_on: {{server1: {{condition: service_started}}, prepare: {{condition: service_completed_successfully}}}}
   server3:
     <<: *server
     command: ["registers", "{PORT}", "{FILE}", "server1", "server2"]
@@ -67,6 +76,8 @@ DOCKERFILE = f"""\
 ARG IMAGE
 FROM $IMAGE
 COPY --chown={UID}:{GID} empty {FOLDER}
+STOPSIGNAL SIGINT
+HEALTHCHECK CMD ["registers", "ask", "{PORT}"]
 """
 
 
@@ -77,13 +88,14 @@ def file(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     except ComposeError:
         pytest.skip("no command of Compose is installed")
     folder = tmp_path_factory.mktemp("shop")
+    node = ensure_node_image(lambda line: None)
     with built_image(tmp_path_factory.mktemp("bare"), f"bare-registers:{os.getpid()}") as image:
         (folder / "own/empty").mkdir(parents=True)
         (folder / "own/empty/.keep").touch()
         (folder / "own/Dockerfile").write_text(DOCKERFILE)
         (folder / "conf").mkdir()
         (folder / "conf/settings").write_text("nothing\n")
-        (folder / ".env").write_text(f"IMAGE={image}\nMORE=of the file\nPUBLISHED=0\n")
+        (folder / ".env").write_text(f"IMAGE={image}\nNODE={node}\nMORE=of the file\nPUBLISHED=0\n")
         (folder / "docker-compose.yml").write_text(TEXT)
         (folder / "newer").mkdir()
         (folder / "newer/Dockerfile").write_text(f"FROM {image}\nENV NEWER=yes\n")
@@ -193,6 +205,34 @@ def fail(*_: Any) -> None:
     raise DockerEngineError("refused by a test")
 
 
+def test_health_check_and_stop_signal_are_those_of_the_image_unless_the_file_has_others(live: Live) -> None:
+    nodes = live.cluster.nodes
+    assert [node.stop_signal for node in nodes] == [Signals.SIGINT, Signals.SIGQUIT, Signals.SIGINT]
+    assert [node.health_command for node in nodes] == [["registers", "ask", str(PORT)]] * 3
+
+
+def test_a_job_runs_until_its_end_with_the_names_and_volumes_of_the_nodes(live: Live, file: Path) -> None:
+    (job,) = make_system(file).jobs
+    assert (job.name, job.after) == ("prepare", None)
+    live.run(live.cluster.run_job(job))
+    first, _, third = live.cluster.nodes
+    assert live.run(first.read_file("/shared/prepared")).split()[0] == third.address.encode()
+
+
+def test_a_job_that_fails_is_an_error_with_its_last_lines(live: Live) -> None:
+    images, command = live.cluster._images, ("sh", "-c", "echo no such table; exit 3")
+    images["the job broken"] = replace(images["the job prepare"], argv=command)
+    with pytest.raises(DeploymentError, match=r"the job broken ended with exit code 3; .*\n  no such table"):
+        live.run(live.cluster.run_job(Job("broken", Container())))
+
+
+def test_a_disk_that_would_hide_a_shared_volume_is_refused(live: Live) -> None:
+    first, _, third = live.cluster.nodes
+    assert live.cluster._find_shared_volume(first, "/shared/inside") == "shared"
+    assert live.cluster._find_shared_volume(first, FOLDER) is None
+    assert live.cluster._find_shared_volume(third, "/shared") is None
+
+
 def test_a_service_without_a_volume_has_no_data(file: Path, tmp_path: Path) -> None:
     (tmp_path / "compose.yml").write_text("services: {app: {image: app}}\n")
     system = Compose(tmp_path / "compose.yml", roles={"app": 80})
@@ -227,8 +267,8 @@ def test_faults_strike_the_run_and_not_the_stack_of_the_same_file_that_runs_besi
     name = f"beside{os.getpid()}"
     compose = [*project.find_command(), "-p", name, "-f", str(file)]
     environment = layer.command_environment()
-    subprocess.run([*compose, "up", "-d"], env=environment, check=True, capture_output=True, timeout=120)
     try:
+        subprocess.run([*compose, "up", "-d"], env=environment, check=True, capture_output=True, timeout=120)
         with open_docker() as client:
             (first,) = client.containers.list(
                 filters={"label": [f"com.docker.compose.project={name}", "com.docker.compose.service=server1"]}

@@ -1,0 +1,46 @@
+"""Roles and jobs of a Compose file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import Compose
+from assay.cluster.compose import system as module
+from assay.cluster.compose.project import ComposeError, parse_project
+
+FILE = Path("docker-compose.yml")
+MIGRATED = {"condition": "service_completed_successfully"}
+
+
+def make_system(monkeypatch: pytest.MonkeyPatch, services: dict[str, dict[str, Any]], **arguments: Any) -> Compose:
+    found = {"services": {name: {"image": name, **settings} for name, settings in services.items()}}
+    monkeypatch.setattr(module, "read_project", lambda file, profiles: parse_project(file, found, profiles))
+    return Compose(FILE, **arguments)
+
+
+SERVICES: dict[str, dict[str, Any]] = {
+    "web": {"depends_on": {"migrate": MIGRATED, "cache": {"condition": "service_healthy"}}},
+    "migrate": {"depends_on": ["db1", "db2"]},
+    "db1": {},
+    "cache": {},
+    "db2": {"depends_on": {"chown": MIGRATED}},
+    "chown": {},
+    "seed": {"depends_on": ["web"]},
+}
+
+
+def test_a_service_for_whose_end_another_waits_is_a_job_and_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = make_system(monkeypatch, SERVICES, roles={"db": 5432, "web": 80}, jobs=["seed"])
+    assert system.roles == ["db", "cache", "web"]
+    assert system.node_counts == {"db": 2, "cache": 1, "web": 1}
+    assert [(job.name, job.after) for job in system.jobs] == [("chown", None), ("migrate", "db"), ("seed", "web")]
+
+
+def test_a_job_cannot_serve_clients_and_an_unknown_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ComposeError, match=r"migrate ends before the run, because it is a job, so `roles`"):
+        make_system(monkeypatch, SERVICES, roles={"migrate": 80}).roles  # noqa: B018 - reading it reads the file
+    with pytest.raises(ComposeError, match=r"has no service sead, which `jobs` names; its services are .*seed"):
+        make_system(monkeypatch, SERVICES, roles={"web": 80}, jobs=["sead"]).roles  # noqa: B018
