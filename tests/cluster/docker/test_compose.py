@@ -23,6 +23,7 @@ from assay.cluster.containers import Container, Job
 from assay.cluster.docker import DockerCluster, layer, target_container
 from assay.cluster.docker.engine import DockerEngineError, list_owned, open_docker
 from assay.cluster.docker.image import ensure_node_image
+from assay.cluster.docker.user_images import DOCKERFILE_LABEL
 from assay.cluster.node import NodeError
 from assay.cluster.system import DeploymentError
 from assay.harness.run.settings import DOCKER
@@ -103,6 +104,10 @@ def file(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         try:
             yield folder / "docker-compose.yml"
         finally:
+            with open_docker() as client:
+                label = f"{DOCKERFILE_LABEL}={folder / 'own/Dockerfile'}"
+                for built in client.images.list(filters={"label": label}):
+                    client.images.remove(str(built.id), force=True)
             layer.run_command(["docker", "image", "rm", "-f", NEWER], check=False)
 
 
