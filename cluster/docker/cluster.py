@@ -28,7 +28,6 @@ from assay.cluster.containers import (
     Container,
     Job,
     SupportsContainers,
-    SupportsJobs,
     SupportsUpgrade,
     parse_stop_signal,
 )
@@ -394,9 +393,7 @@ class DockerCluster(SshCluster):
                 },
                 self._progress,
             )
-        containers = {item: system.container(item.role, item.index) for item in servers}
-        if isinstance(system, SupportsJobs):
-            containers |= {PlannedNode(_name_job(job), job.name, 1, 0): job.container for job in system.jobs}
+        containers = software.list_containers(system, servers)
         found = software.ensure_containers(system.name, containers, self._progress)
         return found | {item.name: by_role[item.role] for item in others}
 
@@ -408,7 +405,7 @@ class DockerCluster(SshCluster):
     def _start_job(self, job: Job, container: str) -> None:
         assert self._journal is not None, "the network is made before"
         self._journal.append(undo_journal.RemoveContainer(container))
-        found, addresses = self._images[_name_job(job)], {node.name: node.address for node in self._all_nodes}
+        found, addresses = self._images[software.name_job(job)], {node.name: node.address for node in self._all_nodes}
         hosts = [*self._list_names(addresses), *_list_addresses(job.container)]
         labels = run_labels(self.run_id, self._owner, self._state)
         with open_docker() as client:
@@ -707,11 +704,6 @@ class DockerCluster(SshCluster):
 
     def _name_container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
-
-
-def _name_job(job: Job) -> str:
-    """Returns the name of a job's image among those of the nodes."""
-    return f"the job {job.name}"
 
 
 def _list_addresses(described: Container) -> list[str]:

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.containers import Container, parse_health_command, parse_stop_signal
+from assay.cluster.containers import (
+    Container,
+    Job,
+    SupportsContainers,
+    SupportsJobs,
+    parse_health_command,
+    parse_stop_signal,
+)
 from assay.cluster.docker import (
     image,
     image_contents,
@@ -131,6 +138,18 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
     ):
         progress(problem)
     return found
+
+
+def name_job(job: Job) -> str:
+    """Returns the name of a job among those of nodes."""
+    return f"the job {job.name}"
+
+
+def list_containers(system: SupportsContainers, nodes: Iterable[PlannedNode]) -> dict[PlannedNode, Container]:
+    """Returns the containers of nodes, and those of the system's jobs, for :func:`ensure_containers`."""
+    found = {node: system.container(node.role, node.index) for node in nodes}
+    jobs = system.jobs if isinstance(system, SupportsJobs) else ()
+    return found | {PlannedNode(name_job(job), job.name, 1, 0): job.container for job in jobs}
 
 
 def ensure_containers(

@@ -42,7 +42,7 @@ def build_images(arguments: argparse.Namespace) -> ExitCode:
     found = find_system(arguments.system)
     if isinstance(found, SupportsContainers):
         plans = plan_nodes(found.roles, found.node_counts, numbered_main=False)
-        containers = {item: found.container(item.role, item.index) for item in plans}
+        containers = software.list_containers(found, plans)
         for node, node_image in software.ensure_containers(found.name, containers, progress).items():
             print(node, node_image.target)
         return ExitCode.PASS

@@ -131,6 +131,7 @@ def test_a_job_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 class Impatient(Slow):
     """Each process ends at its first start, as an application that does not find its database."""
 
+    node_counts: ClassVar = {"store": 2, "proxy": 1}
     restarted: ClassVar = True
 
     def container(self, role: str, index: int) -> Container:

@@ -10,6 +10,8 @@ import pytest
 from assay import Compose
 from assay.cluster.compose import system as module
 from assay.cluster.compose.project import ComposeError, parse_project
+from assay.cluster.docker.software import list_containers
+from assay.cluster.naming import plan_nodes
 
 FILE = Path("docker-compose.yml")
 MIGRATED = {"condition": "service_completed_successfully"}
@@ -37,6 +39,14 @@ def test_a_service_for_whose_end_another_waits_is_a_job_and_no_node(monkeypatch:
     assert system.roles == ["db", "cache", "web"]
     assert system.node_counts == {"db": 2, "cache": 1, "web": 1}
     assert [(job.name, job.after) for job in system.jobs] == [("chown", None), ("migrate", "db"), ("seed", "web")]
+
+
+def test_the_images_of_jobs_are_built_with_those_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = make_system(monkeypatch, SERVICES, roles={"db": 5432, "web": 80})
+    nodes = plan_nodes(system.roles, system.node_counts, numbered_main=False)
+    images = {node.name: container.image for node, container in list_containers(system, nodes).items()}
+    assert images["the job migrate"] == "migrate"
+    assert images["db2"] == "db2"
 
 
 def test_a_job_cannot_serve_clients_and_an_unknown_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -293,7 +293,11 @@ def test_faults_strike_the_run_and_not_the_stack_of_the_same_file_that_runs_besi
             assert list_containers(name) == before
     finally:
         subprocess.run(
-            [*compose, "down", "-v", "--rmi", "local"], env=environment, check=False, capture_output=True, timeout=120
+            [*compose, "down", "-t", "0", "-v", "--rmi", "local"],
+            env=environment,
+            check=False,
+            capture_output=True,
+            timeout=120,
         )
     with open_docker() as client:
         left = [one.name for one in list_owned(client) if one.owner.endswith(str(os.getpid()))]

@@ -345,7 +345,7 @@ STEPS = [
     make_step(3.5, "partition", 1, shape="one"),
     make_step(5.0, "packets", 1, way="delay", seconds=0.01),
 ]
-"""A busy machine injects a fault up to half a second late, and heals it when it was to be healed."""
+"""A busy machine injects a fault up to half a second late, and heals it on time."""
 DAMAGE = make_step(2, "truncate-tail", 1, region="file")
 
 
