@@ -37,7 +37,7 @@ class Container:
     - ``names``: further names by which the other nodes find the node
     - ``addresses``: further names that the node knows, and their addresses
     - ``volumes``: maps folders of the container to names of volumes; an empty name is a volume of this container alone
-    - ``copied``: maps paths in the container to files and folders of this machine, which are copied there
+    - ``copied``: maps paths in the container to files and folders of this machine, or contents, which are copied there
     - ``options``: further options of the target, named as in ``create_host_config`` of the Docker SDK
     - ``kernel_settings``: settings of the network (``sysctls``), which belong to the holder
     - ``health_command``: a program of the image that exits with code 0 if the node is healthy; empty: no check
@@ -56,7 +56,7 @@ class Container:
     names: Sequence[str] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)
     volumes: Mapping[str, str] = field(default_factory=dict)
-    copied: Mapping[str, Path] = field(default_factory=dict)
+    copied: Mapping[str, Path | bytes] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     kernel_settings: Mapping[str, str] = field(default_factory=dict)
     health_command: Sequence[str] | None = None

@@ -35,11 +35,13 @@ OVERRIDDEN: Final = {
 """Names of files that Compose finds by itself, and the stems of the files that it then adds."""
 SUFFIXES: Final = (".yaml", ".yml")
 
+IGNORED_BUILD: Final = ("cache_from", "cache_to", "labels", "network", "no_cache", "provenance", "pull", "sbom", "tags")
+"""Settings of a build that do not change what the image does."""
 UNUSED: Final = frozenset(
     {
         *("annotations", "attach", "container_name", "depends_on", "deploy", "develop", "expose", "healthcheck"),
         *("env_file", "extends", "init", "labels", "links", "logging", "networks", "platform", "ports", "profiles"),
-        *("pull_policy", "restart", "scale", "stdin_open", "stop_grace_period", "stop_signal", "tty"),
+        *("pull_policy", "read_only", "restart", "scale", "stdin_open", "stop_grace_period", "stop_signal", "tty"),
     }
 )
 """Settings that describe no container of a run: they are read elsewhere in this module, or the run replaces them."""
@@ -224,6 +226,10 @@ class _Reader:
         if container.image is None and container.build is None:
             raise self._error(name, "image", "it has neither an image nor a build")
         deploy = given.get("deploy") or {}
+        limits = (deploy.get("resources") or {}).get("limits") or {}
+        for key, value in limits.items():
+            if LIMITS.get(key) not in given and value:
+                container = SETTINGS[LIMITS[key]](self, name, container, value)
         return Service(
             name,
             container,
@@ -271,7 +277,7 @@ class _Reader:
         settings = {"context": given} if isinstance(given, str) else dict(given)
         context, file = settings.pop("context", "."), settings.pop("dockerfile", "Dockerfile")
         arguments, target = settings.pop("args", None) or {}, settings.pop("target", None)
-        settings = {key: value for key, value in settings.items() if value and key not in ("labels", "cache_from")}
+        settings = {key: value for key, value in settings.items() if value and key not in IGNORED_BUILD}
         if settings:
             raise self._error(name, "build", f"a run cannot carry out {', '.join(sorted(settings))}")
         if not Path(context).is_dir():
@@ -305,11 +311,13 @@ class _Reader:
         volumes, copied = dict(container.volumes), dict(container.copied)
         options = dict(container.options)
         for entry in given:
-            kind, source, target = _parse_volume(entry)
+            kind, source, target, may_be_missing = _parse_volume(entry)
             if not target.startswith("/"):
                 raise self._error(name, "volumes", f"{target} is not an absolute path")
             if kind == "tmpfs":
                 options["tmpfs"] = {**options.get("tmpfs", {}), target: ""}
+            elif kind == "bind" and may_be_missing and not Path(source).exists():
+                volumes[target] = re.sub(r"[^\w.-]", "-", source.strip("/"))  # Compose would make an empty folder
             elif kind == "bind":
                 copied[target] = self._find_source(name, source)
             elif kind == "volume":
@@ -349,12 +357,24 @@ class _Reader:
                 if not target.startswith("/"):
                     target = f"/run/secrets/{target}" if kind == "secrets" else f"/{target}"
                 declared = (self._found.get(kind) or {}).get(source) or {}
-                if not declared.get("file"):
-                    raise self._error(name, kind, f"{source} is not read from a file of this machine")
-                copied[target] = self._find_source(name, declared["file"])
+                copied[target] = self._read_source(name, kind, source, declared)
             return replace(container, copied=copied)
 
         return read
+
+    def _read_source(self, name: str, kind: str, source: str, declared: Mapping[str, Any]) -> Path | bytes:
+        """Returns the file, or the contents, of a config or secret."""
+        if declared.get("file"):
+            return self._find_source(name, declared["file"])
+        if declared.get("content") is not None:
+            return str(declared["content"]).encode()
+        if (variable := declared.get("environment")) is None:
+            raise self._error(name, kind, f"{source} has neither a file nor a text nor a variable")
+        if variable not in os.environ:
+            raise self._error(
+                name, kind, f"the variable {variable}, which {source} takes, is not set in the environment"
+            )
+        return os.environb[os.fsencode(variable)]
 
     def read_ulimits(self, name: str, container: Container, given: Mapping[str, Any]) -> Container:
         limits = [
@@ -375,15 +395,20 @@ def _with_options(container: Container, **options: Any) -> Container:
     return replace(container, options={**container.options, **options})
 
 
-def _parse_volume(entry: Any) -> tuple[str, str, str]:
-    """Returns kind, source and target of a mount. The source of an anonymous volume is empty."""
+def _parse_volume(entry: Any) -> tuple[str, str, str, bool]:
+    """Returns kind, source and target of a mount, and whether Compose makes the source if it is missing.
+
+    The source of an anonymous volume is empty. A source from which the container only reads must exist.
+    """
     if isinstance(entry, Mapping):
-        return entry.get("type", "volume"), entry.get("source") or "", entry["target"]
+        made = bool((entry.get("bind") or {}).get("create_host_path")) and not entry.get("read_only")
+        return entry.get("type", "volume"), entry.get("source") or "", entry["target"], made
     source, _, rest = str(entry).partition(":")
     if not rest:
-        return "volume", "", source
-    target = rest.partition(":")[0]
-    return "bind" if source.startswith(("/", ".", "~")) else "volume", source, target
+        return "volume", "", source, False
+    target, _, mode = rest.partition(":")
+    is_bind = source.startswith(("/", ".", "~"))
+    return "bind" if is_bind else "volume", source, target, is_bind and "ro" not in mode.split(",")
 
 
 _Setting = Callable[[_Reader, str, Container, Any], Container]
@@ -399,13 +424,19 @@ def _pass_on(option: str, convert: Callable[[Any], Any] = lambda given: given) -
     return lambda reader, name, container, given: _with_options(container, **{option: convert(given)})
 
 
+LIMITS: Final = {"memory": "mem_limit", "cpus": "cpus", "pids": "pids_limit"}
+"""Maps each limit of ``deploy.resources`` to the setting that means the same."""
 SETTINGS: Final[Mapping[str, _Setting]] = {
     "build": _Reader.read_build,
     "cap_add": _pass_on("cap_add"),
     "cap_drop": _pass_on("cap_drop"),
     "command": _take("command", _Reader.read_command),
     "configs": lambda reader, name, container, given: reader.read_copies("configs")(name, container, given),
+    "cpu_period": _pass_on("cpu_period", int),
+    "cpu_quota": _pass_on("cpu_quota", int),
+    "cpu_shares": _pass_on("cpu_shares", int),
     "cpus": _pass_on("nano_cpus", lambda given: round(float(given) * 1e9)),
+    "cpuset": _pass_on("cpuset_cpus"),
     "entrypoint": _take("entrypoint", _Reader.read_command),
     "environment": lambda reader, name, container, given: replace(
         container, environment=reader.read_pairs(name, "environment", given)
@@ -415,6 +446,10 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "hostname": _take("host_name"),
     "image": _Reader.read_image,
     "mem_limit": _pass_on("mem_limit"),
+    "mem_reservation": _pass_on("mem_reservation"),
+    "memswap_limit": _pass_on("memswap_limit"),
+    "oom_score_adj": _pass_on("oom_score_adj", int),
+    "pids_limit": _pass_on("pids_limit", int),
     "secrets": lambda reader, name, container, given: reader.read_copies("secrets")(name, container, given),
     "security_opt": _pass_on("security_opt"),
     "shm_size": _pass_on("shm_size"),

@@ -66,11 +66,14 @@ MAX_COPY: Final = 256 << 20
 """Maximum bytes of the files that a container gets from one path of this machine."""
 
 
-def archive_path(place: str, source: Path) -> bytes:
+def archive_path(place: str, source: Path | bytes) -> bytes:
     """Returns an archive of a file or folder of this machine, with its owners and modes, for the path ``place``.
 
-    Raises :class:`DeploymentError` if it cannot be read or is larger than ``MAX_COPY``.
+    The source may also be the contents of a file. Raises :class:`DeploymentError` if it cannot be read or is larger
+    than ``MAX_COPY``.
     """
+    if isinstance(source, bytes):
+        return archive_files({place: (0o444, source)})
     files = [source, *source.rglob("*")] if source.is_dir() else [source]
     buffer = io.BytesIO()
     try:

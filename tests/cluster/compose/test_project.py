@@ -88,16 +88,25 @@ def test_truth_values_of_yaml_are_texts_of_variables() -> None:
         ("network_mode", "host", "a run cannot carry it out"),
         ("devices", ["/dev/fuse"], "a run cannot carry it out"),
         ("volumes", ["/var/run/docker.sock:/var/run/docker.sock"], "belongs to this machine"),
-        ("volumes", ["/no/such/folder:/data"], "does not exist on this machine"),
+        ("volumes", ["/no/such/file:/data:ro"], "does not exist on this machine"),
+        (
+            "volumes",
+            [{"type": "bind", "source": "/no/such/folder", "target": "/data"}],
+            "does not exist on this machine",
+        ),
         ("volumes", ["outside:/data"], "has a driver of its own"),
         ("volumes", [{"type": "npipe", "source": "x", "target": "/x"}], "not a kind of mount"),
         ("stop_signal", "SIGNOTHING", "not a signal that a run can send"),
-        ("configs", ["inline"], "not read from a file"),
+        ("configs", ["unset"], "the variable NO_SUCH_VARIABLE, which unset takes, is not set"),
+        ("configs", ["empty"], "has neither a file nor a text nor a variable"),
         ("healthcheck", {"test": ["ask", "it"]}, "begins with neither CMD nor CMD-SHELL"),
     ],
 )
 def test_a_setting_that_a_run_cannot_carry_out_is_rejected_by_name(setting: str, value: Any, reason: str) -> None:
-    sections = {"volumes": {"outside": {"driver": "nfs"}}, "configs": {"inline": {"content": "x"}}}
+    sections = {
+        "volumes": {"outside": {"driver": "nfs"}},
+        "configs": {"unset": {"environment": "NO_SUCH_VARIABLE"}, "empty": {}},
+    }
     with pytest.raises(ComposeError, match=rf"{setting} of the service store: .*{reason}"):
         parse({setting: value}, **sections)
 
@@ -112,6 +121,37 @@ def test_a_health_check_is_the_images_own_unless_the_file_replaces_or_disables_i
         assert parse({"healthcheck": healthcheck}).container.health_command is None
     for healthcheck in ({"disable": True}, {"test": "NONE"}, {"test": ["NONE"]}):
         assert parse({"healthcheck": healthcheck}).container.health_command == []
+
+
+def test_limits_are_those_of_the_service_or_of_its_deployment() -> None:
+    limits = {"resources": {"limits": {"cpus": "0.5", "memory": "268435456", "pids": 100}}}
+    options = parse({"deploy": limits}).container.options
+    assert options == {"nano_cpus": 500_000_000, "mem_limit": "268435456", "pids_limit": 100}
+    assert parse({"deploy": limits, "mem_limit": "1g"}).container.options == {**options, "mem_limit": "1g"}
+    given = {"cpu_shares": 512, "cpuset": "0,1", "mem_reservation": "64m", "oom_score_adj": -500}
+    expected = {"cpu_shares": 512, "cpuset_cpus": "0,1", "mem_reservation": "64m", "oom_score_adj": -500}
+    assert parse(given).container.options == expected
+
+
+def test_a_folder_that_compose_would_make_is_an_empty_volume() -> None:
+    long = {"type": "bind", "source": "/no/such/pg data", "target": "/data", "bind": {"create_host_path": True}}
+    for entry in ("/no/such/pg data:/data", "/no/such/pg data:/data:rw", long):
+        container = parse({"volumes": [entry]}).container
+        assert (container.volumes, container.copied) == ({"/data": "no-such-pg-data"}, {})
+
+
+def test_configs_and_secrets_may_be_texts_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "a b")
+    configs, secrets = {"conf": {"content": "price: 5$$\n"}}, {"token": {"environment": "TOKEN"}}
+    found = parse({"configs": ["conf"], "secrets": ["token"]}, configs=configs, secrets=secrets)
+    assert found.container.copied == {"/conf": b"price: 5$\n", "/run/secrets/token": b"a b"}
+
+
+def test_a_build_may_have_settings_that_change_nothing_in_the_image(tmp_path: Path) -> None:
+    settings = {"context": str(tmp_path), "tags": ["a:b"], "pull": True, "network": "host", "cache_to": ["x"]}
+    build = parse({"build": settings}).container.build
+    assert build is not None
+    assert build == parse({"build": str(tmp_path)}).container.build
 
 
 @pytest.mark.parametrize(
