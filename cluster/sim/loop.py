@@ -1,9 +1,9 @@
 """A deterministic asyncio event loop: virtual time, in-memory network, processes that can be killed and stopped.
 
 Time begins at 0 and only advances when nothing is ready: it jumps to the exact time of the next timer. Timers due at
-the same time run in creation order. A step takes no time. But a program that never waits advances the time by a
-millisecond per :data:`STEPS_PER_MILLISECOND` steps. So a loop of ``sleep(0)`` ends at its deadline, as on a real
-machine. A step that never ends is noticed by ``assay.harness.run.loop_watchdog``.
+the same time run in creation order. A step takes no time. But :data:`STEPS_PER_MILLISECOND` steps without a wait of a
+millisecond advance the time by one. So a loop of ``sleep(0)``, or of ``sleep(1e-9)``, ends at its deadline, as on a
+real machine. A step that never ends is noticed by ``assay.harness.run.loop_watchdog``.
 
 Everything that asyncio leaves to chance has an order here. Tasks and futures hash in creation order
 (:class:`SimFuture`). There are no threads and no executor. The network draws its latencies from the loop's seed.
@@ -263,13 +263,13 @@ class SimLoop(asyncio.BaseEventLoop):
         ready = self._ready
         timers = self._timers
         calls = self._calls_between_events
-        steps = 0
+        steps, counted_since = 0, self._now
         while not self._stopping:
             if ready:
                 steps += 1
                 if steps == STEPS_PER_MILLISECOND:
-                    steps = 0
                     self._now += 0.001
+                    steps, counted_since = 0, self._now
                     while timers and timers[0][0] <= self._now:
                         ready.append(heapq.heappop(timers)[2])
                 ready.popleft()._fire()
@@ -279,7 +279,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 when, _, runnable = heapq.heappop(timers)
                 if when > self._now:
                     self._now = when
-                    steps = 0
+                    if when - counted_since >= 0.001:
+                        steps, counted_since = 0, when
                 runnable._fire()
             else:
                 raise DeadlockError(self._describe_deadlock())

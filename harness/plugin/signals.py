@@ -26,7 +26,7 @@ from typing import Any, Final
 import pytest
 
 from assay.cluster.temporary_folders import create_temporary_folder
-from assay.harness.run.interrupt import StopSignals, handle_stop_signals, raise_interrupt
+from assay.harness.run.interrupt import StopSignals, handle_stop_signals, print_stack_at_end, raise_interrupt
 
 PLUGIN: Final = "assay-signals"
 STOP_REASON: Final = "interrupted; what there was has been checked and reported"
@@ -144,11 +144,19 @@ class SessionSignals:
                 os.kill(process, number)
         return bool(workers)
 
+    def releasing_output(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns a context manager that suspends pytest's capturing."""
+        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
+        released: contextlib.AbstractContextManager[Any]
+        released = contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
+        return released
+
     def _print(self, text: str) -> None:
         """Prints past pytest's capturing."""
-        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
-        released = contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
-        with contextlib.suppress(Exception), released:  # a terminal that is gone must not keep the process from ending
+        with (
+            contextlib.suppress(Exception),
+            self.releasing_output(),
+        ):  # a terminal that is gone must not prevent the end
             sys.stderr.write(f"\n{text}\n")
             sys.stderr.flush()
 
@@ -183,6 +191,10 @@ def register(config: pytest.Config, is_experiment: Callable[[pytest.Item], bool]
     config.pluginmanager.register(plugin, PLUGIN)
     stack = contextlib.ExitStack()
     stack.enter_context(handle_stop_signals())
+    with plugin.releasing_output():
+        stderr = os.dup(2)
+    stack.callback(os.close, stderr)
+    stack.enter_context(print_stack_at_end(stderr))
     config.add_cleanup(stack.close)
     return plugin.signals
 

@@ -10,6 +10,7 @@ The command `timeout` and terminals signal a process and its whole group. So one
 from __future__ import annotations
 
 import _thread
+import faulthandler
 import os
 import signal
 import sys
@@ -49,6 +50,22 @@ def _apply_default_action(number: signal.Signals) -> None:
 
 def raise_second_interrupt(number: signal.Signals) -> None:
     raise KeyboardInterrupt(f"interrupted twice: aborted by {number.name}")
+
+
+@contextmanager
+def print_stack_at_end(stderr: int) -> Iterator[None]:
+    """Lets faulthandler print the stacks of all threads before SIGPROF ends this process inside the block.
+
+    - ``stderr``: a file descriptor, which must stay open
+    """
+    if not hasattr(signal, "SIGPROF"):
+        yield
+        return
+    faulthandler.register(signal.SIGPROF, file=stderr, all_threads=True, chain=True)
+    try:
+        yield
+    finally:
+        faulthandler.unregister(signal.SIGPROF)
 
 
 def list_handled_signals() -> list[signal.Signals]:

@@ -8,6 +8,10 @@ every time limit of the run.
    waits in a system call, so it knows the line.
 3. After :data:`NOTICE_INTERVAL` a note names the line. After :data:`PATIENCE` the handler raises an interrupt, which
    every event loop lets through, and :class:`LoopWatchdog` turns it into a :class:`StandstillError`.
+4. A loop inside of C code, such as ``1 in itertools.count(2)``, lets neither thread nor handler run. The kernel's timer
+   of processor time then ends the process by SIGPROF, after :data:`PATIENCE` as well. A process that is stopped uses no
+   processor time. In a session of pytest, faulthandler prints the stack before
+   (:func:`assay.harness.run.interrupt.print_stack_at_end`).
 
 A search plays its runs in other processes, and kills a process after the same :data:`PATIENCE`.
 """
@@ -66,6 +70,8 @@ class LoopWatchdog:
         """Seconds since the last progress."""
         self._noted = 0.0
         """The value of ``_stood_still`` at the last note."""
+        self._extend_limit: Callable[[], None] = lambda: None
+        """Called while Python's threads run."""
         self._text = ""
         """The message of the last standstill that was ended."""
         self.stack = ""
@@ -88,20 +94,22 @@ class LoopWatchdog:
             target=self._watch, args=(ended, threading.get_ident()), name="loop watchdog", daemon=True
         )
         before = signal.signal(SIGNAL, self._handle)
-        try:
-            watcher.start()
-            yield
-        except _StandstillInterrupt:
-            raise StandstillError(self._text) from None
-        finally:
-            ended.set()
-            watcher.join()  # so that no signal arrives after the former handler is back
-            signal.signal(SIGNAL, before)
+        with _limiting_processor_time(self._patience) as self._extend_limit:
+            try:
+                watcher.start()
+                yield
+            except _StandstillInterrupt:
+                raise StandstillError(self._text) from None
+            finally:
+                ended.set()
+                watcher.join()  # so that no signal arrives after the former handler is back
+                signal.signal(SIGNAL, before)
 
     def _watch(self, ended: threading.Event, main_thread: int) -> None:
         reached, looked_at = self._read_progress(), time.monotonic()
         self._stood_still = self._noted = 0.0
         while not ended.wait(TICK):
+            self._extend_limit()
             now = time.monotonic()
             passed, looked_at = min(now - looked_at, 2 * TICK), now
             former, reached = reached, self._read_progress()
@@ -130,6 +138,29 @@ class LoopWatchdog:
         self._text = f"{text}; {REMEDY}"
         self._patience = min(self._patience, LATER_PATIENCE)
         raise _StandstillInterrupt(self._text)
+
+
+@contextmanager
+def _limiting_processor_time(seconds: float) -> Iterator[Callable[[], None]]:
+    """Lets the kernel end this process by SIGPROF after ``seconds`` of processor time.
+
+    Yields the function that restarts the time. Does nothing if something else uses this timer, such as a profiler.
+    """
+    if not hasattr(signal, "SIGPROF") or signal.getsignal(signal.SIGPROF) is not signal.SIG_DFL:
+        yield lambda: None
+        return
+    if any(signal.getitimer(signal.ITIMER_PROF)):
+        yield lambda: None
+        return
+
+    def extend() -> None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+    extend()
+    try:
+        yield extend
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _is_in_debugger(frame: FrameType) -> bool:

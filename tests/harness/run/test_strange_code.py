@@ -724,6 +724,59 @@ def test_a_client_that_never_awaits_ends_its_run_which_names_the_line(
     assert signal.getsignal(loop_watchdog.SIGNAL) is handler
 
 
+IN_C = """
+import itertools, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from assay.harness.run.interrupt import print_stack_at_end
+from harness_strange_code import Counting, Completion, Outcome, unending
+
+def never_returns():
+    return 1 in itertools.count(2)
+
+async def invoke(self, operation):
+    number = next(self.drawn)
+    if number == 10:
+        never_returns()
+    return Completion(Outcome.OK, number)
+
+run = unending(Path(sys.argv[2]), {}, {"invoke": invoke})
+run.set_up()
+with print_stack_at_end(2):
+    run.run()
+"""
+
+
+@pytest.mark.slow
+def test_a_client_that_never_returns_from_c_code_ends_the_process_with_its_stack(tmp_path: Path) -> None:
+    """Neither a thread nor a handler of Python can run."""
+    (tmp_path / "harness_strange_code.py").symlink_to(__file__)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, "-c", IN_C, str(tmp_path), str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert done.returncode == -signal.SIGPROF, done.stderr
+    assert "in never_returns" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_time_of_a_client_that_waits_for_moments_only_passes(tmp_path: Path) -> None:
+    async def invoke(self: Counting, operation: Operation) -> Completion:
+        number = next(self.drawn)
+        while number == 10:  # noqa: ASYNC110 - the mistake of a user
+            await asyncio.sleep(1e-9)
+        await asyncio.sleep(0.01)
+        return Completion(Outcome.OK, number)
+
+    run = attempt(tmp_path, {}, {"invoke": invoke}, operation_timeout=0.05)
+    try:
+        run.set_up()
+        run.run()
+    finally:
+        run.tear_down()
+    assert run.judgement is not None
+    assert run.judgement.operations >= 29
+
+
 @pytest.mark.slow
 def test_servers_that_never_await_end_their_start_and_are_removed(tmp_path: Path) -> None:
     run = unending(tmp_path, {"entry": spin}, {}, nodes=3)
