@@ -41,6 +41,7 @@ class Container:
     - ``options``: further options of the target, named as in ``create_host_config`` of the Docker SDK
     - ``kernel_settings``: settings of the network (``sysctls``), which belong to the holder
     - ``health_command``: a program of the image that exits with code 0 if the node is healthy; empty: no check
+    - ``exposed``: TCP ports at which the image says that it serves
     - ``stop_signal``: the signal that asks the main process to end, by name or number
     - ``restarted``: whether the main process is started again if it ends before the node is ready, or fails in a job
     """
@@ -60,6 +61,7 @@ class Container:
     options: Mapping[str, Any] = field(default_factory=dict)
     kernel_settings: Mapping[str, str] = field(default_factory=dict)
     health_command: Sequence[str] | None = None
+    exposed: Sequence[int] = ()
     stop_signal: str | None = None
     restarted: bool = False
 

@@ -91,6 +91,8 @@ class SupportsImageCommands(Protocol):
 
     health_command: Sequence[str]
     """Program of the image that exits with code 0 if the node is healthy; empty if there is none."""
+    exposed_ports: Sequence[int]
+    """TCP ports at which its image says that it serves."""
 
     async def run_in_image(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, timeout: float = 30.0

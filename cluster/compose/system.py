@@ -15,6 +15,7 @@ that, because a restart would undo a kill.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,12 @@ REPLICA: Final = re.compile(r"(?P<role>.*[^-_\d])[-_]?\d+")
 """Name of a service that is one of several of a role: etcd1, etcd-1 and etcd_1 belong to the role etcd."""
 HEALTH_SECONDS: Final = 30.0
 """Maximum seconds of one health check."""
+PORT_SECONDS: Final = 5.0
+"""Seconds after which a healthy node is ready although it serves at no port of its image.
+
+Images of databases start a server without a network while they make their data. Their usual checks, such as that of
+PostgreSQL, succeed meanwhile. Compose checks seldom enough to miss that. A worker may serve at no port at all.
+"""
 
 
 class Compose(System):
@@ -68,6 +75,8 @@ class Compose(System):
         self._upgrades = dict(upgrade or {})
         self._data_files = {role: tuple(patterns) for role, patterns in (files or {}).items()}
         self._job_names = tuple(jobs)
+        self._healthy_since: dict[str, float] = {}
+        """By name of a node, the loop's time of its first successful health check since the last one that failed."""
 
     @property
     def name(self) -> str:
@@ -189,9 +198,26 @@ class Compose(System):
         """Returns whether the node passes its health check, and accepts connections if clients use it."""
         if isinstance(node, SupportsImageCommands) and node.health_command:
             done = await node.run_in_image(node.health_command, timeout=HEALTH_SECONDS)
+            now = asyncio.get_running_loop().time()
             if done.status != 0:
+                self._healthy_since.pop(node.name, None)
+                return False
+            is_new = now < self._healthy_since.setdefault(node.name, now) + PORT_SECONDS
+            if is_new and node.exposed_ports and not await _accepts_any(node, node.exposed_ports):
                 return False
         if (port := self._ports.get(node.role)) is not None:
             _, writer = await get_dial(node)(node.address, port)
             writer.close()
         return True
+
+
+async def _accepts_any(node: Node, ports: Iterable[int]) -> bool:
+    """Returns whether the node accepts connections at one of the ports."""
+    for port in ports:
+        try:
+            _, writer = await get_dial(node)(node.address, port)
+        except OSError:
+            continue
+        writer.close()
+        return True
+    return False

@@ -555,7 +555,7 @@ class DockerCluster(SshCluster):
         described = self._describe_container(item)
         stop_signal = None if described.stop_signal is None else parse_stop_signal(described.stop_signal)
         node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer, stop_signal)
-        node.health_command = described.health_command or ()
+        node.health_command, node.exposed_ports = described.health_command or (), described.exposed
         clock, slowness = self._library_gaps[preload.CLOCK], self._library_gaps[preload.SLOWNESS]
         node.set_missing_preloads(clock=clock, slowness=slowness)
         if item.name in self._upgrades:

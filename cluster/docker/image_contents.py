@@ -53,7 +53,7 @@ class ImageContents:
 
 @dataclass(frozen=True)
 class Settings:
-    """How an image runs its processes: ENV, WORKDIR, USER, ENTRYPOINT, CMD, HEALTHCHECK and STOPSIGNAL."""
+    """How an image runs its processes: ENV, WORKDIR, USER, ENTRYPOINT, CMD, HEALTHCHECK, STOPSIGNAL and EXPOSE."""
 
     environment: dict[str, str]
     folder: str | None
@@ -62,6 +62,7 @@ class Settings:
     command: tuple[str, ...] = ()
     health_check: tuple[str, ...] = ()
     stop_signal: str | None = None
+    exposed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def read_settings(image: str) -> Settings:
         tuple(config.get("Cmd") or ()),
         tuple((config.get("Healthcheck") or {}).get("Test") or ()),
         config.get("StopSignal") or None,
+        tuple(sorted(int(port[:-4]) for port in config.get("ExposedPorts") or () if port.endswith("/tcp"))),
     )
 
 

@@ -201,7 +201,7 @@ def _describe_container(base: str, own: user_images.UserImage, container: Contai
         stop_signal = parse_stop_signal(container.stop_signal or settings.stop_signal or "SIGTERM")
     except ValueError as error:
         raise ImageError(f"{own.display_name}: {error}") from error
-    container = replace(container, health_command=health or (), stop_signal=stop_signal.name)
+    container = replace(container, health_command=health or (), stop_signal=stop_signal.name, exposed=settings.exposed)
     return NodeImage(
         base,
         settings.environment,

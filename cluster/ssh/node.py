@@ -141,6 +141,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._target: Target | None = None
         """The container with the system's files, if its image has no shell; None if the files are the machine's."""
         self.health_command: Sequence[str] = ()
+        self.exposed_ports: Sequence[int] = ()
         self.changes: list[str] = []
         """Commands of the user's code that changed something: for each, a line with time and result."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from assay.cluster.compose import system as module
 from assay.cluster.compose.project import ComposeError, parse_project
 from assay.cluster.docker.software import list_containers
 from assay.cluster.naming import plan_nodes
+from assay.cluster.node import CommandResult
 
 FILE = Path("docker-compose.yml")
 MIGRATED = {"condition": "service_completed_successfully"}
@@ -39,6 +41,39 @@ def test_a_service_for_whose_end_another_waits_is_a_job_and_no_node(monkeypatch:
     assert system.roles == ["db", "cache", "web"]
     assert system.node_counts == {"db": 2, "cache": 1, "web": 1}
     assert [(job.name, job.after) for job in system.jobs] == [("chown", None), ("migrate", "db"), ("seed", "web")]
+
+
+class Healthy:
+    """A node of a database that is healthy, and serves at a port of its image only once it is initialised."""
+
+    name, role, index, address = "db1", "db", 1, "127.0.0.1"
+    health_command = ("check",)
+
+    def __init__(self, *ports: int) -> None:
+        self.exposed_ports = ports
+        self.status = 0
+
+    async def run_in_image(self, argv: Any, *, environment: Any = None, timeout: float = 30.0) -> CommandResult:
+        return CommandResult(self.status, "", "")
+
+
+def test_a_healthy_service_is_ready_when_it_serves_at_a_port_of_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = make_system(monkeypatch, {"db": {}}, roles={})
+
+    async def body() -> None:
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        open_port, node = server.sockets[0].getsockname()[1], Healthy(1)
+        assert not await system.ready(node), "its server has no network yet"
+        monkeypatch.setattr(module, "PORT_SECONDS", 0.0)
+        assert await system.ready(node), "a worker never serves"
+        monkeypatch.undo()
+        assert await system.ready(Healthy(1, open_port))
+        assert await system.ready(Healthy())
+        node.status = 1
+        assert not await system.ready(node)
+        server.close()
+
+    asyncio.run(body())
 
 
 def test_the_images_of_jobs_are_built_with_those_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
