@@ -71,9 +71,10 @@ from assay.harness.run.system_on_network import SystemOnNetwork, may_leave_harne
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.reporter import FaultPhase, FaultRow
+from assay.nemesis.faults.process import restrict
 from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, encode_schedule
-from assay.nemesis.schedule.target import list_possible_servers, servers
+from assay.nemesis.schedule.target import list_possible_servers, parse_target, servers
 
 TICK: Final = 0.1
 """Seconds between two checks of the interrupt and updates of the progress."""
@@ -177,9 +178,10 @@ class Trial:
         if self._worker is not None:
             self.progress.note("clients run in a container, on the network of the nodes")
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
+        target = None if self.settings.nemesis_target is None else parse_target(self.settings.nemesis_target)
         for name in select_possible_faults(self.system, self.settings, self.faults):
             with self.world.step(f"trying whether {name} can be injected"):
-                reason = await self.faults[name].probe(self._cluster, self.system)
+                reason = await restrict(self.faults[name], target).probe(self._cluster, self.system)
             if reason is not None and self.settings.nemesis == (MIX,):
                 self._unavailable.append(name)
                 self.progress.note(f"the mix leaves out {name}: {reason}")

@@ -22,7 +22,7 @@ from assay.nemesis.faults.abilities import CLOCK_SHIFT
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import TargetError, servers
+from assay.nemesis.schedule.target import TargetError
 
 MAX_SHIFT = 290.0
 """Seconds."""
@@ -48,7 +48,7 @@ class Clock(ServerFault):
         if (reason := await super().probe(cluster, system)) is not None:
             return reason
         try:
-            for node in servers(cluster, system):
+            for node in self.find_candidates(cluster, system):
                 await cast(SupportsClockShift, node).clock_shift()
         except NodeError as error:
             return str(error)

@@ -1,5 +1,6 @@
 """Base class of most faults of servers, with functions that draw targets and read the state of processes."""
 
+import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,9 +17,9 @@ from assay.cluster.node import (
 )
 from assay.cluster.system import System
 from assay.nemesis.faults.abilities import Ability
-from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope, complete_target, on_each
+from assay.nemesis.faults.fault import Census, Fault, Impact, Injection, Proof, Scope, complete_target, on_each
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import KEYED_KINDS, Target, TargetError, TargetKind, servers
+from assay.nemesis.schedule.target import KEYED_KINDS, SIZE_KINDS, Target, TargetError, TargetKind, servers
 
 DEFAULT_TARGETS = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
 """Targets that are drawn if none is requested.
@@ -108,6 +109,8 @@ class ServerFault:
     impact: Impact
     lingers = 0.0
     """Maximum seconds that the fault may outlast its duration while it has had no effect."""
+    struck_role: str | None = None
+    """Role of the servers that the run's faults may strike; None: any role."""
     kinds: Sequence[TargetKind] = DEFAULT_TARGETS
     """Targets that are drawn if none is requested."""
     drawn: Mapping[str, Sequence[Parameter]] = {}
@@ -123,11 +126,15 @@ class ServerFault:
         return {name: rng.choice(values) for name, values in self.drawn.items()}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        nodes = servers(cluster, system)
+        nodes = self.find_candidates(cluster, system)
         for ability in self.abilities:
             if (reason := await ability.explain_lack(cluster, nodes)) is not None:
                 return reason
         return await probe_processes(nodes)
+
+    def find_candidates(self, cluster: Cluster, system: System) -> Sequence[Node]:
+        """Returns the servers that the fault may strike."""
+        return [node for node in servers(cluster, system) if self.struck_role in (None, node.role)]
 
     async def inject(self, injection: Injection) -> None:
         await self.on_targets(injection.targets, partial(self.strike, injection))
@@ -226,3 +233,15 @@ def proved(injection: Injection, lack: Callable[[Mapping[str, Any]], str | None]
     missing = {name: lack(injection.evidence.get(name, {})) for name in injection.names}
     reasons = [f"{name}: {reason}" for name, reason in missing.items() if reason is not None]
     return Proof(not reasons, injection.evidence, "; ".join(reasons) or None)
+
+
+def restrict(fault: Fault, target: Target | None) -> Fault:
+    """Returns the fault as its probe must see it if all faults of the run have this target.
+
+    Servers of other roles then need no ability for the fault.
+    """
+    if target is None or target.key is None or target.kind not in SIZE_KINDS or not isinstance(fault, ServerFault):
+        return fault
+    restricted = copy.copy(fault)
+    restricted.struck_role = target.key
+    return restricted
