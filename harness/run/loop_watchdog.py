@@ -9,7 +9,7 @@ every time limit of the run.
 3. After :data:`NOTICE_INTERVAL` a note names the line. After :data:`PATIENCE` the handler raises an interrupt, which
    every event loop lets through, and :class:`LoopWatchdog` turns it into a :class:`StandstillError`.
 4. A loop inside of C code, such as ``1 in itertools.count(2)``, lets neither thread nor handler run. The kernel's timer
-   of processor time then ends the process by SIGPROF, after :data:`PATIENCE` as well. A process that is stopped uses no
+   of processor time then ends the process by SIGPROF, after :data:`PATIENCE_IN_C`. A process that is stopped uses no
    processor time. In a session of pytest, faulthandler prints the stack before
    (:func:`assay.harness.run.interrupt.print_stack_at_end`).
 
@@ -30,6 +30,8 @@ from assay.harness.core.interpreter_status import find_frame_location
 
 PATIENCE: Final = 120.0
 """Real seconds after which a step of a run, or in a search a whole run, is considered endless."""
+PATIENCE_IN_C: Final = 50.0
+"""Seconds of processor time after which C code that lets no other Python code run is considered endless."""
 NOTICE_INTERVAL: Final = 10.0
 """Real seconds of a standstill before the first note, and between two notes."""
 LATER_PATIENCE: Final = 5.0
@@ -94,7 +96,7 @@ class LoopWatchdog:
             target=self._watch, args=(ended, threading.get_ident()), name="loop watchdog", daemon=True
         )
         before = signal.signal(SIGNAL, self._handle)
-        with _limiting_processor_time(self._patience) as self._extend_limit:
+        with _limiting_processor_time(min(self._patience, PATIENCE_IN_C)) as self._extend_limit:
             try:
                 watcher.start()
                 yield
