@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from assay.cluster.containers import SupportsContainers
 from assay.cluster.naming import make_node_name
 from assay.cluster.system import (
     CLIENT_ROLE,
@@ -147,6 +148,7 @@ def plan_schedule(
     if settings.replay is not None:
         return require_in_time(read_replay(settings.replay, faults), settings.time_limit)
     nodes = count_nodes(system, settings)
+    roles = () if isinstance(system, SupportsContainers) else system.roles  # their main role's nodes have its name
     own = {role: nodes[role] for role in list_own_roles(system)}
     census = Census(
         servers=sum(own.values()),
@@ -157,7 +159,7 @@ def plan_schedule(
         sessions=isinstance(system, SupportsClientSessions),
         spares=count_spares([faults[name] for name in select_possible_faults(system, settings, faults)]),
         roles=tuple(own),
-        named=tuple(make_node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
+        named=tuple(make_node_name(roles, role, index) for role in own for index in range(1, own[role] + 1)),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay import Compose
+from assay import Compose, Settings
 from assay.cluster.compose import system as module
 from assay.cluster.compose.project import ComposeError, parse_project
 from assay.cluster.docker.software import list_containers
 from assay.cluster.naming import plan_nodes
 from assay.cluster.node import CommandResult
+from assay.harness.run.faults import plan_schedule
+from assay.harness.run.settings import DOCKER
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 
 FILE = Path("docker-compose.yml")
 MIGRATED = {"condition": "service_completed_successfully"}
@@ -74,6 +78,15 @@ def test_a_healthy_service_is_ready_when_it_serves_at_a_port_of_its_image(monkey
         server.close()
 
     asyncio.run(body())
+
+
+def test_cut_links_are_between_nodes_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = make_system(monkeypatch, {"db": {}, "web": {}, "cache": {}}, roles={"web": 80})
+    given = Settings(seed=1, cluster=DOCKER, nemesis=("partition-links",), nodes=1)
+    steps = plan_schedule(system, given, FaultCatalogue.standard()).steps
+    text = " ".join(f"{step.target} {step.parameters}" for step in steps)
+    assert re.search(r"\b(db1|web1|cache1)\b", text)
+    assert not re.search(r"\bn1\b", text)
 
 
 def test_the_images_of_jobs_are_built_with_those_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
