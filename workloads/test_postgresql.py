@@ -7,34 +7,14 @@ allows write skew, and read committed allows lost updates (https://www.postgresq
 Serializable allows no anomalies.
 """
 
-from typing import Any
-
-import psycopg
-from psycopg import errors
-
 from assay import Generator, Settings, experiment
 from assay.workloads.generic import bank, list_append
-from assay.workloads.systems.postgresql import PostgreSQL, connect
-from assay.workloads.systems.sql import SqlClient
+from assay.workloads.systems.postgresql import PostgreSQL
+from assay.workloads.systems.postgresql_client import PostgresqlClient
 
 
-class Serializable(SqlClient):
-    level = "serializable"
-    isolate = "set session characteristics as transaction isolation level {level}"
-    errors = (psycopg.Error,)
-    append = (
-        "insert into lists values (%s, array[%s::int]) on conflict (id) "
-        "do update set elements = lists.elements || excluded.elements"
-    )
-
-    def connect(self, host: str) -> psycopg.Connection[Any]:
-        return connect(host)
-
-    def is_rolled_back(self, error: Exception) -> bool:
-        return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
-
-    def decode_list(self, stored: list[int]) -> list[int]:
-        return stored
+class Serializable(PostgresqlClient):
+    user, tables = "assay", ()
 
 
 class RepeatableRead(Serializable):

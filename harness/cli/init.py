@@ -9,14 +9,21 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import ExitCode, InputError, note, parse_positive, show
-from assay.harness.cli.known_images import KnownImage, find_data_folder, find_known, parse_image_name
+from assay.harness.cli.known_images import (
+    KnownImage,
+    find_account,
+    find_data_folder,
+    find_known,
+    find_risk,
+    parse_image_name,
+)
 
 if TYPE_CHECKING:
     from assay.cluster.compose.project import Project, Service
@@ -182,6 +189,8 @@ def write_test(subject: Subject, file: Path, output: Path, port: int | None) -> 
     assert known is not None
     workload, patience = known.workload, known.patience if known.workload.has_patience else None
     module, _, client = known.client.rpartition(".")
+    container = subject.services[0].container
+    account, risk = find_account(known, container), find_risk(known, container)
     imports = [("pathlib", "Path"), *(("assay", name) for name in ("Compose", "Generator", "Settings", "experiment"))]
     imports += [(module, client), *((module, name) for module, names in workload.imports.items() for name in names)]
     terms = "may_stall=MAY_STALL" + (f", patience={patience}" if patience else "")
@@ -200,7 +209,9 @@ def write_test(subject: Subject, file: Path, output: Path, port: int | None) -> 
             "",
             *_format_stalling(subject),
             "",
+            *(_format_account(client, account) if account else ()),
             *_comment(f"The contract. {workload.promise}"),
+            *([] if risk is None else _comment(f"As {file.name} is, {risk}.")),
             *(
                 []
                 if patience is None
@@ -209,8 +220,8 @@ def write_test(subject: Subject, file: Path, output: Path, port: int | None) -> 
             *_format_call("CONTRACT = ", workload.contract.format(terms=terms)),
             "",
             "",
-            *_comment(f"pytest finds this function by its name. Each client is an object of {client}."),
-            f"@experiment(system=SYSTEM, client={client}, contract=CONTRACT)",
+            *_comment("pytest finds this function by its name. Each client is an object of the class."),
+            f"@experiment(system=SYSTEM, client={'Client' if account else client}, contract=CONTRACT)",
             f"def test_{to_identifier(subject.role)}(settings: Settings) -> Generator:",
             f'    """{workload.promise}"""',
             *_comment(workload.operations, indent=4),
@@ -277,6 +288,19 @@ def _format_stalling(subject: Subject) -> list[str]:
     return [*comment, "MAY_STALL = [", *(f"    {_quote(fault)}," for fault in faults), "]"]
 
 
+def _format_account(client: str, account: Mapping[str, str]) -> list[str]:
+    """Returns the class of the client with the account of the Compose file."""
+    return [
+        "",
+        f"class Client({client}):",
+        '    """The client, with the account that the Compose file creates."""',
+        "",
+        *(f"    {name} = {_quote(value)}" for name, value in account.items()),
+        "",
+        "",
+    ]
+
+
 def _format_call(start: str, expression: str) -> list[str]:
     """Returns a statement with a call, whose arguments have a line of their own if it is long."""
     if len(start) + len(expression) <= WIDTH:
@@ -294,7 +318,8 @@ def describe_next_steps(subject: Subject, output: Path) -> list[str]:
     """Returns the lines that the verb prints."""
     lines = [f"wrote {output}"]
     if (known := subject.known) is not None:
-        lines += [f"{known.advice}"] if known.advice else []
+        risk = find_risk(known, subject.services[0].container)
+        lines += [f"note: {subject.role} runs {known.name}: {risk}"] if risk else []
         if known.driver is not None and util.find_spec(known.driver) is None:
             lines += [f"the client needs a driver: pip install 'assay[{known.extra}]'"]
     return [*lines, "next:", f"  {describe_command(subject, output)}"]

@@ -39,6 +39,21 @@ REGISTERS: Final = Workload(
     promise="A read returns the latest write, and a swap replaces only its expected value.",
     operations="Clients read and write these registers, and replace values that they expect.",
 )
+SETS: Final = Workload(
+    imports={"assay": ["SET_ANOMALIES", "forbid"], "assay.workloads.generic": ["sets"]},
+    contract="forbid(*SET_ANOMALIES, {terms})",
+    traffic="sets.traffic()",
+    promise="No acknowledged element is missing from the set in the end.",
+    operations="Clients add unique elements to a set, and read the set in the end.",
+)
+LISTS: Final = Workload(
+    imports={"assay.workloads.generic": ["list_append"]},
+    contract='list_append.build_contract("serializable", {terms})',
+    traffic="list_append.traffic()",
+    promise="Some order of all transactions explains what they read.",
+    operations="Clients execute transactions that append to lists and read them.",
+    has_patience=False,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ class KnownImage:
     - ``files``: patterns of append-only files below that folder
     - ``account``: maps attributes of the client to options and variables that have their values, and to the default
     - ``driver``: the package that the client imports; ``extra``: the extra of assay that installs it
-    - ``advice``: what the user should know about its settings, as a sentence
+    - ``durable_by``: options and variables without which it may lose acknowledged data, and what it then does
     - ``service``: further settings of a Compose file for ``--image``
     """
 
@@ -74,7 +89,7 @@ class KnownImage:
     account: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
     driver: str | None = None
     extra: str | None = None
-    advice: str | None = None
+    durable_by: tuple[Sequence[str], str] | None = None
     service: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -100,6 +115,41 @@ KNOWN: Final = (
             ]
         },
     ),
+    KnownImage(
+        name="redis",
+        pattern="redis|redis-stack(-server)?|valkey(-bundle)?",
+        port=6379,
+        workload=SETS,
+        client="assay.workloads.systems.redis_elements.RedisElements",
+        patience=1.0,
+        folder="/data",
+        folder_options=("--dir",),
+        files=("appendonlydir/*.incr.aof", "appendonly.aof"),
+        account={"password": (("--requirepass", "REDIS_PASSWORD", "VALKEY_PASSWORD"), "")},
+        durable_by=(
+            ("--appendonly", "--appendfsync", "REDIS_AOF_ENABLED", "VALKEY_AOF_ENABLED"),
+            "without `--appendonly yes` it loses acknowledged elements at a kill, and the test fails",
+        ),
+        service={"command": ["redis-server", "--appendonly", "yes"]},
+    ),
+    KnownImage(
+        name="postgresql",
+        pattern="postgres|postgresql|postgis|timescaledb|pgvector",
+        port=5432,
+        workload=LISTS,
+        client="assay.workloads.systems.postgresql_client.PostgresqlClient",
+        patience=4.0,
+        folder="/var/lib/postgresql/data",
+        folder_variable="PGDATA",
+        account={
+            "user": (("POSTGRES_USER", "POSTGRESQL_USERNAME"), "postgres"),
+            "password": (("POSTGRES_PASSWORD", "POSTGRESQL_PASSWORD"), ""),
+            "database": (("POSTGRES_DB", "POSTGRESQL_DATABASE", "POSTGRES_USER"), "postgres"),
+        },
+        driver="psycopg",
+        extra="postgresql",
+        service={"environment": {"POSTGRES_PASSWORD": "assay"}},
+    ),
 )
 
 
@@ -124,6 +174,19 @@ def find_setting(container: Container, names: Sequence[str]) -> str | None:
     return None
 
 
+def find_account(known: KnownImage, container: Container) -> dict[str, str]:
+    """Returns the attributes of the client that differ from the image's defaults."""
+    found = {name: find_setting(container, names) for name, (names, _) in known.account.items()}
+    return {name: value for name, value in found.items() if value and value != known.account[name][1]}
+
+
+def find_risk(known: KnownImage, container: Container) -> str | None:
+    """Returns what happens because no option or variable makes the data durable, or None."""
+    if known.durable_by is None or find_setting(container, known.durable_by[0]) is not None:
+        return None
+    return known.durable_by[1]
+
+
 def _find_option(words: Sequence[str], option: str) -> Iterator[str]:
     """Yields the values of an option of a command: ``--option=value`` or ``--option value``."""
     for number, word in enumerate(words):
@@ -138,7 +201,7 @@ def find_data_folder(known: KnownImage, container: Container) -> tuple[str, bool
 
     The command counts before a variable, and a variable before the volumes. None means that the folder is unknown.
     """
-    found = find_setting(container, [*known.folder_options, known.folder_variable])
+    found = find_setting(container, (*known.folder_options, known.folder_variable))
     if found is not None and found.startswith("/"):
         return found, True
     volumes = [path.rstrip("/") for path in (*container.volumes, *container.copied)]

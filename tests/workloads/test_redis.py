@@ -21,7 +21,7 @@ ELSEWHERE = b"*2\r\n$8\r\n10.0.0.9\r\n$4\r\n6379\r\n"
 """Answer of a sentinel."""
 
 
-async def against(*answers: bytes) -> tuple[list[bytes], redis.RedisElements]:
+async def against(*answers: bytes) -> tuple[list[bytes], redis.SentinelElements]:
     """A client of one server that gives these answers, one per connection; and what that has received."""
     left, received = list(answers), []
 
@@ -31,13 +31,13 @@ async def against(*answers: bytes) -> tuple[list[bytes], redis.RedisElements]:
         writer.close()
 
     await asyncio.start_server(serve, "127.0.0.1", 6379)
-    client = redis.RedisElements()
+    client = redis.SentinelElements()
     client.primary, client.sentinels = "127.0.0.1:6379", ("127.0.0.1:6379",)
     return received, client
 
 
-def run(*answers: bytes, operation: Operation = ADD) -> tuple[Completion, list[bytes], redis.RedisElements]:
-    async def main() -> tuple[Completion, list[bytes], redis.RedisElements]:
+def run(*answers: bytes, operation: Operation = ADD) -> tuple[Completion, list[bytes], redis.SentinelElements]:
+    async def main() -> tuple[Completion, list[bytes], redis.SentinelElements]:
         received, client = await against(*answers)
         return await client.invoke(operation), received, client
 
@@ -54,10 +54,12 @@ def test_an_add_is_one_command_and_its_answer_is_the_result() -> None:
 def test_a_read_returns_all_elements_and_each_is_an_effect() -> None:
     completion, *_ = run(b"*2\r\n$2\r\n10\r\n$1\r\n9\r\n" + PRIMARY, operation=READ)
     assert completion.result == [9, 10]
-    seen = redis.RedisElements.effects(Completed(0, 0, "w0", READ, completion, 0, 1))
+    seen = redis.SentinelElements.effects(Completed(0, 0, "w0", READ, completion, 0, 1))
     assert [(effect.kind, effect.value) for effect in seen] == [("set-read", 9), ("set-read", 10)]
     empty, *_ = run(b"*0\r\n" + PRIMARY, operation=READ)
-    assert [effect.value for effect in redis.RedisElements.effects(Completed(0, 0, "w0", READ, empty, 0, 1))] == [None]
+    assert [effect.value for effect in redis.SentinelElements.effects(Completed(0, 0, "w0", READ, empty, 0, 1))] == [
+        None
+    ]
 
 
 @pytest.mark.parametrize("refusal", [b"-NOREPLICAS Not enough good replicas to write.\r\n", b"-LOADING Redis is\r\n"])

@@ -3,8 +3,9 @@
 A deployment is a subclass of ``assay.System``, whose methods ``assay.cluster.system`` documents.
 
 - ``etcd`` with ``etcd_gateway`` (its JSON API), ``etcd_registers`` and ``etcd_lock_client``
-- ``redis`` and ``redis_cluster``, with the protocol in ``resp``
-- ``postgresql``, ``patroni`` with ``postgresql_primary``, ``mariadb``, ``galera``; ``sql`` has the client
+- ``redis`` with ``redis_elements``, and ``redis_cluster``; the protocol is in ``resp``
+- ``postgresql`` with ``postgresql_client``, ``patroni`` with ``postgresql_primary``, ``mariadb``, ``galera``; ``sql``
+  is the base of their clients
 - ``nats``, ``rabbitmq``
 - ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol
 

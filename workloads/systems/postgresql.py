@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from assay import Cluster, Node, NodeCounts, Software, System
+from assay.workloads.systems.postgresql_client import TABLES
 
 PORT, DISK = 5432, "/var/lib/postgresql"
 DATA = f"{DISK}/assay"
@@ -16,10 +17,6 @@ as="setpriv --reuid=postgres --regid=postgres --clear-groups /usr/lib/postgresql
 install -d -o postgres -g postgres -m 700 {DATA} /var/run/postgresql
 [ -f {DATA}/PG_VERSION ] || $as/initdb -D {DATA} -U assay -A trust -E UTF8 > /dev/null
 exec $as/postgres -D {DATA} -c listen_addresses=* -c hba_file=/etc/assay-hba.conf
-"""
-TABLES = """
-create table if not exists lists (id int primary key, elements int[] not null);
-create table if not exists accounts (id text primary key, balance int not null)
 """
 
 
@@ -59,4 +56,5 @@ class PostgreSQL(System):
 
     async def set_up(self, cluster: Cluster) -> None:
         with connect(cluster.nodes[0].address) as session:
-            session.execute(TABLES)
+            for statement in TABLES:
+                session.execute(statement)

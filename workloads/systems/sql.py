@@ -38,6 +38,9 @@ class SqlClient:
     append: ClassVar[str]
     """Statement that takes a key and an element, and appends the element to the key's list, which may be new."""
 
+    tables: ClassVar[Sequence[str]] = ()
+    """Statements that create the tables unless they exist; empty if the deployment creates them."""
+
     def connect(self, host: str) -> Any:
         """Returns a connection without autocommit."""
         raise NotImplementedError
@@ -52,6 +55,8 @@ class SqlClient:
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.session = self.connect(endpoint.address.partition(":")[0])
         self.ask(self.isolate.format(level=self.level))
+        for statement in self.tables:
+            self.ask(statement)
         self.session.commit()
         self._handlers: dict[str, Callable[[Any], Any]] = {
             list_append.TXN: self._txn,

@@ -406,11 +406,11 @@ def test_images_are_built_for_each_role_and_for_nodes_of_a_client_if_one_is_name
     system = "--system=assay.workloads.test_redis:Redis"
     assert main(["image", "build", system]) == ExitCode.PASS
     assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\n"
-    assert main(["image", "build", system, "--client=assay.workloads.test_redis:RedisElements"]) == ExitCode.PASS
+    assert main(["image", "build", system, "--client=assay.workloads.test_redis:SentinelElements"]) == ExitCode.PASS
     assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\nclient sha256:0\n"
     assert main(["image", "build", system, "--client=assay.workloads.test_redis:Nothing"]) == ExitCode.USAGE
-    assert "has no Nothing; the clients in it are RedisElements" in capsys.readouterr().err
-    assert main(["image", "build", "--client=assay.workloads.test_redis:RedisElements"]) == ExitCode.USAGE
+    assert "has no Nothing; the clients in it are RedisElements, SentinelElements" in capsys.readouterr().err
+    assert main(["image", "build", "--client=assay.workloads.test_redis:SentinelElements"]) == ExitCode.USAGE
     assert "--client needs the client's system" in capsys.readouterr().err
 
 

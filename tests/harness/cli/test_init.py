@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 from assay.cluster.compose import project, system
 from assay.cluster.compose.project import Project, parse_project
 from assay.cluster.containers import Container
+from assay.harness.cli import init
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.init import group_by_role
 from assay.harness.cli.known_images import KNOWN, KnownImage, find_data_folder, find_known
@@ -58,6 +60,8 @@ def import_test(path: Path) -> Any:
         ("etcd", "etcd"),
         ("etcd:3.7", "etcd"),
         ("registry:5000/some/etcd:v3@sha256:" + "0" * 64, "etcd"),
+        ("bitnami/valkey:8", "redis"),
+        ("postgres:17-alpine", "postgresql"),
         ("etcd-operator:1", None),
         ("myetcd", None),
         ("", None),
@@ -134,6 +138,37 @@ def test_the_test_of_one_node_names_the_faults_that_stall_it() -> None:
     write_file(etcd=ETCD)
     assert main(["init"]) == ExitCode.PASS
     assert {"kill", "stop", "power-loss"} <= {*import_test(Path("test_etcd.py")).CONTRACT.may_stall}
+
+
+def test_the_account_and_the_risk_of_the_file_are_in_the_test(capsys: pytest.CaptureFixture[str]) -> None:
+    account = {"POSTGRES_USER": "shop", "POSTGRES_PASSWORD": 'pass"word'}
+    write_file(db={"image": "postgres:17", "environment": account}, cache={"image": "redis", "command": "--dir /d"})
+    assert main(["init", "--service=db"]) == ExitCode.PASS
+    client = import_test(Path("test_db.py")).Client
+    assert (client.user, client.password, client.database) == ("shop", 'pass"word', "shop")
+    capsys.readouterr()
+    assert main(["init", "--service=cache"]) == ExitCode.PASS
+    assert "cache runs redis: without `--appendonly yes` it loses acknowledged elements" in capsys.readouterr().out
+    text = Path("test_cache.py").read_text()
+    assert "# As docker-compose.yml is, without `--appendonly yes` it loses" in text
+    assert "class Client" not in text
+    assert import_test(Path("test_cache.py")).SYSTEM._data == {"cache": "/d"}
+    write_file(cache={"image": "redis", "command": "redis-server --appendonly yes --requirepass=secret"})
+    assert main(["init", "--output=test_safe.py"]) == ExitCode.PASS
+    assert "loses" not in capsys.readouterr().out + Path("test_safe.py").read_text()
+    assert import_test(Path("test_safe.py")).Client.password == "secret"
+
+
+def test_a_missing_driver_is_named_with_its_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(init.util, "find_spec", lambda name: None)
+    write_file(db={"image": "postgres:17"})
+    assert main(["init"]) == ExitCode.PASS
+    assert "the client needs a driver: pip install 'assay[postgresql]'" in capsys.readouterr().out
+    extras = {known.extra for known in KNOWN if known.driver}
+    project_file = Path(__file__).parents[3] / "pyproject.toml"
+    assert extras <= {*tomllib.loads(project_file.read_text())["project"]["optional-dependencies"]}
 
 
 def test_a_file_that_exists_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
