@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Writes a test of the services of a Compose file, and prints the command that runs it. For the images of etcd, Redis,
-Valkey, PostgreSQL, MySQL, MariaDB, NATS, RabbitMQ and ZooKeeper the test is complete. For another image, the test has
-two functions to fill in.
+Valkey and PostgreSQL the test is complete. For another image, the test has two functions to fill in.
 
   assay init docker-compose.yml              writes test_ROLE.py beside the file
   assay init docker-compose.yml --service=db tests this service
@@ -148,6 +147,8 @@ def group_by_role(project: "Project") -> dict[str, list["Service"]]:
 
     groups: dict[str, list[Service]] = {}
     for name, service in project.services.items():
+        if service.ends:  # a job serves no clients
+            continue
         found = REPLICA.fullmatch(name)
         groups.setdefault(found["role"] if found and found["role"] not in project.services else name, []).append(
             service
@@ -184,9 +185,10 @@ def choose_subject(project: "Project", asked: str | None) -> Subject:
 
 
 def write_test(subject: Subject, file: Path, output: Path, port: int | None) -> str:
-    """Returns the text of the test."""
+    """Returns the text of the test. The client of an unknown image has two functions to fill in."""
     known = subject.known
-    assert known is not None
+    if known is None:
+        return _write_http_test(subject, file, output, port)
     workload, patience = known.workload, known.patience if known.workload.has_patience else None
     module, _, client = known.client.rpartition(".")
     container = subject.services[0].container
@@ -196,13 +198,7 @@ def write_test(subject: Subject, file: Path, output: Path, port: int | None) -> 
     terms = "may_stall=MAY_STALL" + (f", patience={patience}" if patience else "")
     return "\n".join(
         [
-            f'"""Tests the role {subject.role} of {file.name} under faults.',
-            "",
-            describe_command(subject, output),
-            "",
-            "`assay init` wrote this file. It is yours: change it as you like.",
-            '"""',
-            "",
+            *_format_head(subject, file, output),
             *_format_imports(imports),
             "",
             *_format_system(subject, file, output, port),
@@ -229,6 +225,93 @@ def write_test(subject: Subject, file: Path, output: Path, port: int | None) -> 
             "",
         ]
     )
+
+
+HTTP_TEST: Final = """\
+def get(address: str, key: str) -> int | None:
+    \"\"\"Returns the value of a key, or None if it has none. `address` is host:port.\"\"\"
+    # For example:
+    #   answer = requests.get(f"http://{address}/{key}", timeout=1)
+    #   if answer.status_code == 404:
+    #       return None
+    #   answer.raise_for_status()
+    #   return int(answer.text)
+    raise NotImplementedError
+
+
+def put(address: str, key: str, value: int) -> None:
+    \"\"\"Sets the value of a key, and returns after the service has acknowledged it.\"\"\"
+    # For example:
+    #   url = f"http://{address}/{key}"
+    #   requests.put(url, data=str(value), timeout=1).raise_for_status()
+    raise NotImplementedError
+
+
+class Client(Registers):
+    \"\"\"A client calls the service at its address, each time on a new connection.\"\"\"
+
+    # After such an exception the outcome of a put is unknown, as after a timeout.
+    errors = (requests.RequestException,)
+
+    def open(self, endpoint: Endpoint, runtime: object) -> None:
+        self.address = endpoint.address
+
+    def read(self, key: str) -> int | None:
+        return get(self.address, key)
+
+    def write(self, key: str, value: int) -> None:
+        put(self.address, key, value)
+
+    def close(self) -> None:
+        pass
+
+
+# The contract. A get returns the value of the latest put.
+# `patience`: seconds for which a client waits for a silent server.
+CONTRACT = linearizable("register", may_stall=MAY_STALL, patience=1.0)
+
+
+# pytest finds this function by its name. Each client is an object of the class.
+@experiment(system=SYSTEM, client=Client, contract=CONTRACT)
+def test_@name@(settings: Settings) -> Generator:
+    \"\"\"A get returns the value of the latest put.\"\"\"
+    pytest.fail("fill in get() and put() in @file@, then delete this line")
+    # Clients get and put the values of these keys.
+    return few_values(["r0", "r1", "r2", "r3", "r4"], weights=[READ, WRITE])
+"""
+"""The end of the test of an unknown image."""
+
+
+def _write_http_test(subject: Subject, file: Path, output: Path, port: int | None) -> str:
+    registers = "assay.workloads.generic.registers"
+    imports = [("pathlib", "Path")]
+    imports += [("assay", name) for name in ("Compose", "Endpoint", "Generator", "Settings", "experiment")]
+    imports += [
+        ("assay", "linearizable"),
+        *((registers, name) for name in ("READ", "WRITE", "Registers", "few_values")),
+    ]
+    *standard, blank, first, second = _format_imports(imports)
+    end = HTTP_TEST.replace("@name@", to_identifier(subject.role)).replace("@file@", output.name)
+    head = [
+        *_format_head(subject, file, output),
+        *(*standard, blank, "import pytest", "import requests", first, second, ""),
+        *_format_system(subject, file, output, port),
+        "",
+        *_format_stalling(subject),
+    ]
+    return "\n".join([*head, "", "", end])
+
+
+def _format_head(subject: Subject, file: Path, output: Path) -> list[str]:
+    return [
+        f'"""Tests the role {subject.role} of {file.name} under faults.',
+        "",
+        describe_command(subject, output),
+        "",
+        "`assay init` wrote this file. It is yours: change it as you like.",
+        '"""',
+        "",
+    ]
 
 
 def _comment(text: str, indent: int = 0) -> list[str]:
@@ -262,16 +345,14 @@ def _quote(text: str) -> str:
 
 def _format_system(subject: Subject, file: Path, output: Path, port: int | None) -> list[str]:
     role, known = _quote(subject.role), subject.known
-    assert known is not None
     place = os.path.relpath(file.absolute(), output.absolute().parent)
     lines = _comment("The system: a run starts containers of its own from this file, with empty volumes.")
     lines += ["SYSTEM = Compose(", f"    Path(__file__).parent / {_quote(place)},"]
     names = [service.name for service in subject.services]
     who = f"the service {names[0]}" if len(names) == 1 else f"the services {', '.join(names[:-1])} and {names[-1]}"
     lines += _comment(f"Clients use {who}, on this port. Faults and endpoints name the role {subject.role}.", 4)
-    lines += [f"    roles={{{role}: {port or known.port}}},"]
-    found = find_data_folder(known, subject.services[0].container)
-    if found is not None:
+    lines += [f"    roles={{{role}: {port or (known.port if known else HTTP_PORT)}}},"]
+    if known is not None and (found := find_data_folder(known, subject.services[0].container)) is not None:
         folder, exact = found
         lines += _comment("Faults such as power-loss, wipe and rollback strike this folder of each node.", 4)
         lines += [f"    data={{{role}: {_quote(folder)}}},"]
@@ -322,4 +403,6 @@ def describe_next_steps(subject: Subject, output: Path) -> list[str]:
         lines += [f"note: {subject.role} runs {known.name}: {risk}"] if risk else []
         if known.driver is not None and util.find_spec(known.driver) is None:
             lines += [f"the client needs a driver: pip install 'assay[{known.extra}]'"]
+    else:
+        lines += [f"{subject.role} has no image that is known here: fill in get() and put() in {output} first"]
     return [*lines, "next:", f"  {describe_command(subject, output)}"]

@@ -37,11 +37,14 @@ VALUES: Final = 5
 """Number of distinct values."""
 
 
-def few_values(keys: Sequence[str]) -> Generator:
-    """Yields random operations. After the last heal it reads each register until a read is answered, and twice more."""
+def few_values(keys: Sequence[str], weights: Sequence[str] = WEIGHTS) -> Generator:
+    """Yields random operations. After the last heal it reads each register until a read is answered, and twice more.
+
+    ``weights``: names of operations; an operation that occurs twice is chosen twice as often
+    """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
-        f, value = context.choose(WEIGHTS, salt=1), context.random_below(VALUES, salt=3)
+        f, value = context.choose(weights, salt=1), context.random_below(VALUES, salt=3)
         argument = {READ: None, WRITE: value, CAS: [context.random_below(VALUES, salt=4), value]}[f]
         return Operation(f, context.choose(keys, salt=2), argument), number + 1
 

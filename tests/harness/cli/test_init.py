@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,9 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.init import group_by_role
 from assay.harness.cli.known_images import KNOWN, KnownImage, find_data_folder, find_known
 from assay.harness.cli.main import main
+from assay.harness.core.operation import Operation, Outcome
+from assay.harness.run.experiment import Experiment, find_experiment
+from assay.harness.run.settings import Settings
 
 ETCD = {"image": "quay.io/coreos/etcd:v3.7.0", "command": "etcd --data-dir /data/here", "volumes": ["d:/data"]}
 OTHER = {"image": "shop:1"}
@@ -123,10 +128,19 @@ def test_the_test_of_each_known_image_compiles_and_linters_find_nothing(
     written = Path(f"test_{role}.py")
     module = import_test(written)
     assert callable(getattr(module, f"test_{role}"))
-    rules = "--select=E,F,I,B,UP,SIM,RUF,D300,ANN"
-    for command in (["check", rules], ["format", "--diff"]):
+    assert_clean(here / written)
+
+
+def get_experiment(function: object) -> Experiment:
+    found = find_experiment(function)
+    assert found is not None
+    return found
+
+
+def assert_clean(path: Path) -> None:
+    for command in (["check", "--select=E,F,I,B,UP,SIM,RUF,D300,ANN"], ["format", "--diff"]):
         done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--isolated", "--no-cache", str(here / written)],
+            [sys.executable, "-m", "ruff", *command, "--isolated", "--no-cache", str(path)],
             capture_output=True,
             text=True,
             check=False,
@@ -169,6 +183,28 @@ def test_a_missing_driver_is_named_with_its_extra(
     extras = {known.extra for known in KNOWN if known.driver}
     project_file = Path(__file__).parents[3] / "pyproject.toml"
     assert extras <= {*tomllib.loads(project_file.read_text())["project"]["optional-dependencies"]}
+
+
+def test_the_test_of_an_unknown_image_fails_until_two_functions_are_filled_in(
+    capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    write_file(app={"image": "shop:1"})
+    assert main(["init", "--port=8000"]) == ExitCode.PASS
+    assert "fill in get() and put() in test_app.py first" in capsys.readouterr().out
+    assert_clean(here / "test_app.py")
+    written = import_test(Path("test_app.py"))
+    assert written.SYSTEM.port("app") == 8000
+    with pytest.raises(pytest.fail.Exception, match=r"fill in get\(\) and put\(\) in test_app.py"):
+        get_experiment(written.test_app).generator(Settings(seed=1))
+    Path("test_app.py").write_text(re.sub("    pytest.fail.*\n", "", Path("test_app.py").read_text()))
+    ready = import_test(Path("test_app.py"))
+    values = {"r0": 3}
+    ready.get, ready.put = lambda address, key: values.get(key), lambda address, key, value: values.update({key: value})
+    client = ready.Client()
+    client.open(SimpleNamespace(address="h:1"), None)
+    assert client.invoke(Operation("write", "r1", 4)).outcome is Outcome.OK
+    assert [client.invoke(Operation("read", key)).result for key in ("r0", "r1", "r2")] == [3, 4, None]
+    assert get_experiment(ready.test_app).generator(Settings(seed=1)) is not None
 
 
 def test_a_file_that_exists_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
