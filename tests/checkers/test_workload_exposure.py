@@ -288,6 +288,7 @@ def replace_result(one: Completed, result: Any) -> Completion:
     return msgspec.structs.replace(one.completion, result=result)
 
 
+@pytest.mark.slow
 def test_a_value_of_a_log_is_exposed_as_lost_or_as_unseen() -> None:
     total: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -388,6 +389,7 @@ def count_plainly(operations: Operations) -> dict[str, tuple[int, int]]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_claims_of_logs_are_those_of_the_definitions() -> None:
     total: Counter[str] = Counter()
     for seed in range(4 * SEEDS):

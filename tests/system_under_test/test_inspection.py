@@ -39,6 +39,7 @@ def whats(seen: Sequence[Mapping[str, Any]]) -> list[str]:
     return [one["what"] for one in seen]
 
 
+@pytest.mark.slow
 def test_on_the_correct_broker_all_is_there_and_durable_through_restarts() -> None:
     async def check() -> None:
         async with brokers(FLUSHED) as cluster:

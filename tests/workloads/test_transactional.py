@@ -172,6 +172,7 @@ class Sites:
         return [["r", key, 1 if key in there else None] for _, key, _ in operation.argument]
 
 
+@pytest.mark.slow
 def test_one_site_has_no_long_forks_and_two_have_some_where_they_may(tmp_path: Path) -> None:
     levels = ("serializable", "snapshot isolation", "parallel snapshot isolation")
     verdicts = {}

@@ -338,6 +338,7 @@ def test_the_time_for_a_line_of_blanks_does_not_grow_with_the_square_of_its_leng
     assert time.process_time() - begun < 5
 
 
+@pytest.mark.slow
 def test_the_time_for_an_endless_line_does_not_grow_with_the_square_of_its_length(tmp_path: Path) -> None:
     path = written(tmp_path, "a\n" + "b" * 300_000)
     begun = time.process_time()

@@ -200,6 +200,7 @@ MOST_ON_THE_WAY = 4 << 20
 """Bytes that the window, the sockets and the transports may hold."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far_sends", [False, True])
 def test_a_sender_that_is_faster_than_its_receiver_is_paused_and_delays_no_other(far_sends: bool) -> None:
     async def main() -> None:

@@ -16,7 +16,7 @@ def saved(buffer: LogBuffer) -> list[str]:
     return buffer.read().decode().splitlines()
 
 
-@pytest.mark.parametrize("width", [10, 50_000, 8_000_000])
+@pytest.mark.parametrize("width", [10, 50_000, pytest.param(8_000_000, marks=pytest.mark.slow)])
 def test_however_long_the_lines_are_the_bytes_that_are_kept_are_bounded(width: int) -> None:
     buffer, text = LogBuffer(), "é" * width
     for number in range(100 if width > 1_000_000 else 1000):

@@ -126,6 +126,7 @@ async def seconds_to_catch_up(replicas: str, rate: str) -> float:
         return loop.time() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_replica_catches_up_at_the_rate_and_another_at_once(side: str) -> None:
     other = {"leader": "follower", "follower": "leader"}[side]
