@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
 from typing import TypeVar
 
 from assay.cluster import journal as undo_journal
@@ -106,9 +105,7 @@ class SshCluster(ABC):
         connection: SshConnection,
         undo_log: NodeUndoLog,
         freezer: Freezer | None = None,
-        stop_signal: Signals | None = None,
     ) -> SshNode:
-        """Returns a node that is not connected. ``stop_signal``: None if the system decides."""
         return SshNode(
             name=item.name,
             role=item.role,
@@ -120,7 +117,7 @@ class SshCluster(ABC):
             event_log=self._system.event_log,
             undo=undo_log,
             freezer=freezer,
-            stop_signal=stop_signal or get_stop_signal(self._system, item.role),
+            stop_signal=get_stop_signal(self._system, item.role),
         )
 
     @abstractmethod

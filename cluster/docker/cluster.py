@@ -553,16 +553,15 @@ class DockerCluster(SshCluster):
         undo_log = NodeUndoLog(journal, lambda _, argv: undo_journal.RunInContainer(container, tuple(argv)))
         freezer = DockerFreezer(journal, self._name_containers(item), item.name)
         described = self._describe_container(item)
-        stop_signal = None if described.stop_signal is None else parse_stop_signal(described.stop_signal)
-        node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer, stop_signal)
-        node.health_command, node.exposed_ports = described.health_command or (), described.exposed
+        node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
+        _apply_settings(node, described)
         clock, slowness = self._library_gaps[preload.CLOCK], self._library_gaps[preload.SLOWNESS]
         node.set_missing_preloads(clock=clock, slowness=slowness)
         if item.name in self._upgrades:
-            node.set_image_change(lambda: self._upgrade(item, journal))
+            node.set_image_change(lambda: self._upgrade(item, node, journal))
         return node
 
-    def _upgrade(self, item: PlannedNode, journal: undo_journal.UndoJournal) -> ImageChange:
+    def _upgrade(self, item: PlannedNode, node: SshNode, journal: undo_journal.UndoJournal) -> ImageChange:
         """Gives a node's target the image to which it is upgraded. Raises ``NodeError``."""
         new, (name, _) = self._upgrades[item.name], self._name_containers(item)
         assert new.target is not None, "its image runs unchanged"
@@ -580,8 +579,10 @@ class DockerCluster(SshCluster):
         try:
             with open_docker() as client:
                 if client.containers.get(name).attrs["Image"] != new.target:
+                    journal.append(undo_journal.RemoveContainer(f"{name}{target_container.FORMER}"))
                     target_container.replace_target(client, name, start, keep)
                     self._images[item.name] = new
+                    _apply_settings(node, self._describe_container(item))
                 return ImageChange(new.target, str(client.containers.get(name).attrs["Image"]), new.user)
         except (DockerEngineError, ImageError) as error:
             raise NodeError(f"{item.name}: its image could not be changed: {error}") from error
@@ -704,6 +705,13 @@ class DockerCluster(SshCluster):
 
     def _name_container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
+
+
+def _apply_settings(node: SshNode, described: Container) -> None:
+    """Gives a node the health check, the exposed ports and the stop signal of its container."""
+    node.health_command, node.exposed_ports = described.health_command or (), described.exposed
+    if described.stop_signal is not None:
+        node.stop_signal = parse_stop_signal(described.stop_signal)
 
 
 def _list_addresses(described: Container) -> list[str]:

@@ -68,8 +68,8 @@ class NodeImage:
 
     - ``user_image``: the user's image or Dockerfile that it was built on
     - ``below``: ids of the images that it was built on
-    - ``target``: id of the user's image if that has no shell. Then ``id`` is the node image, and the user's image runs
-      unchanged in a container of its own (:mod:`assay.cluster.docker.target_container`)
+    - ``target``: id of the user's image if that runs unchanged in a container of its own
+      (:mod:`assay.cluster.docker.target_container`). Then ``id`` is the node image
     - ``container``: that container, if the system describes it; ``argv``: the command of its main process
     """
 

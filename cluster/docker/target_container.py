@@ -1,6 +1,7 @@
-"""The container of a user's image that has no shell: the image as it is, beside the node's own container.
+"""The container of a user's image that runs as it is, beside the node's own container.
 
-A node whose image has a shell is one container. A node whose image has none consists of two:
+Images without a shell run so, and all images of a system that describes its containers, such as a Compose file. Such a
+node consists of two containers:
 
 - The *holder* runs the node image. It owns the network and the process namespace, and has the tools.
 - The *target* runs the user's image, in both namespaces of the holder. Its entrypoint is ``hold`` (``hold.c``), a
@@ -34,6 +35,8 @@ CAPABILITIES = ("SYS_PTRACE", "SYS_CHROOT")
 """Rights of a holder in addition to those of a node: to enter the folders of processes of other users."""
 SUFFIX = "-target"
 """The target's name is the holder's with this suffix."""
+FORMER = "-former"
+"""Suffix of a target that is being replaced. Its removal must be in the journal before."""
 
 
 def compile_hold(image: str, progress: Progress) -> bytes:
@@ -113,9 +116,8 @@ def replace_target(
     volumes = {mount["Destination"]: mount["Name"] for mount in old.attrs["Mounts"] if mount["Type"] == "volume"}
     for volume in volumes.values():
         keep(volume)
-    former = f"{name}-former"
     old.kill()
-    old.rename(former)
+    old.rename(f"{name}{FORMER}")
     try:
         start(volumes)
     except BaseException:

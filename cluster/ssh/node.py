@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 NO_FREEZER = "it is known by SSH alone, and a machine cannot freeze itself; use stop"
 """Why a machine cannot be frozen."""
-NO_SHELL_NO_COPY = "its image has no shell, and the program that traces the copy needs one"
-NO_SHELL_NO_MEMORY = (
-    "its image has no shell, and the program that takes the memory runs in another container, with a limit of its own"
+OWN_CONTAINER_NO_COPY = "its image runs in a container of its own, which has no program that traces the copy"
+OWN_CONTAINER_NO_MEMORY = (
+    "its image runs in a container of its own, and the program that takes the memory in another, with its own limit"
 )
 """Why a node with a target lacks an ability."""
 
@@ -139,7 +139,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         """The text after the last line feed of the event log, once its lines are no longer followed."""
         self._image_change: Callable[[], ImageChange] | None = None
         self._target: Target | None = None
-        """The container with the system's files, if its image has no shell; None if the files are the machine's."""
+        """The container with the system's files, if its image runs unchanged; None if the files are the machine's."""
         self.health_command: Sequence[str] = ()
         self.exposed_ports: Sequence[int] = ()
         self.changes: list[str] = []
@@ -245,8 +245,12 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             raise NodeError(f"{self.name}: {self.image_change_unavailable()}")
         await self._require_dead("its image")
         self._require_reachable()
-        changed = await self._in_thread(self._image_change)
-        await self.find_target(changed.user)
+        user = self._target.user
+        try:
+            changed = await self._in_thread(self._image_change)
+            user = changed.user
+        finally:  # after a failure the former container runs again, with another process
+            await self.find_target(user)
         return changed
 
     async def explain_unloadable(self, program: str, libraries: Sequence[str]) -> str | None:
@@ -371,7 +375,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
             return await super()._launch(process_name, program)
         if program.user != found.user:
             raise NodeError(
-                f"{self.name}: {process_name} cannot run as user {program.user}, because its image has no shell, so "
+                f"{self.name}: {process_name} cannot run as user {program.user}, because its image runs unchanged, so "
                 f"that all its processes have one user ({found.user or 'root'}): leave the user of the sidecar out"
             )
         try:
@@ -390,7 +394,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         await self.shell(command, stdin=start)
 
     def second_unavailable(self) -> str | None:
-        return super().second_unavailable() if self._target is None else NO_SHELL_NO_COPY
+        return super().second_unavailable() if self._target is None else OWN_CONTAINER_NO_COPY
 
     def event_log_path(self) -> str | None:
         return self._event_log(self)
@@ -427,7 +431,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def memory_unavailable(self) -> str | None:
         if self._target is not None:
-            return NO_SHELL_NO_MEMORY
+            return OWN_CONTAINER_NO_MEMORY
         try:
             await self.shell(memory.command("look"))
         except NodeError as error:
@@ -436,7 +440,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def exhaust_memory(self) -> Exhaustion:
         if self._target is not None:
-            raise NodeError(f"{self.name} cannot run out of memory: {NO_SHELL_NO_MEMORY}")
+            raise NodeError(f"{self.name} cannot run out of memory: {OWN_CONTAINER_NO_MEMORY}")
         found = json.loads(await self.shell(process.ending_command(memory.command("exhaust", "$pid"))))
         await self._mark_undone("stop")  # the process has ended, so that its stop needs no undo
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])

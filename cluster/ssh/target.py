@@ -1,4 +1,4 @@
-"""The target of a node: a container of an image without a shell, whose processes and network the node shares.
+"""The target of a node: the container of an image that runs unchanged. The node shares its processes and network.
 
 The node has the tools, the *target* has the files of the system and starts its processes. A program, ``hold``
 (``cluster/docker/hold.c``), runs in the target as long as the node lives. It starts processes on request, at an

@@ -99,7 +99,7 @@ def file(engine_needed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         (folder / ".env").write_text(f"IMAGE={image}\nNODE={node}\nMORE=of the file\nPUBLISHED=0\n")
         (folder / "docker-compose.yml").write_text(TEXT)
         (folder / "newer").mkdir()
-        (folder / "newer/Dockerfile").write_text(f"FROM {image}\nENV NEWER=yes\n")
+        (folder / "newer/Dockerfile").write_text(f"FROM {image}\nENV NEWER=yes\nEXPOSE {PORT}\n")
         layer.run_command(["docker", "build", "-q", "-t", NEWER, str(folder / "newer")], timeout=60)
         try:
             yield folder / "docker-compose.yml"
@@ -189,11 +189,11 @@ def test_an_upgraded_node_has_the_new_image_and_its_old_volumes(live: Live, monk
             patch.setattr(target_container, "start_target", fail)
             with pytest.raises(NodeError, match="server2: its image could not be changed: refused by a test"):
                 await node.change_image()
-        await node.find_target(None)
         assert await node.find_files(f"{FOLDER}/log"), "the former container runs again"
         changed = await node.change_image()
         with open_docker() as client:
             assert changed.wanted == changed.found == client.images.get(NEWER).id
+        assert list(node.exposed_ports) == [PORT], "the settings are those of the new image"
         assert await node.change_image() == changed, "it has the image already"
         await node.start()
         await start_all(live.cluster.nodes, system)

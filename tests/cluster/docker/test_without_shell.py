@@ -221,9 +221,9 @@ def test_what_cannot_work_is_refused_by_name(live: Live) -> None:
         with pytest.raises(NodeError, match=refused):
             await n1.shift_clock(60.0)
         assert n1.slowness_unavailable() == static
-        assert str(n1.second_unavailable()).startswith("its image has no shell")
-        assert str(await n1.memory_unavailable()).startswith("its image has no shell")
-        with pytest.raises(NodeError, match="n1 cannot run out of memory: its image has no shell"):
+        assert str(n1.second_unavailable()).startswith("its image runs in a container of its own")
+        assert str(await n1.memory_unavailable()).startswith("its image runs in a container of its own")
+        with pytest.raises(NodeError, match="n1 cannot run out of memory: its image runs in a container"):
             await n1.exhaust_memory()
 
     live.run(body())
@@ -420,7 +420,7 @@ def test_a_sidecar_runs_in_the_image_and_what_ends_it_is_said(bare: str, tmp_pat
             assert (await agent.process()).state is ProcessState.DEAD
             assert (await node.process()).state is ProcessState.RUNNING
             system.agent_user = "4321"
-            with pytest.raises(NodeError, match=r"agent cannot run as user 4321, because its image has no shell"):
+            with pytest.raises(NodeError, match=r"agent cannot run as user 4321, because its image runs unchanged"):
                 await agent.start()
             with open_docker() as client:
                 client.containers.get(f"assay-{run}-n1-target").kill()

@@ -206,7 +206,7 @@ def test_a_start_is_described_on_standard_input_and_its_user_is_that_of_the_cont
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"user": "bob"}, "main cannot run as user bob, because its image has no shell"),
+        ({"user": "bob"}, "main cannot run as user bob, because its image runs unchanged"),
         ({"argv": ["a\0b"]}, "main cannot be started: .* has a NUL"),
     ],
 )
